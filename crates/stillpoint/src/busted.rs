@@ -1,0 +1,94 @@
+//! Deliberately broken variants of the protocols: controls for the checkers.
+//!
+//! A checker that has never failed proves nothing. Every ordering that the argument in `docs/design/rcu.md`
+//! relies on has a variant here that breaks just this ordering. The variants exist only in builds with
+//! `--cfg stillpoint_busted`; elsewhere [`is`] is a constant `false` and the compiler removes them.
+//! One variant at a time is chosen, once per process, by [`select`] or by the environment variable
+//! `STILLPOINT_BUSTED`.
+
+use crate::sync::atomic::Ordering;
+
+macro_rules! variants {
+    ($($variant:ident = $name:literal: $text:literal,)*) => {
+        /// A deliberately broken variant of the engine.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Variant { $(#[doc = $text] $variant,)* }
+
+        impl Variant {
+            /// Every variant there is.
+            pub const ALL: &'static [Variant] = &[$(Variant::$variant,)*];
+
+            /// The name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Variant::$variant => $name,)* }
+            }
+
+            /// What is broken, in one sentence.
+            pub fn describe(self) -> &'static str {
+                match self { $(Variant::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+variants! {
+    EnterRelaxed = "enter-relaxed": "A guard's entry store is relaxed, not release.",
+    LeaveRelaxed = "leave-relaxed": "A guard's exit store is relaxed, not release.",
+    PinTokenRelaxed = "pin-token-relaxed": "A guard loads the token relaxed, not acquire.",
+    PinNoLight = "pin-no-light": "A guard has no light fence after its entry store.",
+    NestedLeave = "nested-leave": "The first of two nested guards to be dropped ends the section.",
+    HazardSetRelaxed = "hazard-set-relaxed": "The store that sets a hazard slot is relaxed, not release.",
+    HazardClearRelaxed = "hazard-clear-relaxed": "The store that clears a hazard slot is relaxed, not release.",
+    ProtectNoReload = "protect-no-reload": "A protected load does not load its source a second time.",
+    ProtectNoLight = "protect-no-light": "A protected load has no light fence between slot and reload.",
+    ProtectReloadRelaxed = "protect-reload-relaxed": "A protected load confirms with a relaxed reload.",
+    QsbrLoadRelaxed = "qsbr-load-relaxed": "A quiescent state loads the token relaxed, not acquire.",
+    QsbrStoreRelaxed = "qsbr-store-relaxed": "A quiescent state stores its report relaxed, not release.",
+    OnlineNoFence = "online-no-fence": "A QSBR reader comes online without a full fence.",
+    OfflineRelaxed = "offline-relaxed": "A QSBR reader goes offline with a relaxed store.",
+    RegisterNoFence = "register-no-fence": "A reader registers without a full fence.",
+    UnregisterRelaxed = "unregister-relaxed": "A reader unregisters with relaxed operations.",
+    TokenByStore = "token-by-store": "A token is started by a load and a store, not by a read-modify-write.",
+    TokenTooEarly = "token-too-early": "A reader that entered one token earlier counts as passed.",
+    NoFence = "no-fence": "The writer issues no fence between unlink and scan.",
+    NoHeavy = "no-heavy": "The writer's fence is its own only: no heavy fence.",
+    FenceFromBefore = "fence-from-before": "A fence that was issued for an earlier token is taken to serve this one.",
+    SkipWhenQuiet = "skip-when-quiet": "The heavy fence is skipped when no slot is active at the moment.",
+    CounterAfterFence = "counter-after-fence": "The counter is loaded after the fence, so that tokens pass whose unlink the fence did not order.",
+    ScanRelaxed = "scan-relaxed": "The scan loads the readers' states relaxed, not acquire.",
+    HazardScanRelaxed = "hazard-scan-relaxed": "The scan loads the hazard slots relaxed, not acquire.",
+    CompletedRelaxed = "completed-relaxed": "The completed token is published and read relaxed.",
+    CursorForAll = "cursor-for-all": "The cursor of the last laggard is used for another token: readers before it are not looked at.",
+    IgnoreRegions = "ignore-regions": "Objects are freed without a look at the region readers.",
+    IgnoreHazards = "ignore-hazards": "Objects are freed without a look at the hazard slots.",
+    HazardsFirst = "hazards-first": "The hazard slots are gathered before the regions are checked.",
+    HandoverRelaxed = "handover-relaxed": "An object is handed over to another thread with relaxed operations.",
+    DropFrees = "drop-frees": "A dropped reclaimer frees what is pending instead of passing it to the domain.",
+}
+
+/// Chooses the variant of this process. Returns whether this build has variants and none was chosen before.
+pub fn select(variant: Variant) -> bool {
+    cfg!(stillpoint_busted) && CHOSEN.set(Some(variant)).is_ok()
+}
+
+static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
+
+/// Whether `variant` is the one chosen.
+#[inline(always)]
+pub(crate) fn is(variant: Variant) -> bool {
+    cfg!(stillpoint_busted) && chosen() == Some(variant)
+}
+
+/// The ordering that the protocol asks for, or relaxed if `variant` is the one chosen.
+#[inline(always)]
+pub(crate) fn order(variant: Variant, right: Ordering) -> Ordering {
+    if is(variant) { Ordering::Relaxed } else { right }
+}
+
+fn chosen() -> Option<Variant> {
+    *CHOSEN.get_or_init(|| {
+        let name = std::env::var("STILLPOINT_BUSTED").ok()?;
+        let variant = Variant::ALL.iter().copied().find(|variant| variant.name() == name);
+        Some(variant.unwrap_or_else(|| panic!("STILLPOINT_BUSTED: there is no variant `{name}`")))
+    })
+}

@@ -1,0 +1,213 @@
+//! Light and heavy fences: the pair that makes a reader's fence free.
+//!
+//! The reader of a reclamation scheme announces itself and then loads; the writer unlinks and then looks for
+//! announcements. Each must not miss the other: this is the store-buffering pattern, which needs a full fence
+//! on *both* sides, on every architecture. An asymmetric pair moves the cost of both to the writer.
+//!
+//! ```text
+//!   reader                         writer
+//!   announce (store)               unlink (store)
+//!   light()                        heavy()?
+//!   load the pointer               look for announcements (load)
+//! ```
+//!
+//! # What the pair promises
+//!
+//! For every call of [`light`] by any thread of the process and every call of [`heavy`] that returned `Ok`,
+//! one comes before the other:
+//! - either everything the reader did before `light()` happens before everything that follows `heavy()`,
+//! - or everything the writer did before `heavy()` happens before everything that follows `light()`.
+//!
+//! So in the pattern above, either the writer sees the announcement or the reader sees the unlink.
+//! The second half of each sentence carries over to threads that learn of the fence by an acquire load.
+//!
+//! # Why it holds
+//!
+//! [`light`] keeps the compiler from moving accesses across it; the processor may still do so.
+//! [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)` ([membarrier(2)]). The kernel interrupts every
+//! core that runs a thread of this process, lets it execute a full memory barrier, and returns when all have.
+//! That barrier falls on some point in the instruction stream of the interrupted thread: if the point lies
+//! after `light()`, the announcement has left the store buffer before `heavy()` returns; if it lies before,
+//! the load after `light()` is executed after the barrier, which follows the unlink. A thread that runs on no
+//! core at that moment passed a full barrier in the scheduler when it left its core, and will pass another
+//! one when it comes back: both the same as an interrupt. The kernel documents both barriers in
+//! `Documentation/scheduler/membarrier.rst`.
+//!
+//! Miri knows no such system call: there, both are sequentially consistent fences, which have the same promise
+//! by the C++20 memory model, only dearer for the reader. For loom, see `fence/model.rs`.
+//!
+//! # Costs
+//!
+//! `light` costs nothing. `heavy` costs a system call and one inter-processor interrupt for each core that
+//! runs a thread of the process, some microseconds; in a virtual machine it also waits for virtual
+//! processors that the host has preempted. [`Mode::Symmetric`] never waits, and charges each reader a full
+//! fence instead (some 5 to 20 ns).
+//!
+//! [membarrier(2)]: https://man7.org/linux/man-pages/man2/membarrier.2.html
+
+mod membarrier;
+#[cfg(loom)]
+mod model;
+
+use std::fmt;
+
+use crate::sync::atomic::{Ordering, fence};
+
+/// Which side pays for the order between readers and writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Readers use [`light`], writers [`heavy`].
+    Asymmetric,
+    /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, and for
+    /// guests whose virtual processors are preempted by the host.
+    Symmetric,
+}
+
+impl Mode {
+    /// `Asymmetric` where this process may use membarrier, `Symmetric` otherwise.
+    ///
+    /// The first call of the process probes; later ones remember.
+    pub fn best() -> Self {
+        if asymmetric_supported().is_ok() { Mode::Asymmetric } else { Mode::Symmetric }
+    }
+
+    /// The reader's side of the pair.
+    #[inline(always)]
+    pub(crate) fn light(self) {
+        match self {
+            Mode::Asymmetric => light(),
+            // SeqCst: pairs with the fence in `heavy` of a writer in the same mode.
+            Mode::Symmetric => fence(Ordering::SeqCst),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Asymmetric => "asymmetric",
+            Mode::Symmetric => "symmetric",
+        })
+    }
+}
+
+/// The reader's side of the asymmetric pair: orders accesses before it with accesses after it against any
+/// [`heavy`] fence of the process.
+///
+/// Compiles to nothing. It orders nothing against other fences, atomics, or another `light`.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// # static READING: AtomicBool = AtomicBool::new(false);
+/// # static CLOSED: AtomicBool = AtomicBool::new(false);
+/// READING.store(true, Relaxed);
+/// stillpoint::fence::light();
+/// if !CLOSED.load(Relaxed) { /* a writer that closed and then called `heavy` sees READING */ }
+/// READING.store(false, Relaxed);
+/// ```
+#[inline(always)]
+pub fn light() {
+    #[cfg(not(any(loom, miri)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    // SeqCst: pairs with the fence in `heavy`.
+    #[cfg(miri)]
+    fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    model::meet();
+}
+
+/// The writer's side of the asymmetric pair: every thread of the process executes a full barrier between the
+/// start and the return of this call.
+///
+/// It is a sequentially consistent fence for the calling thread as well. Interrupts every core that runs the
+/// process: batch what needs it.
+///
+/// # Errors
+/// When the kernel refuses: it has no membarrier (Linux before 4.14), or a seccomp filter forbids it. Nothing
+/// is ordered then.
+///
+/// ```
+/// # if stillpoint::fence::asymmetric_supported().is_ok() {
+/// stillpoint::fence::heavy()?;
+/// # }
+/// # Ok::<(), stillpoint::fence::FenceError>(())
+/// ```
+pub fn heavy() -> Result<(), FenceError> {
+    // SeqCst: pairs with `light` under Miri, and makes this call a full fence of the calling thread.
+    fence(Ordering::SeqCst);
+    #[cfg(not(any(loom, miri)))]
+    membarrier::private_expedited()?;
+    #[cfg(loom)]
+    model::meet();
+    Ok(())
+}
+
+/// Whether this process may use [`heavy`], found out by the first call and remembered.
+///
+/// # Errors
+/// The kernel's answer to the probe. A filter that is installed after the probe is found by [`heavy`] alone.
+///
+/// ```
+/// match stillpoint::fence::asymmetric_supported() {
+///     Ok(()) => println!("readers pay nothing"),
+///     Err(error) => println!("readers pay a fence: {error}"),
+/// }
+/// ```
+pub fn asymmetric_supported() -> Result<(), FenceError> {
+    #[cfg(not(any(loom, miri)))]
+    return membarrier::register();
+    #[cfg(any(loom, miri))]
+    Ok(())
+}
+
+/// The kernel refused a heavy fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FenceError {
+    errno: i32,
+}
+
+impl FenceError {
+    pub(crate) fn from_raw_os_error(errno: i32) -> Self {
+        Self { errno }
+    }
+
+    /// The error number of the system call, as in `errno.h`.
+    pub fn raw_os_error(self) -> i32 {
+        self.errno
+    }
+}
+
+impl fmt::Display for FenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = std::io::Error::from_raw_os_error(self.errno);
+        write!(
+            f,
+            "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
+             with fence::Mode::Symmetric"
+        )
+    }
+}
+
+impl std::error::Error for FenceError {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supported_process_fences() {
+        if asymmetric_supported().is_ok() {
+            assert_eq!(heavy(), Ok(()));
+            assert_eq!(Mode::best(), Mode::Asymmetric);
+        } else {
+            assert_eq!(Mode::best(), Mode::Symmetric);
+        }
+    }
+
+    #[test]
+    fn the_error_says_what_to_do() {
+        let text = FenceError { errno: libc::EPERM }.to_string();
+        assert!(text.contains("Operation not permitted") && text.contains("Symmetric"), "{text}");
+    }
+}

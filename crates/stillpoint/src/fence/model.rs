@@ -1,0 +1,17 @@
+//! The pair of fences as loom sees it: just its promise, and nothing more.
+//!
+//! Read-modify-writes of one location are totally ordered. The later of two receives what the earlier one
+//! released. So of a `light` and a `heavy`, one is ordered after the other: the promise. A sequentially
+//! consistent fence on the reader's side would promise more: it would be an acquire fence for the loads before
+//! it as well, and hide an acquire that is missing there.
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+
+loom::lazy_static! {
+    static ref PAIR: AtomicUsize = AtomicUsize::new(0);
+}
+
+pub(super) fn meet() {
+    // AcqRel: pairs with itself.
+    PAIR.fetch_add(1, Ordering::AcqRel);
+}

@@ -1,0 +1,35 @@
+//! The concurrency toolkit of a data plane.
+//!
+//! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
+//! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
+//!
+//! ```
+//! use stillpoint::rcu::Domain;
+//!
+//! let domain = Domain::new();
+//! let config = domain.cell(String::from("first"));
+//! let mut reclaimer = domain.reclaimer();
+//!
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         let reader = domain.reader(); // one for each thread, kept
+//!         let current = config.protect(&reader).expect("never empty here");
+//!         assert!(!current.is_empty());
+//!     });
+//! });
+//!
+//! let old = config.replace(String::from("second")).expect("never empty here");
+//! reclaimer.retire(old)?; // unlinked, not freed
+//! reclaimer.poll(); // frees what no reader can hold any more
+//! # Ok::<(), stillpoint::rcu::RetireError<String>>(())
+//! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
+
+#[doc(hidden)]
+pub mod busted;
+pub mod fence;
+pub mod rcu;
+mod sync;
+mod sys;

@@ -1,0 +1,110 @@
+use std::fmt;
+
+use super::domain::Domain;
+use super::error::CompareExchangeError;
+use super::home::Home;
+use super::link::Link;
+use super::reader::{Protected, Reader};
+use super::region::Region;
+use super::retired::Retired;
+
+/// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
+///
+/// For tables with dense keys, where the size of the array decides how much of it the caches hold.
+///
+/// ```
+/// use stillpoint::rcu::{Domain, RcuArray};
+///
+/// let domain = Domain::new();
+/// let ports = RcuArray::new(&domain, 4, |port| Some(Box::new(format!("port {port}"))));
+/// let reader = domain.reader();
+/// assert_eq!(*ports.protect(2, &reader).unwrap(), "port 2");
+///
+/// let mut reclaimer = domain.reclaimer();
+/// let old = ports.swap(2, None).unwrap();
+/// reclaimer.retire(old)?;
+/// assert_eq!(ports.load(2, &reader.pin()), None);
+/// # Ok::<(), stillpoint::rcu::RetireError<String>>(())
+/// ```
+pub struct RcuArray<T: Send + Sync + 'static> {
+    links: Box<[Link<T>]>,
+    home: Home,
+}
+
+impl<T: Send + Sync + 'static> RcuArray<T> {
+    /// An array of `domain` with `len` slots, filled by calling `object` with each index.
+    pub fn new(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
+        let links = (0..len).map(|index| Link::new(object(index))).collect();
+        Self { links, home: Home::new(domain.core()) }
+    }
+
+    /// Number of slots.
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether there are no slots at all.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Loads and pins the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds, or `reader` belongs to another domain.
+    #[inline(always)]
+    pub fn protect<'a>(&'a self, index: usize, reader: &'a Reader) -> Option<Protected<'a, T>> {
+        self.links[index].protect(&self.home, reader)
+    }
+
+    /// Loads the object at `index` within a region, as [`RcuCell::load`](super::RcuCell::load) does.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds, or `region` belongs to another domain.
+    #[inline(always)]
+    pub fn load<'g, R: Region>(&'g self, index: usize, region: &'g R) -> Option<&'g T> {
+        self.links[index].load(&self.home, region)
+    }
+
+    /// Links `new` at `index` and returns what was linked before.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds.
+    pub fn swap(&self, index: usize, new: Option<Box<T>>) -> Option<Retired<T>> {
+        self.links[index].swap(&self.home, new)
+    }
+
+    /// Links `new` at `index` if the very object `current` (or nothing, for `None`) is linked there, as
+    /// [`RcuCell::compare_exchange`](super::RcuCell::compare_exchange) does.
+    ///
+    /// # Errors
+    /// When something else is linked; `new` is handed back.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds.
+    pub fn compare_exchange(
+        &self,
+        index: usize,
+        current: Option<&T>,
+        new: Option<Box<T>>,
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
+        self.links[index].compare_exchange(&self.home, current, new)
+    }
+
+    /// The object at `index`, which the caller has to itself; `None` when the slot is empty.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.links[index].get_mut()
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for RcuArray<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RcuArray")
+            .field("domain", &format_args!("{}", self.home))
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

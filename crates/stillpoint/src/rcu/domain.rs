@@ -1,0 +1,288 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::background::{BackgroundBuilder, BackgroundReclaimer};
+use super::cell::RcuCell;
+use super::engine::Core;
+use super::engine::grace::Grace;
+use super::engine::wait::Interrupted;
+use super::error::{BuildError, Stall, SynchronizeError};
+use super::qsbr::QsbrReader;
+use super::reader::Reader;
+use super::reclaimer::{Reclaimer, ReclaimerBuilder};
+use super::stats::Stats;
+use crate::fence::Mode;
+
+/// An RCU group: the readers that the reclamation of a set of objects waits for.
+///
+/// A cheap handle, cloned and shared freely. Domains know nothing of each other: a slow reader of one never
+/// delays another, and a thread may have readers of several. Readers and reclaimers are handles, too; when
+/// the last one is dropped, everything that still waits is freed.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let config = domain.cell("first");
+/// let reader = domain.reader();
+/// assert_eq!(config.protect(&reader).as_deref(), Some(&"first"));
+/// ```
+///
+/// An object that owns a handle of the domain it is retired to keeps the domain alive until it is freed by a
+/// reclaimer: own cells, which are no handles, instead.
+#[derive(Clone)]
+pub struct Domain {
+    core: Arc<Core>,
+}
+
+impl Domain {
+    /// A domain in the best fence mode that this process may use: see [`Mode::best`].
+    #[expect(
+        clippy::new_without_default,
+        reason = "a domain has an identity: two defaults would not be equal"
+    )]
+    pub fn new() -> Self {
+        Self { core: Core::new(None, Mode::best()) }
+    }
+
+    /// A domain with a name for its reports, or in a certain fence mode.
+    pub fn builder() -> DomainBuilder {
+        DomainBuilder { name: None, mode: None }
+    }
+
+    /// The name given to the builder, or `domain-` and a number.
+    pub fn name(&self) -> &str {
+        self.core.name()
+    }
+
+    /// A number that no other domain of the process has or will have.
+    pub fn id(&self) -> u64 {
+        self.core.id()
+    }
+
+    /// How readers and writers are ordered.
+    pub fn fence_mode(&self) -> Mode {
+        self.core.mode()
+    }
+
+    /// A cell that holds `value`.
+    pub fn cell<T: Send + Sync + 'static>(&self, value: T) -> RcuCell<T> {
+        RcuCell::new(self, value)
+    }
+
+    /// Registers the calling thread as a reader of objects and of regions. Lock-free; there is no upper limit.
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.core))
+    }
+
+    /// Registers the calling thread as a reader that reports quiescent states. It is online at once.
+    /// Lock-free; there is no upper limit.
+    pub fn qsbr_reader(&self) -> QsbrReader {
+        QsbrReader::new(Arc::clone(&self.core))
+    }
+
+    /// A queue of retired objects for one writer, with the default limits.
+    pub fn reclaimer(&self) -> Reclaimer {
+        self.reclaimer_builder().build()
+    }
+
+    /// A queue of retired objects for one writer, with limits and pace to be chosen.
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder {
+        ReclaimerBuilder::new(Arc::clone(&self.core))
+    }
+
+    /// A reclaimer to be run by a thread of its own, fed from any thread.
+    pub fn background(&self) -> BackgroundReclaimer {
+        self.background_builder().build()
+    }
+
+    /// A background reclaimer with limits and pace to be chosen.
+    pub fn background_builder(&self) -> BackgroundBuilder {
+        BackgroundBuilder::new(Arc::clone(&self.core))
+    }
+
+    /// Starts a grace period and returns at once. One atomic addition.
+    ///
+    /// The token is over when every region reader has passed: no guard and no QSBR reader holds anything
+    /// that was unlinked before this call, by this thread or by one that it has synchronized with. It speaks
+    /// of region readers alone: protected loads are known to [`Retired`](super::Retired).
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let token = domain.start();
+    /// assert!(!domain.check(token));
+    /// drop(guard); // ... while the writer does other work
+    /// assert!(domain.check(token));
+    /// ```
+    pub fn start(&self) -> Token {
+        Token { value: self.core.start(), domain: self.core.id() }
+    }
+
+    /// Whether the grace period of `token` is over. Never waits for a reader.
+    ///
+    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`]; later ones look at
+    /// the reader that held it up last, then at all. Tokens that are over are remembered: one load then.
+    ///
+    /// Stays false when the kernel refuses the fence; [`stats`](Domain::stats) and timed waits say why.
+    ///
+    /// # Panics
+    /// If the token is of another domain.
+    pub fn check(&self, token: Token) -> bool {
+        matches!(self.core.check(self.value_of(token)), Ok(Grace::Over))
+    }
+
+    /// Waits until the grace period of `token` is over.
+    ///
+    /// # Errors
+    /// As [`synchronize_timeout`](Domain::synchronize_timeout); without a limit it does not stall.
+    ///
+    /// # Panics
+    /// If the token is of another domain.
+    pub fn wait(&self, token: Token, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        self.core.wait_for(self.value_of(token), limit)
+    }
+
+    /// Waits for a grace period: no region reader holds anything that was unlinked before this call.
+    ///
+    /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
+    ///
+    /// # Errors
+    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) when the calling thread itself is in the way,
+    /// [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence. Both at once.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// assert!(matches!(domain.synchronize(), Err(SynchronizeError::WouldDeadlock { .. })));
+    /// drop(guard);
+    /// domain.synchronize()?;
+    /// # Ok::<(), SynchronizeError>(())
+    /// ```
+    pub fn synchronize(&self) -> Result<(), SynchronizeError> {
+        self.core.synchronize(None)
+    }
+
+    /// As [`synchronize`](Domain::synchronize), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the reader in the way.
+    pub fn synchronize_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
+        self.core.synchronize(Some(limit))
+    }
+
+    /// What the domain has done so far.
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.core)
+    }
+
+    /// In the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
+    /// the child and would hold everything up. What they protected counts as left.
+    ///
+    /// ```no_run
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// // SAFETY: nothing but async-signal-safe functions is called in the child before this.
+    /// if unsafe { libc::fork() } == 0 {
+    ///     // SAFETY: this is the only thread of the child.
+    ///     unsafe { domain.reset_after_fork() };
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The calling thread is the only thread of the process, and the copy of the thread that called `fork`.
+    pub unsafe fn reset_after_fork(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.core.reset_after_fork() }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    fn value_of(&self, token: Token) -> u64 {
+        let (own, other) = (self.core.id(), token.domain);
+        assert!(
+            own == other,
+            "a token of domain number {other} was used with domain `{}` ({own})",
+            self.name()
+        );
+        token.value
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Domain").field("name", &self.name()).field("fence_mode", &self.fence_mode()).finish()
+    }
+}
+
+/// A grace period that was started by [`Domain::start`].
+///
+/// Tokens of a domain are ordered: when a later one is over, so is an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token {
+    value: u64,
+    domain: u64,
+}
+
+/// Makes a [`Domain`].
+///
+/// ```
+/// use stillpoint::{fence::Mode, rcu::Domain};
+///
+/// let domain = Domain::builder().name("routes").fence(Mode::Symmetric).build()?;
+/// assert_eq!(domain.name(), "routes");
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DomainBuilder {
+    name: Option<String>,
+    mode: Option<Mode>,
+}
+
+impl DomainBuilder {
+    /// A name for reports and panics.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The fence mode. Without this call: [`Mode::best`].
+    pub fn fence(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Makes the domain.
+    ///
+    /// # Errors
+    /// When the asymmetric mode was asked for and this process may not use membarrier.
+    pub fn build(self) -> Result<Domain, BuildError> {
+        let mode = self.mode.unwrap_or_else(Mode::best);
+        if mode == Mode::Asymmetric {
+            crate::fence::asymmetric_supported().map_err(BuildError::Asymmetric)?;
+        }
+        Ok(Domain { core: Core::new(self.name, mode) })
+    }
+}
+
+impl Core {
+    pub(super) fn synchronize(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        self.wait_for(self.start(), limit)
+    }
+
+    pub(super) fn wait_for(&self, token: u64, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        self.wait(token, deadline).map_err(|interrupted| match interrupted {
+            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record),
+            Interrupted::Late(record) => SynchronizeError::Stalled(Stall::new(self, record, begun.elapsed())),
+            Interrupted::Fence(error) => SynchronizeError::Fence(error),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! The writer's protocol: tokens and scans.
+//!
+//! A token is a number. `start` makes a new one; a reader publishes the number that was current when it
+//! entered. Once a fence has been issued after the start, a reader that is passive, or has published this
+//! token or a later one, cannot hold anything that was unlinked before the start.
+
+use std::ptr;
+
+use super::Core;
+use super::record::{Kind, PASSIVE, Record};
+use crate::busted::{self, Variant};
+use crate::fence::{self, FenceError, Mode};
+use crate::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+/// How far the domain has come. All three only ever grow, or are hints.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// For every token up to this one, a fence has begun after its start, and has completed.
+    fenced: AtomicU64,
+    /// Every token up to this one is over.
+    completed: AtomicU64,
+    /// The record that held up the last check: the first one to look at next time.
+    laggard: AtomicPtr<Record>,
+    /// Heavy fences issued.
+    heavy_fences: AtomicU64,
+    /// Why the last heavy fence failed; 0 when it succeeded.
+    errno: AtomicI32,
+}
+
+impl Progress {
+    pub(super) fn new(first: u64) -> Self {
+        Self {
+            fenced: AtomicU64::new(first),
+            completed: AtomicU64::new(first),
+            laggard: AtomicPtr::new(ptr::null_mut()),
+            heavy_fences: AtomicU64::new(0),
+            errno: AtomicI32::new(0),
+        }
+    }
+}
+
+/// The answer to a check.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Grace<'c> {
+    /// Every region reader has passed.
+    Over,
+    /// This one has not.
+    HeldUp(&'c Record),
+}
+
+impl Core {
+    /// Starts a grace period for everything that the caller, and whoever handed objects to it, has unlinked.
+    pub(crate) fn start(&self) -> u64 {
+        if busted::is(Variant::TokenByStore) {
+            let token = self.token.load(Ordering::Acquire) + 1;
+            self.token.store(token, Ordering::Release);
+            return token;
+        }
+        // Release: pairs with the acquire loads in `enter` and `report`. A read-modify-write continues the
+        // release sequences of earlier starts, so that a reader that sees a later token has also seen what
+        // was unlinked before this one. Acquire: for the same reason, of this thread's own checks.
+        self.token.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Number of tokens started.
+    pub(crate) fn started(&self) -> u64 {
+        // Relaxed: for statistics.
+        self.token.load(Ordering::Relaxed) - super::FIRST_TOKEN
+    }
+
+    /// Makes sure that a fence has been issued since `token` was started.
+    pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
+        // Acquire: pairs with the release below: the scan that follows comes after the fence.
+        let fenced = self.progress.fenced.load(Ordering::Acquire);
+        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > super::FIRST_TOKEN) {
+            return Ok(fenced.max(token));
+        }
+        // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.
+        let mut bound = self.token.load(Ordering::Acquire);
+        self.fence()?;
+        if busted::is(Variant::CounterAfterFence) {
+            bound = self.token.load(Ordering::Acquire);
+        }
+        // Release: pairs with the acquire load above, in another thread's check.
+        self.progress.fenced.fetch_max(bound, Ordering::AcqRel);
+        Ok(bound)
+    }
+
+    /// Whether every region reader has passed `token`. Never waits; remembers what has completed.
+    pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
+        let acquire = busted::order(Variant::CompletedRelaxed, Ordering::Acquire);
+        let release = busted::order(Variant::CompletedRelaxed, Ordering::AcqRel);
+        // Acquire: pairs with the release below, in another thread's check: what the readers did before they
+        // passed happens before what the caller does next.
+        if self.progress.completed.load(acquire) >= token {
+            return Ok(Grace::Over);
+        }
+        let bound = self.ensure_fenced(token)?;
+
+        // Acquire: pairs with the release below, as the record is looked into. Which one it is is a hint.
+        let hint = self.progress.laggard.load(Ordering::Acquire);
+        // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
+        if let Some(laggard) = unsafe { hint.as_ref() }
+            && blocks(laggard.observe(), token)
+        {
+            return Ok(Grace::HeldUp(laggard));
+        }
+
+        // The hint was for a token that may not be this one: the scan goes full circle.
+        let mut over = bound;
+        let skipped = busted::is(Variant::CursorForAll) && !hint.is_null();
+        for record in self.records.iter().skip_while(|&record| skipped && !ptr::eq(record, hint)) {
+            let state = record.observe();
+            if blocks(state, token) {
+                // Release: pairs with the acquire load above.
+                self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
+                return Ok(Grace::HeldUp(record));
+            }
+            if state != PASSIVE {
+                over = over.min(state);
+            }
+        }
+        // Release: pairs with the acquire load above.
+        self.progress.completed.fetch_max(over, release);
+        Ok(Grace::Over)
+    }
+
+    /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
+    pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
+        self.records.iter().find(|record| record.is_mine() && blocks(record.observe(), token))
+    }
+
+    /// Puts the address in every hazard slot that is set into `addresses`, sorted.
+    ///
+    /// To be called after [`check`](Core::check) has said that the objects' token is over: the fence of the
+    /// check orders their unlinks with the slots' stores; and a reader that pinned an object under a guard is
+    /// seen here if its guard was seen to have ended there.
+    pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
+        addresses.clear();
+        // Acquire: pairs with the release in `set_hazard` and `clear_hazard`: what the reader did with an
+        // object before it left happens before the object's free.
+        let acquire = busted::order(Variant::HazardScanRelaxed, Ordering::Acquire);
+        for record in self.records.iter().filter(|record| record.kind() == Kind::Reader) {
+            let set =
+                record.hazards().map(|hazard| hazard.load(acquire).addr()).filter(|&address| address != 0);
+            addresses.extend(set);
+        }
+        addresses.sort_unstable();
+    }
+
+    /// The fence between unlink and scan.
+    fn fence(&self) -> Result<(), FenceError> {
+        if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
+            return Ok(());
+        }
+        // SeqCst: pairs with the fences in `register`, in `online`, and in symmetric readers' `light`.
+        crate::sync::atomic::fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in `unregister`. Without a reader that relies on light fences the
+        // fence above is enough: one that registers now comes after it, and sees what was unlinked.
+        if self.mode == Mode::Symmetric || self.light_readers.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        if busted::is(Variant::NoHeavy) {
+            return Ok(());
+        }
+        let answer = fence::heavy();
+        // Relaxed, both: statistics.
+        self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
+        let errno = answer.err().map_or(0, FenceError::raw_os_error);
+        self.progress.errno.store(errno, Ordering::Relaxed);
+        answer
+    }
+
+    /// For a broken variant: whether no slot is active at the moment, which proves nothing.
+    fn is_quiet(&self) -> bool {
+        self.records.iter().all(|record| {
+            record.observe() == PASSIVE
+                && record.hazards().all(|hazard| hazard.load(Ordering::Acquire).is_null())
+        })
+    }
+
+    pub(crate) fn heavy_fences(&self) -> u64 {
+        // Relaxed: for statistics.
+        self.progress.heavy_fences.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fence_error(&self) -> Option<FenceError> {
+        // Relaxed: for statistics.
+        let errno = self.progress.errno.load(Ordering::Relaxed);
+        (errno != 0).then(|| FenceError::from_raw_os_error(errno))
+    }
+
+    /// Number of registered readers.
+    pub(crate) fn readers(&self) -> usize {
+        self.records.iter().count()
+    }
+
+    /// Whether the next fence will be a heavy one.
+    pub(crate) fn needs_heavy(&self) -> bool {
+        // Relaxed: a hint for the rate of starts.
+        self.mode == Mode::Asymmetric && self.light_readers.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Whether a reader in this state may hold what was unlinked before `token`.
+#[inline]
+fn blocks(state: u64, token: u64) -> bool {
+    if busted::is(Variant::TokenTooEarly) {
+        return state != PASSIVE && state + 1 < token;
+    }
+    state != PASSIVE && state < token
+}

@@ -1,0 +1,88 @@
+//! What a backlog counts, for the domain's statistics.
+//!
+//! The counters of a backlog are written by its owner alone, without read-modify-writes; those shared by all
+//! are changed by read-modify-writes. A ledger stays when its backlog goes, and the next one counts on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+// Relaxed throughout: statistics order nothing. Not modelled by loom for the same reason.
+const RELAXED: Ordering = Ordering::Relaxed;
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    retired: AtomicU64,
+    freed: AtomicU64,
+    pending: AtomicU64,
+    pending_bytes: AtomicU64,
+    /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 for none.
+    oldest: AtomicU64,
+}
+
+/// The sum over some ledgers.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Sum {
+    pub(crate) retired: u64,
+    pub(crate) freed: u64,
+    pub(crate) pending: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) oldest: Option<Duration>,
+}
+
+/// For the owner of a backlog.
+impl Ledger {
+    pub(crate) fn count_retired(&self) {
+        self.retired.store(self.retired.load(RELAXED) + 1, RELAXED);
+    }
+
+    pub(crate) fn count_freed(&self, objects: usize) {
+        self.freed.store(self.freed.load(RELAXED) + objects as u64, RELAXED);
+    }
+
+    pub(crate) fn set_pending(&self, objects: usize, bytes: usize) {
+        self.pending.store(objects as u64, RELAXED);
+        self.pending_bytes.store(bytes as u64, RELAXED);
+    }
+
+    pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
+        let nanoseconds = age_of_domain.map_or(0, |age| age.as_nanos() as u64 | 1);
+        self.oldest.store(nanoseconds, RELAXED);
+    }
+}
+
+/// For everybody.
+impl Ledger {
+    pub(crate) fn share_retired(&self) {
+        self.retired.fetch_add(1, RELAXED);
+    }
+
+    pub(crate) fn share_freed(&self) {
+        self.freed.fetch_add(1, RELAXED);
+    }
+
+    pub(crate) fn pend(&self, objects: usize, bytes: usize) {
+        self.pending.fetch_add(objects as u64, RELAXED);
+        self.pending_bytes.fetch_add(bytes as u64, RELAXED);
+    }
+
+    pub(crate) fn unpend(&self, objects: usize, bytes: usize) {
+        self.pending.fetch_sub(objects as u64, RELAXED);
+        self.pending_bytes.fetch_sub(bytes as u64, RELAXED);
+    }
+}
+
+impl Sum {
+    pub(crate) fn over<'l>(ledgers: impl Iterator<Item = &'l Ledger>) -> Self {
+        ledgers.fold(Self::default(), |sum, ledger| {
+            let oldest = ledger.oldest.load(RELAXED);
+            let oldest = (oldest != 0).then(|| Duration::from_nanos(oldest));
+            Self {
+                retired: sum.retired + ledger.retired.load(RELAXED),
+                freed: sum.freed + ledger.freed.load(RELAXED),
+                pending: sum.pending + ledger.pending.load(RELAXED),
+                pending_bytes: sum.pending_bytes + ledger.pending_bytes.load(RELAXED),
+                oldest: sum.oldest.into_iter().chain(oldest).min(),
+            }
+        })
+    }
+}

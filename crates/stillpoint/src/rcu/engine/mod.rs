@@ -1,0 +1,180 @@
+//! The engine behind `rcu`: tokens, records, hazard slots, and what waits for them.
+//!
+//! The argument why it is correct is in `docs/design/rcu.md`; the comments here name the steps of it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `registry` | slots that are claimed without locks and never move |
+//! | `record` | what one reader publishes: its region state and its hazard slots |
+//! | `read` | the readers' protocols: enter and leave, protect, report, register |
+//! | `grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
+//! | `garbage` | an unlinked object, its type erased |
+//! | `stack` | hand-over of objects between threads |
+//! | `backlog` | one owner's queue of objects that wait for their grace period |
+//! | `ledger` | what each backlog counts |
+//! | `wait` | how a thread waits for a reader |
+
+pub(crate) mod backlog;
+pub(crate) mod garbage;
+pub(crate) mod grace;
+pub(crate) mod ledger;
+pub(crate) mod read;
+pub(crate) mod record;
+pub(crate) mod registry;
+pub(crate) mod stack;
+pub(crate) mod wait;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as PlainU64;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use crate::fence::Mode;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use garbage::{Garbage, Panic};
+use grace::Progress;
+use ledger::Ledger;
+use record::Record;
+use registry::Registry;
+use stack::{Stack, Taken};
+use wait::Event;
+
+/// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
+#[derive(Debug)]
+pub struct Core {
+    id: u64,
+    name: Box<str>,
+    mode: Mode,
+    made: Instant,
+    /// The current token. Changed by read-modify-write only: see `start`.
+    token: CachePadded<AtomicU64>,
+    progress: CachePadded<Progress>,
+    /// Number of registered readers that rely on light fences (guards, protected loads).
+    light_readers: CachePadded<AtomicUsize>,
+    records: Registry<Record>,
+    ledgers: Registry<Ledger>,
+    /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
+    orphans: Stack,
+    /// Counts what no backlog counts: orphans, and objects that were freed one by one.
+    shared_ledger: Ledger,
+    event: Event,
+}
+
+impl Core {
+    pub(crate) fn new(name: Option<String>, mode: Mode) -> Arc<Self> {
+        // Not modelled: a number for people, whatever order it is handed out in.
+        static NEXT_ID: PlainU64 = PlainU64::new(1);
+        let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Arc::new(Self {
+            id,
+            name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
+            mode,
+            made: Instant::now(),
+            token: CachePadded::new(AtomicU64::new(FIRST_TOKEN)),
+            progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
+            light_readers: CachePadded::new(AtomicUsize::new(0)),
+            records: Registry::new(),
+            ledgers: Registry::new(),
+            orphans: Stack::new(),
+            shared_ledger: Ledger::default(),
+            event: Event::new(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Takes in an object that nobody else looks after.
+    pub(crate) fn add_orphan(&self, garbage: Garbage) {
+        self.shared_ledger.pend(1, garbage.bytes());
+        self.orphans.push(garbage);
+        // A background reclaimer may be asleep.
+        self.event.notify();
+    }
+
+    /// Hands all orphans to the caller, who counts them from now on.
+    pub(crate) fn take_orphans(&self) -> Taken {
+        self.orphans.take()
+    }
+
+    /// One of the orphans taken is now counted elsewhere.
+    pub(crate) fn forget_orphan(&self, garbage: &Garbage) {
+        self.shared_ledger.unpend(1, garbage.bytes());
+    }
+
+    pub(crate) fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
+    pub(crate) fn shared_ledger(&self) -> &Ledger {
+        &self.shared_ledger
+    }
+
+    /// What everybody counted, those who are gone included.
+    pub(crate) fn sum(&self) -> ledger::Sum {
+        ledger::Sum::over(self.ledgers.iter_all().chain([&self.shared_ledger]))
+    }
+
+    /// Time since the domain was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.made.elapsed()
+    }
+
+    /// In the child of a `fork`: lets go of every record that another thread of the parent held.
+    ///
+    /// # Safety
+    /// The calling thread is the only one of the process.
+    pub(crate) unsafe fn reset_after_fork(&self) {
+        let mut light_readers = 0;
+        for (record, claim) in self.records.claims() {
+            if record.is_mine() {
+                light_readers += usize::from(record.kind() == record::Kind::Reader);
+                record.refresh_tid();
+            } else {
+                record.leave();
+                self.records.release(&claim);
+            }
+        }
+        // Relaxed: there is no other thread.
+        self.light_readers.store(light_readers, Ordering::Relaxed);
+        self.event.reset();
+    }
+}
+
+/// The token before the first one that is started. Not [`record::PASSIVE`].
+const FIRST_TOKEN: u64 = 1;
+
+/// The last handle is gone: no reader is left, and everything may go at once.
+impl Drop for Core {
+    fn drop(&mut self) {
+        let mut first: Option<Panic> = None;
+        // Destructors may hand in more; what they retire finds no domain any more and is freed on the spot.
+        while !self.orphans.is_empty() {
+            for garbage in self.orphans.take() {
+                // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
+                if let Err(panic) = unsafe { garbage.free() } {
+                    first.get_or_insert(panic);
+                }
+            }
+        }
+        if let Some(panic) = first
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The readers' protocols.
+
+use std::ptr::NonNull;
+
+use super::Core;
+use super::record::{Hazard, Kind, PASSIVE, Record, clear_hazard, set_hazard};
+use super::registry::Claim;
+use crate::busted::{self, Variant};
+use crate::fence::Mode;
+use crate::sync::atomic::{AtomicPtr, Ordering, fence};
+
+impl Core {
+    /// Registers the calling thread as a reader.
+    pub(crate) fn register(&self, kind: Kind) -> Claim<Record> {
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        record.adopt(kind);
+        match kind {
+            // Relaxed: made visible by the fence below.
+            Kind::Reader => _ = self.light_readers.fetch_add(1, Ordering::Relaxed),
+            Kind::Qsbr => self.report(record),
+        }
+        if !busted::is(Variant::RegisterNoFence) {
+            // SeqCst: pairs with the fence in `Core::fence`. Either that writer sees the claim, the count and
+            // the state, or everything this reader loads from now on is newer than what the writer unlinked.
+            fence(Ordering::SeqCst);
+        }
+        claim
+    }
+
+    /// The end of a reader. Whoever waits for it goes on.
+    pub(crate) fn unregister(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        record.leave();
+        if record.kind() == Kind::Reader {
+            // Release: pairs with the acquire load in `Core::fence`: a writer that no longer counts this
+            // reader comes after everything it read.
+            let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
+            self.light_readers.fetch_sub(1, release);
+        }
+        self.answer(record);
+        self.records.release(claim);
+    }
+
+    /// Begins a section of a guard. The state before is [`PASSIVE`].
+    #[inline(always)]
+    pub(crate) fn enter(&self, mode: Mode, record: &Record) {
+        // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
+        // what was unlinked before the token was started.
+        let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
+        record.publish(token, busted::order(Variant::EnterRelaxed, Ordering::Release));
+        if !busted::is(Variant::PinNoLight) {
+            mode.light();
+        }
+    }
+
+    /// Ends a section of a guard.
+    #[inline(always)]
+    pub(crate) fn leave(&self, record: &Record) {
+        record.publish(PASSIVE, busted::order(Variant::LeaveRelaxed, Ordering::Release));
+        if record.is_awaited() {
+            self.answer(record);
+        }
+    }
+
+    /// A quiescent state of a QSBR reader, or the first state of one that comes online.
+    ///
+    /// No fence: a state that a scan takes for passed carries a token of an acquire load, so the reader has
+    /// seen the unlink; and until then the old state blocks.
+    #[inline(always)]
+    pub(crate) fn report(&self, record: &Record) {
+        // Acquire: pairs with the read-modify-write in `start`.
+        let token = self.token.load(busted::order(Variant::QsbrLoadRelaxed, Ordering::Acquire));
+        record.publish(token, busted::order(Variant::QsbrStoreRelaxed, Ordering::Release));
+        if record.is_awaited() {
+            self.answer(record);
+        }
+    }
+
+    /// A QSBR reader promises not to read until [`online`](Core::online).
+    pub(crate) fn offline(&self, record: &Record) {
+        record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
+        if record.is_awaited() {
+            self.answer(record);
+        }
+    }
+
+    /// A QSBR reader comes back.
+    pub(crate) fn online(&self, record: &Record) {
+        self.report(record);
+        if !busted::is(Variant::OnlineNoFence) {
+            // SeqCst: pairs with the fence in `Core::fence`, as in `register`.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Wakes those who wait for this record.
+    #[cold]
+    fn answer(&self, record: &Record) {
+        if record.is_awaited() {
+            record.answer();
+            self.event.notify();
+        }
+    }
+}
+
+/// Loads `source` and pins what it points to: until the hazard is cleared, the object is not freed.
+///
+/// Returns null, and a hazard slot that is clear, when `source` holds null.
+///
+/// A reload that finds the same address proves that the object was linked *after* the slot was set, so a
+/// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
+/// been freed and its address used again, which is why the reload is the one that counts.
+#[inline(always)]
+pub(crate) fn protect<'r, T>(
+    mode: Mode,
+    record: &'r Record,
+    source: &AtomicPtr<T>,
+) -> Option<(NonNull<T>, &'r Hazard)> {
+    // Relaxed: this address is not followed.
+    let mut candidate = source.load(Ordering::Relaxed);
+    if candidate.is_null() {
+        return None;
+    }
+    let hazard = record.free_hazard();
+    loop {
+        set_hazard(hazard, candidate.cast());
+        if !busted::is(Variant::ProtectNoLight) {
+            mode.light();
+        }
+        // Acquire: pairs with the release of the writer that linked the object.
+        let acquire = busted::order(Variant::ProtectReloadRelaxed, Ordering::Acquire);
+        let current = if busted::is(Variant::ProtectNoReload) { candidate } else { source.load(acquire) };
+        if current == candidate {
+            return NonNull::new(current).map(|object| (object, hazard));
+        }
+        let Some(_) = NonNull::new(current) else {
+            clear_hazard(hazard);
+            return None;
+        };
+        candidate = current;
+    }
+}

@@ -1,0 +1,255 @@
+//! What a reader publishes: its region state and its hazard slots.
+//!
+//! One record a reader, written by its reader alone (but for `attention`), read by whoever scans.
+
+use std::ptr;
+
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// The region state of a reader that holds nothing up: outside any guard, or offline.
+pub(crate) const PASSIVE: u64 = 0;
+
+/// Hazard slots in the record itself: as many as fill its 128 bytes.
+const INLINE_HAZARDS: usize = if cfg!(loom) { 1 } else { 11 };
+/// Hazard slots of each block that is chained behind.
+const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
+
+/// A hazard slot: null, or the address of an object that must not be freed.
+pub(crate) type Hazard = AtomicPtr<()>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Guards and protected loads.
+    Reader = 0,
+    /// Quiescent states.
+    Qsbr = 1,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Record {
+    /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
+    state: AtomicU64,
+    /// Not 0 when a thread asks to be woken once the state has changed.
+    attention: AtomicU32,
+    kind: AtomicU32,
+    /// The thread's id for reports.
+    tid: AtomicU32,
+    /// The thread's handle, which survives `fork`: tells a thread its own records.
+    thread: AtomicUsize,
+    more: AtomicPtr<HazardBlock>,
+    hazards: [Hazard; INLINE_HAZARDS],
+}
+
+#[derive(Debug)]
+struct HazardBlock {
+    hazards: [Hazard; BLOCK_HAZARDS],
+    more: AtomicPtr<HazardBlock>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            state: AtomicU64::new(PASSIVE),
+            attention: AtomicU32::new(0),
+            kind: AtomicU32::new(Kind::Reader as u32),
+            tid: AtomicU32::new(0),
+            thread: AtomicUsize::new(0),
+            more: AtomicPtr::new(ptr::null_mut()),
+            hazards: std::array::from_fn(|_| Hazard::default()),
+        }
+    }
+}
+
+/// The owner's side: called by the reader's thread alone.
+impl Record {
+    /// Writes down who holds the record from now on.
+    pub(crate) fn adopt(&self, kind: Kind) {
+        // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
+        // everything the old holder did.
+        self.kind.store(kind as u32, Ordering::Release);
+        // Relaxed: for reports.
+        self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
+        self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
+        self.attention.store(0, Ordering::Relaxed);
+    }
+
+    /// In the child of a `fork`, where the thread has a new id.
+    pub(crate) fn refresh_tid(&self) {
+        // Relaxed: see `adopt`.
+        self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
+    }
+
+    /// The owner's view of its own state.
+    #[inline(always)]
+    pub(crate) fn state(&self) -> u64 {
+        // Relaxed: the owner reads what it wrote itself.
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Publishes a new region state. `order` is release but in broken variants: whatever the reader did in
+    /// the section before happens before whatever a scan does that reads this state or a later one. It
+    /// pairs with the acquire load in [`observe`](Record::observe).
+    #[inline(always)]
+    pub(crate) fn publish(&self, state: u64, order: Ordering) {
+        self.state.store(state, order);
+    }
+
+    /// Whether somebody waits for this record to change. A hint, checked after the state was published.
+    #[inline(always)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        // Relaxed: a hint that is missed is noticed by the waiter itself (`wait.rs`).
+        self.attention.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn answer(&self) {
+        self.attention.store(0, Ordering::Relaxed);
+    }
+
+    /// A hazard slot that is not in use.
+    #[inline(always)]
+    pub(crate) fn free_hazard(&self) -> &Hazard {
+        let first = &self.hazards[0];
+        // Relaxed: the owner reads what it wrote itself. The branch is predicted, so that neither the search
+        // for a slot nor its release forms a chain of dependent loads and stores.
+        if first.load(Ordering::Relaxed).is_null() { first } else { self.next_free_hazard() }
+    }
+
+    #[cold]
+    fn next_free_hazard(&self) -> &Hazard {
+        // Relaxed throughout: as above.
+        if let Some(free) = self.hazards.iter().find(|slot| slot.load(Ordering::Relaxed).is_null()) {
+            return free;
+        }
+        let mut link = &self.more;
+        loop {
+            // SAFETY: null, or a block that this method published; blocks are freed with the record alone.
+            let Some(block) = (unsafe { link.load(Ordering::Relaxed).as_ref() }) else {
+                let block = Box::into_raw(Box::new(HazardBlock {
+                    hazards: std::array::from_fn(|_| Hazard::default()),
+                    more: AtomicPtr::new(ptr::null_mut()),
+                }));
+                // Release: pairs with the acquire load in `hazards`.
+                link.store(block, Ordering::Release);
+                // SAFETY: as above.
+                return unsafe { &(*block).hazards[0] };
+            };
+            if let Some(free) = block.hazards.iter().find(|slot| slot.load(Ordering::Relaxed).is_null()) {
+                return free;
+            }
+            link = &block.more;
+        }
+    }
+
+    /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
+    /// more: they borrow the reader, which is being dropped.
+    pub(crate) fn leave(&self) {
+        let order = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
+        for hazard in self.hazards() {
+            // Relaxed: the owner reads what it wrote itself.
+            if !hazard.load(Ordering::Relaxed).is_null() {
+                // Release: as in `clear_hazard`.
+                hazard.store(ptr::null_mut(), order);
+            }
+        }
+        self.publish(PASSIVE, order);
+    }
+}
+
+/// Sets a hazard slot. Release: a scan that reads this value also knows that the slot's previous object has
+/// been left. Pairs with the acquire load in `Core::gather_hazards`.
+#[inline(always)]
+pub(crate) fn set_hazard(hazard: &Hazard, object: *mut ()) {
+    hazard.store(object, busted::order(Variant::HazardSetRelaxed, Ordering::Release));
+}
+
+/// Clears a hazard slot. Release: the reads of the object happen before its free. Pairs with the acquire load
+/// in `Core::gather_hazards`.
+#[inline(always)]
+pub(crate) fn clear_hazard(hazard: &Hazard) {
+    hazard.store(ptr::null_mut(), busted::order(Variant::HazardClearRelaxed, Ordering::Release));
+}
+
+/// The scanner's side: called by any thread.
+impl Record {
+    /// The region state. Acquire: pairs with [`publish`](Record::publish); what the reader did in sections
+    /// before the state read here happens before whatever the caller does next.
+    #[inline(always)]
+    pub(crate) fn observe(&self) -> u64 {
+        self.state.load(busted::order(Variant::ScanRelaxed, Ordering::Acquire))
+    }
+
+    /// Every hazard slot of the record, in use or not.
+    pub(crate) fn hazards(&self) -> impl Iterator<Item = &Hazard> {
+        let mut link = &self.more;
+        let chained = std::iter::from_fn(move || {
+            // Acquire: pairs with the release in `next_free_hazard`.
+            // SAFETY: null, or a published block; blocks are freed with the record alone.
+            let block = unsafe { link.load(Ordering::Acquire).as_ref() }?;
+            link = &block.more;
+            Some(&block.hazards)
+        });
+        self.hazards.iter().chain(chained.flatten())
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        // Acquire: pairs with the release in `adopt`.
+        if self.kind.load(Ordering::Acquire) == Kind::Qsbr as u32 { Kind::Qsbr } else { Kind::Reader }
+    }
+
+    pub(crate) fn tid(&self) -> u32 {
+        // Relaxed: see `adopt`.
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Whether the calling thread holds the record.
+    pub(crate) fn is_mine(&self) -> bool {
+        // Relaxed: a thread sees its own store, and no other thread stores its handle.
+        self.thread.load(Ordering::Relaxed) == crate::sys::thread_handle()
+    }
+
+    /// Asks the reader to wake the domain's sleepers when its state changes.
+    pub(crate) fn ask_for_attention(&self) {
+        // Relaxed: see `is_awaited`.
+        self.attention.store(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // Acquire: pairs with the release in `next_free_hazard`, although whoever drops is alone.
+        let mut next = self.more.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
+            let block = unsafe { Box::from_raw(next) };
+            next = block.more.load(Ordering::Acquire);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_fills_its_two_lines() {
+        assert_eq!(size_of::<Record>(), 128);
+    }
+
+    #[test]
+    fn there_is_always_a_free_hazard() {
+        let record = Record::default();
+        let mut object = 0u64;
+        for taken in 0..100 {
+            assert_eq!(
+                record.hazards().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count(),
+                taken
+            );
+            set_hazard(record.free_hazard(), (&raw mut object).cast());
+        }
+        record.leave();
+        assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
+    }
+}

@@ -1,0 +1,235 @@
+//! A set of padded slots that are claimed and released without locks, and never move.
+//!
+//! Slots live in chunks; a chunk is appended when all are claimed, and freed with the registry alone. So a
+//! pointer to a slot stays valid as long as the registry, whoever holds the slot meanwhile (type-stable
+//! memory). Each chunk has one word with a bit for each claimed slot, which a scan reads instead of the slots
+//! that nobody holds.
+
+use std::ptr::{self, NonNull};
+
+use crossbeam_utils::CachePadded;
+
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// Slots of the first chunk; each further chunk has twice as many, up to the bits of a word.
+const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
+const LARGEST_CHUNK: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Registry<T> {
+    newest: AtomicPtr<Chunk<T>>,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    /// Bit i is set while slot i is claimed.
+    claimed: CachePadded<AtomicU64>,
+    slots: Box<[CachePadded<T>]>,
+    older: *mut Chunk<T>,
+}
+
+/// A claimed slot. It must be given back to its registry, and must not outlive it.
+#[derive(Debug)]
+pub(crate) struct Claim<T> {
+    chunk: NonNull<Chunk<T>>,
+    index: usize,
+}
+
+impl<T: Default> Registry<T> {
+    pub(crate) fn new() -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Claims a slot, as its last holder left it. Lock-free; allocates when all slots are claimed.
+    pub(crate) fn claim(&self) -> Claim<T> {
+        loop {
+            // Acquire: pairs with the release in the exchange below; the chunk is read.
+            let newest = self.newest.load(Ordering::Acquire);
+            if let Some(claim) = self.chunks_from(newest).find_map(Chunk::try_claim) {
+                return claim;
+            }
+            let slots = self
+                .chunks_from(newest)
+                .next()
+                .map_or(FIRST_CHUNK, |chunk| (chunk.slots.len() * 2).min(LARGEST_CHUNK));
+            let chunk = Box::into_raw(Box::new(Chunk::new(slots, newest)));
+            // Release: publishes the chunk. Acquire on failure is left to the next turn of the loop.
+            if self.newest.compare_exchange(newest, chunk, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                // Another thread appended a chunk meanwhile, which surely has a free slot.
+                // SAFETY: `chunk` came from `Box::into_raw` above and was not published.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
+        }
+    }
+
+    /// Gives a slot back. Everything the holder did happens before whatever a scan does that no longer
+    /// sees the slot claimed.
+    pub(crate) fn release(&self, claim: &Claim<T>) {
+        // SAFETY: chunks live as long as the registry, which `claim` does not outlive.
+        let chunk = unsafe { claim.chunk.as_ref() };
+        // Release: pairs with the acquire load of `claimed` in `iter` and in `try_claim`.
+        let order = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
+        chunk.claimed.fetch_and(!(1 << claim.index), order);
+    }
+
+    /// Every slot that is claimed while the iterator passes it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        // Acquire: pairs with the release in `claim` that published the chunk.
+        self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
+            // Acquire: pairs with the release in `release`: a slot that is no longer claimed has been left.
+            let order = busted::order(Variant::UnregisterRelaxed, Ordering::Acquire);
+            Bits(chunk.claimed.load(order)).map(|index| &*chunk.slots[index])
+        })
+    }
+
+    /// As [`iter`](Registry::iter), with the claims: for who may release what others hold.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
+        // Acquire, both: as in `iter`.
+        self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
+            Bits(chunk.claimed.load(Ordering::Acquire))
+                .map(move |index| (&*chunk.slots[index], Claim { chunk: NonNull::from(chunk), index }))
+        })
+    }
+
+    /// Every slot there is, claimed or not.
+    pub(crate) fn iter_all(&self) -> impl Iterator<Item = &T> {
+        // Acquire: pairs with the release in `claim` that published the chunk.
+        let newest = self.newest.load(Ordering::Acquire);
+        self.chunks_from(newest).flat_map(|chunk| chunk.slots.iter().map(|slot| &**slot))
+    }
+
+    fn chunks_from(&self, mut next: *mut Chunk<T>) -> impl Iterator<Item = &Chunk<T>> {
+        std::iter::from_fn(move || {
+            // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed
+            // with the registry alone, which is borrowed.
+            let chunk = unsafe { next.as_ref() }?;
+            next = chunk.older;
+            Some(chunk)
+        })
+    }
+}
+
+impl<T: Default> Chunk<T> {
+    fn new(slots: usize, older: *mut Self) -> Self {
+        Self {
+            claimed: CachePadded::new(AtomicU64::new(0)),
+            slots: (0..slots).map(|_| CachePadded::new(T::default())).collect(),
+            older,
+        }
+    }
+
+    fn try_claim(&self) -> Option<Claim<T>> {
+        // Relaxed: only a hint where to try.
+        let mut claimed = self.claimed.load(Ordering::Relaxed);
+        loop {
+            let index = claimed.trailing_ones() as usize;
+            if index >= self.slots.len() {
+                return None;
+            }
+            // Acquire: pairs with the release of the slot's last holder, in `release`.
+            match self.claimed.compare_exchange_weak(
+                claimed,
+                claimed | 1 << index,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Claim { chunk: NonNull::from(self), index }),
+                Err(now) => claimed = now,
+            }
+        }
+    }
+}
+
+impl<T> Claim<T> {
+    /// The slot.
+    ///
+    /// # Safety
+    /// The registry is alive for as long as `'r`.
+    #[inline(always)]
+    pub(crate) unsafe fn slot<'r>(&self) -> &'r T {
+        // SAFETY: chunks live as long as the registry, which the caller vouches for.
+        let chunk: &'r Chunk<T> = unsafe { self.chunk.as_ref() };
+        &chunk.slots[self.index]
+    }
+}
+
+impl<T> Drop for Registry<T> {
+    fn drop(&mut self) {
+        // Acquire: pairs with the release in `claim`, although whoever drops has the registry to itself.
+        let mut next = self.newest.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: each chunk came from `Box::into_raw` and is in the list once; nothing refers to it, as
+            // the registry is dropped.
+            let chunk = unsafe { Box::from_raw(next) };
+            next = chunk.older;
+        }
+    }
+}
+
+// SAFETY: the registry owns its chunks and hands out shared references to slots, to any thread.
+unsafe impl<T: Send + Sync> Send for Registry<T> {}
+// SAFETY: as above; all mutation goes through atomics.
+unsafe impl<T: Send + Sync> Sync for Registry<T> {}
+
+/// The indices of the bits that are set, from the lowest.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let index = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(index)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn there_is_no_upper_limit_and_slots_are_reused() {
+        let registry = Registry::<AtomicUsize>::new();
+        let claims: Vec<_> = (0..1000).map(|_| registry.claim()).collect();
+        for (value, claim) in claims.iter().enumerate() {
+            // SAFETY: the registry is alive.
+            unsafe { claim.slot() }.store(value, Ordering::Relaxed);
+        }
+        let mut seen: Vec<_> = registry.iter().map(|slot| slot.load(Ordering::Relaxed)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+
+        let slots = registry.iter_all().count();
+        claims.iter().for_each(|claim| registry.release(claim));
+        assert_eq!(registry.iter().count(), 0);
+        let again: Vec<_> = (0..1000).map(|_| registry.claim()).collect();
+        assert_eq!(again.len(), 1000);
+        assert_eq!(registry.iter_all().count(), slots, "released slots are claimed again");
+    }
+
+    #[test]
+    fn no_slot_has_two_holders() {
+        let registry = Registry::<AtomicUsize>::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let claim = registry.claim();
+                        // SAFETY: the registry is alive.
+                        let slot = unsafe { claim.slot() };
+                        assert_eq!(slot.fetch_add(1, Ordering::Relaxed), 0);
+                        assert_eq!(slot.fetch_sub(1, Ordering::Relaxed), 1);
+                        registry.release(&claim);
+                    }
+                });
+            }
+        });
+        assert_eq!(registry.iter().count(), 0);
+    }
+}

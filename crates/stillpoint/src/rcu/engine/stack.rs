@@ -1,0 +1,102 @@
+//! Hand-over of objects from any thread to one that will free them: a lock-free stack that is emptied whole.
+//!
+//! Pushing is one compare-and-swap in a loop; taking is one swap. Nothing is ever popped singly, so there is
+//! no ABA problem, and any thread may take. A thread that is preempted anywhere holds nobody up.
+
+use std::ptr;
+
+use super::garbage::Garbage;
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Stack {
+    newest: AtomicPtr<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    garbage: Garbage,
+    older: *mut Node,
+}
+
+impl Stack {
+    pub(crate) fn new() -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Pushes one object. Lock-free; allocates a node.
+    pub(crate) fn push(&self, garbage: Garbage) {
+        let node = Box::into_raw(Box::new(Node { garbage, older: ptr::null_mut() }));
+        // Relaxed: `newest` is not followed here.
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the node is not published yet, so this thread has it to itself.
+            unsafe { (*node).older = newest };
+            // Release: the node, the unlink and everything else before the push happens before `take` in
+            // whichever thread takes it. A later push keeps the release sequence, being a read-modify-write.
+            let release = busted::order(Variant::HandoverRelaxed, Ordering::Release);
+            match self.newest.compare_exchange_weak(newest, node, release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        // Acquire: an object seen here is seen by a following `take`, too.
+        self.newest.load(Ordering::Acquire).is_null()
+    }
+
+    /// Takes everything.
+    pub(crate) fn take(&self) -> Taken {
+        // Acquire: pairs with the release in `push`.
+        let acquire = busted::order(Variant::HandoverRelaxed, Ordering::Acquire);
+        Taken { next: self.newest.swap(ptr::null_mut(), acquire) }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        debug_assert!(self.is_empty(), "the owner frees what is left");
+    }
+}
+
+// SAFETY: a stack owns garbage, which is `Send`, and shares nothing but its atomic head.
+unsafe impl Send for Stack {}
+// SAFETY: as above; every node is reached by one taker alone.
+unsafe impl Sync for Stack {}
+
+/// Objects taken from a [`Stack`], the newest first. To be emptied before it is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    next: *mut Node,
+}
+
+impl Taken {
+    pub(crate) fn none() -> Self {
+        Self { next: ptr::null_mut() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next.is_null()
+    }
+}
+
+impl Iterator for Taken {
+    type Item = Garbage;
+
+    fn next(&mut self) -> Option<Garbage> {
+        if self.next.is_null() {
+            return None;
+        }
+        // SAFETY: the node came from `Box::into_raw` in `push` and was taken from the stack by this value
+        // alone.
+        let node = unsafe { Box::from_raw(self.next) };
+        self.next = node.older;
+        Some(node.garbage)
+    }
+}
+
+// SAFETY: the nodes belong to this value alone, and garbage is `Send`.
+unsafe impl Send for Taken {}

@@ -1,0 +1,132 @@
+//! How a thread waits for a reader: a short spin, then the futex of the domain.
+//!
+//! The waiter asks the reader that holds it up for attention, and sleeps; the reader, when it has published its
+//! next state and finds the request, wakes the sleepers. Nothing orders the reader's two accesses against the
+//! waiter's, since a fence for it would be paid by each section of each reader. So a request can come just too
+//! late to be seen, and the waiter bounds its sleep: from [`FIRST_SLEEP`] on, doubled each time.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::Backoff;
+
+use super::Core;
+use super::grace::Grace;
+use super::record::Record;
+use crate::fence::FenceError;
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
+
+const FIRST_SLEEP: Duration = Duration::from_micros(50);
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// Where threads sleep until something in the domain has changed.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Changes with each notification.
+    generation: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Event {
+    pub(super) fn new() -> Self {
+        Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// Sleeps until the next notification or for `limit`, unless `changed` says that there is no need to.
+    ///
+    /// A notification that comes after `changed` has returned false is not missed.
+    pub(crate) fn sleep_unless(&self, limit: Option<Duration>, changed: impl FnOnce() -> bool) {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in `notify`: either it sees a sleeper, or `changed` sees the change.
+        fence(Ordering::SeqCst);
+        // Acquire: a generation newer than the change is not mistaken for an older one.
+        let generation = self.generation.load(Ordering::Acquire);
+        if !changed() {
+            crate::sys::wait(&self.generation, generation, limit);
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Wakes all sleepers. What the caller did before is seen by their `changed`.
+    pub(crate) fn notify(&self) {
+        // SeqCst: pairs with the fence in `sleep_unless`.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            // Release: pairs with the acquire load in `sleep_unless`.
+            self.generation.fetch_add(1, Ordering::Release);
+            crate::sys::wake_all(&self.generation);
+        }
+    }
+
+    pub(super) fn reset(&self) {
+        // Relaxed: called when there is one thread alone.
+        self.sleepers.store(0, Ordering::Relaxed);
+    }
+}
+
+/// How patiently a thread waits.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    spin: Backoff,
+    sleep: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { spin: Backoff::new(), sleep: FIRST_SLEEP }
+    }
+
+    /// Waits a little for `laggard` (or for any notification), a little longer each time, and not beyond
+    /// `deadline`.
+    pub(crate) fn wait(
+        &mut self,
+        event: &Event,
+        laggard: Option<&Record>,
+        deadline: Option<Instant>,
+        changed: impl FnOnce() -> bool,
+    ) {
+        if cfg!(loom) {
+            return crate::sync::spin();
+        }
+        if !self.spin.is_completed() {
+            return self.spin.snooze();
+        }
+        if let Some(laggard) = laggard {
+            laggard.ask_for_attention();
+        }
+        let left = deadline.map_or(self.sleep, |deadline| deadline.saturating_duration_since(Instant::now()));
+        event.sleep_unless(Some(left.min(self.sleep)), changed);
+        self.sleep = (self.sleep * 2).min(LONGEST_SLEEP);
+    }
+}
+
+/// Why a wait ended before the grace period.
+#[derive(Debug)]
+pub(crate) enum Interrupted<'c> {
+    /// The calling thread itself holds the token up.
+    ByCaller(&'c Record),
+    /// The time is up, and this reader holds the token up.
+    Late(&'c Record),
+    /// The kernel refuses the fence.
+    Fence(FenceError),
+}
+
+impl Core {
+    /// Waits until `token` is over.
+    pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
+        if let Some(record) = self.held_up_by_caller(token) {
+            return Err(Interrupted::ByCaller(record));
+        }
+        let mut patience = Patience::new();
+        loop {
+            let laggard = match self.check(token).map_err(Interrupted::Fence)? {
+                Grace::Over => return Ok(()),
+                Grace::HeldUp(laggard) => laggard,
+            };
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Interrupted::Late(laggard));
+            }
+            let passed = || !matches!(self.check(token), Ok(Grace::HeldUp(_)));
+            patience.wait(&self.event, Some(laggard), deadline, passed);
+        }
+    }
+}

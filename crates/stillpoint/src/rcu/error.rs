@@ -1,0 +1,225 @@
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::engine::Core;
+use super::engine::record::{Kind, Record};
+use super::retired::Retired;
+use crate::fence::FenceError;
+
+/// Which kind of region reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReaderKind {
+    /// A [`Reader`](super::Reader) that holds a guard.
+    Guard,
+    /// A [`QsbrReader`](super::QsbrReader) that has not reported a quiescent state.
+    Qsbr,
+}
+
+/// A region reader that holds a grace period up, as found at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// Name of the domain.
+    pub domain: String,
+    /// What kind of reader it is.
+    pub reader: ReaderKind,
+    /// The kernel's id of its thread.
+    pub thread_id: u32,
+    /// The name of its thread; `None` when the thread has ended without dropping its reader.
+    pub thread_name: Option<String>,
+    /// How long the report's author has waited.
+    pub waited: Duration,
+    /// Objects of the domain that wait to be freed.
+    pub pending: u64,
+    /// Their size in bytes.
+    pub pending_bytes: u64,
+}
+
+impl Stall {
+    pub(super) fn new(core: &Core, record: &Record, waited: Duration) -> Self {
+        let sum = core.sum();
+        Self {
+            domain: core.name().to_owned(),
+            reader: match record.kind() {
+                Kind::Reader => ReaderKind::Guard,
+                Kind::Qsbr => ReaderKind::Qsbr,
+            },
+            thread_id: record.tid(),
+            thread_name: crate::sys::thread_name(record.tid()),
+            waited,
+            pending: sum.pending,
+            pending_bytes: sum.pending_bytes,
+        }
+    }
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.reader {
+            ReaderKind::Guard => "holds a guard",
+            ReaderKind::Qsbr => "has not reported a quiescent state",
+        };
+        let Self { domain, thread_id, waited, pending, pending_bytes, .. } = self;
+        match &self.thread_name {
+            Some(name) => write!(f, "thread {thread_id} (`{name}`) {what}")?,
+            None => write!(f, "thread {thread_id}, which has ended, {what}")?,
+        }
+        write!(
+            f,
+            " in domain `{domain}`; after {waited:?}, {pending} objects ({pending_bytes} bytes) wait to be freed"
+        )
+    }
+}
+
+/// Why a wait for a grace period ended before the grace period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SynchronizeError {
+    /// The calling thread itself holds a guard of the domain, or an online QSBR reader: it would wait for
+    /// ever. Drop the guard; use [`QsbrReader::synchronize`](super::QsbrReader::synchronize).
+    WouldDeadlock {
+        /// Name of the domain.
+        domain: String,
+        /// What the thread holds.
+        reader: ReaderKind,
+    },
+    /// The time is up; this reader has not passed.
+    Stalled(Stall),
+    /// The time is up; every region reader has passed, but protected loads still hold objects.
+    Pinned {
+        /// Name of the domain.
+        domain: String,
+        /// Number of objects that are held.
+        objects: usize,
+    },
+    /// The kernel refuses the heavy fence that the domain was built for: no grace period can complete, and
+    /// nothing is freed.
+    Fence(FenceError),
+}
+
+impl SynchronizeError {
+    pub(super) fn would_deadlock(core: &Core, record: &Record) -> Self {
+        let stall = Stall::new(core, record, Duration::ZERO);
+        Self::WouldDeadlock { domain: stall.domain, reader: stall.reader }
+    }
+}
+
+impl fmt::Display for SynchronizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldDeadlock { domain, reader: ReaderKind::Guard } => write!(
+                f,
+                "this thread holds a guard of domain `{domain}` and would wait for itself; drop the guard first"
+            ),
+            Self::WouldDeadlock { domain, reader: ReaderKind::Qsbr } => write!(
+                f,
+                "this thread has an online QSBR reader of domain `{domain}` and would wait for itself; call \
+                 `synchronize` on the reader, or go offline first"
+            ),
+            Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
+            Self::Pinned { domain, objects } => {
+                write!(f, "{objects} retired objects of domain `{domain}` are held by protected loads")
+            }
+            Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
+        }
+    }
+}
+
+impl Error for SynchronizeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Fence(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A domain could not be built as asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The asymmetric mode was asked for, and the kernel refuses membarrier.
+    Asymmetric(FenceError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Asymmetric(error) = self;
+        write!(f, "the asymmetric fence mode is not to be had: {error}")
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let Self::Asymmetric(error) = self;
+        Some(error)
+    }
+}
+
+/// Why an object was not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetireReason {
+    /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
+    Full,
+    /// The object belongs to another domain.
+    ForeignDomain,
+    /// The background reclaimer is gone.
+    Closed,
+}
+
+/// An object was not taken in; it is handed back in `retired`.
+pub struct RetireError<T: Send + Sync + 'static> {
+    /// The object. Dropping it leaves it to the reclaimers of its domain.
+    pub retired: Retired<T>,
+    /// Why it was not taken in.
+    pub reason: RetireReason,
+}
+
+impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            RetireReason::Full => f.write_str("the reclaimer is full of objects that readers hold up"),
+            RetireReason::ForeignDomain => {
+                write!(f, "the object belongs to domain `{}`, the reclaimer to another", self.retired.home())
+            }
+            RetireReason::Closed => f.write_str("the background reclaimer is gone"),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for RetireError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetireError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> Error for RetireError<T> {}
+
+/// The cell held something else; the new object is handed back in `new`.
+pub struct CompareExchangeError<T> {
+    /// What was to be linked.
+    pub new: Option<Box<T>>,
+}
+
+impl<T> CompareExchangeError<T> {
+    pub(super) fn new(new: Option<Box<T>>) -> Self {
+        Self { new }
+    }
+}
+
+impl<T> fmt::Display for CompareExchangeError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the cell holds another object than expected")
+    }
+}
+
+impl<T> fmt::Debug for CompareExchangeError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompareExchangeError").finish_non_exhaustive()
+    }
+}
+
+impl<T> Error for CompareExchangeError<T> {}

@@ -1,0 +1,74 @@
+//! How cells and retired objects refer to their domain without keeping it alive.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use super::engine::Core;
+
+/// A weak reference to a domain, compared by address in a single instruction.
+///
+/// The address is not used again as long as the reference exists, so that equality is identity.
+pub(super) struct Home(*const Core);
+
+// SAFETY: a `Home` is a `Weak<Core>` taken apart, and `Core` is `Send` and `Sync`.
+unsafe impl Send for Home {}
+// SAFETY: as above.
+unsafe impl Sync for Home {}
+
+impl Home {
+    pub(super) fn new(core: &Arc<Core>) -> Self {
+        Self(Arc::downgrade(core).into_raw())
+    }
+
+    #[inline(always)]
+    pub(super) fn is(&self, core: &Core) -> bool {
+        ptr::eq(self.0, core)
+    }
+
+    fn weak(&self) -> ManuallyDrop<Weak<Core>> {
+        // SAFETY: the pointer came from `into_raw`, and the reference is not dropped here.
+        ManuallyDrop::new(unsafe { Weak::from_raw(self.0) })
+    }
+
+    /// The domain, unless its last handle is gone.
+    pub(super) fn core(&self) -> Option<Arc<Core>> {
+        self.weak().upgrade()
+    }
+
+    /// Panics unless `core` is this domain.
+    #[inline(always)]
+    pub(super) fn verify(&self, core: &Core) {
+        if !self.is(core) {
+            self.reject(core);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reject(&self, other: &Core) -> ! {
+        panic!("a reader of domain `{}` was used with a cell of domain `{self}`", other.name())
+    }
+}
+
+impl Clone for Home {
+    fn clone(&self) -> Self {
+        Self(Weak::clone(&self.weak()).into_raw())
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        drop(ManuallyDrop::into_inner(self.weak()));
+    }
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.core() {
+            Some(core) => f.write_str(core.name()),
+            None => f.write_str("(its last handle was dropped)"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! An atomic owning pointer, without its domain: what cells and arrays are made of.
+
+use std::ptr::{self, NonNull};
+
+use super::engine::read;
+use super::error::CompareExchangeError;
+use super::home::Home;
+use super::reader::{Protected, Reader};
+use super::region::Region;
+use super::retired::Retired;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+
+/// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
+#[derive(Debug)]
+pub(super) struct Link<T>(AtomicPtr<T>);
+
+impl<T: Send + Sync + 'static> Link<T> {
+    pub(super) fn new(object: Option<Box<T>>) -> Self {
+        Self(AtomicPtr::new(into_raw(object)))
+    }
+
+    /// # Panics
+    /// If `reader` is not of the domain `home`.
+    #[inline(always)]
+    pub(super) fn protect<'a>(&'a self, home: &Home, reader: &'a Reader) -> Option<Protected<'a, T>> {
+        home.verify(reader.core());
+        let (object, hazard) = read::protect(reader.mode(), reader.record(), &self.0)?;
+        // SAFETY: `protect` validated the pair, by a reader of the link's own domain; the borrows of link and
+        // reader outlive `'a`.
+        Some(unsafe { Protected::new(object, hazard) })
+    }
+
+    /// # Panics
+    /// If `region` is not of the domain `home`.
+    #[inline(always)]
+    pub(super) fn load<'g, R: Region>(&'g self, home: &Home, region: &'g R) -> Option<&'g T> {
+        home.verify(region.core());
+        // Acquire: pairs with the release in `swap` and `compare_exchange`.
+        let object = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or an object that was linked while the region's token was published: it is not freed
+        // before the region ends, and `'g` ends before.
+        unsafe { object.as_ref() }
+    }
+
+    pub(super) fn swap(&self, home: &Home, new: Option<Box<T>>) -> Option<Retired<T>> {
+        // Release: publishes the new object to acquire loads. Acquire: the old object is read by its owner.
+        retired(home, self.0.swap(into_raw(new), Ordering::AcqRel))
+    }
+
+    pub(super) fn compare_exchange(
+        &self,
+        home: &Home,
+        current: Option<&T>,
+        new: Option<Box<T>>,
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
+        let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
+        let new = into_raw(new);
+        // AcqRel: as in `swap`. Relaxed on failure: nothing is followed.
+        match self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(old) => Ok(retired(home, old)),
+            // SAFETY: `new` came from `into_raw` above and was not published.
+            Err(_) => Err(CompareExchangeError::new(unsafe { from_raw(new) })),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        // Acquire: pairs with the release in `swap`.
+        // SAFETY: null, or the object that the link owns; no reader borrows the link, so none holds it.
+        unsafe { self.0.load(Ordering::Acquire).as_mut() }
+    }
+
+    /// Takes the object out of a link that nobody shares any more: no grace period is needed.
+    pub(super) fn take_exclusive(&mut self) -> Option<Box<T>> {
+        // Acquire: pairs with the release in `swap`.
+        let object = self.0.swap(ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: the link owned it, and no reader borrows the link, so none holds it.
+        unsafe { from_raw(object) }
+    }
+}
+
+/// The unlinked object `old`, which the link owned.
+fn retired<T: Send + Sync + 'static>(home: &Home, old: *mut T) -> Option<Retired<T>> {
+    // SAFETY: the link owned `old`, made by `into_raw`, and the caller has just unlinked it.
+    NonNull::new(old).map(|old| unsafe { Retired::new(old, home.clone()) })
+}
+
+fn into_raw<T>(object: Option<Box<T>>) -> *mut T {
+    object.map_or(ptr::null_mut(), Box::into_raw)
+}
+
+/// # Safety
+/// `object` is null or came from [`into_raw`], and the caller owns it alone.
+unsafe fn from_raw<T>(object: *mut T) -> Option<Box<T>> {
+    // SAFETY: the caller's promise.
+    (!object.is_null()).then(|| unsafe { Box::from_raw(object) })
+}
+
+/// Frees the object at once: whoever drops a link has it alone, and references into it borrow it.
+impl<T> Drop for Link<T> {
+    fn drop(&mut self) {
+        // Acquire: pairs with the release in `swap`.
+        let object = self.0.load(Ordering::Acquire);
+        // SAFETY: the link owns it, and no reader borrows the link, so none holds it.
+        drop(unsafe { from_raw(object) });
+    }
+}

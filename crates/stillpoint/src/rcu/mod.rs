@@ -1,0 +1,62 @@
+//! Read-copy-update: readers that never wait, writers that free what no reader can hold any more.
+//!
+//! A writer *unlinks* an object (the cell holds another one from then on), *retires* it, and it is *freed* after
+//! every reader that may hold it has let go. What that costs, and what a preempted reader holds up, depends on
+//! how it reads:
+//!
+//! | reader | cost on the read side | what a preempted thread holds up | for |
+//! |---|---|---|---|
+//! | [`Protected`], from [`RcuCell::protect`] | store, reload and compare, store | the objects in its hand, nothing else | the default: any code, as long as it likes |
+//! | [`Guard`], from [`Reader::pin`] | one store in, one out | everything retired since, while it is inside | traversals, bursts of loads |
+//! | [`QsbrReader`] | nothing; one load and one store for each quiescent state | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
+//!
+//! A [`Domain`] may mix them; everything retired then waits for the slowest region reader (guards and QSBR
+//! readers), and single objects for the protected loads that hold them.
+//!
+//! # Writers
+//!
+//! - [`Reclaimer`]: a bounded queue that its owner polls; no thread.
+//! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
+//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
+//! - [`Domain::synchronize`] and [`Domain::wait`], which wait.
+//!
+//! # Correctness
+//!
+//! The argument, with what each memory access pairs with, is in `docs/design/rcu.md` of the repository. It
+//! is modelled with loom, and every ordering it relies on has a deliberately broken variant that the checks
+//! catch.
+//!
+//! Sources: token-based quiescent state detection after DPDK's `rte_rcu_qsbr`; hazard pointers after M. Michael,
+//! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004; asymmetric fences
+//! after `membarrier(2)` and Dice, Huang, Yang, "Asymmetric Dekker Synchronization", 2001.
+
+mod array;
+mod background;
+mod cell;
+mod domain;
+mod engine;
+mod error;
+mod home;
+mod link;
+#[cfg(all(test, loom))]
+mod models;
+mod qsbr;
+mod reader;
+mod reclaimer;
+mod region;
+mod retired;
+mod stats;
+
+pub use array::RcuArray;
+pub use background::{BackgroundBuilder, BackgroundReclaimer, Submitter};
+pub use cell::RcuCell;
+pub use domain::{Domain, DomainBuilder, Token};
+pub use error::{
+    BuildError, CompareExchangeError, ReaderKind, RetireError, RetireReason, Stall, SynchronizeError,
+};
+pub use qsbr::QsbrReader;
+pub use reader::{Guard, Protected, Reader};
+pub use reclaimer::{Reclaimer, ReclaimerBuilder};
+pub use region::Region;
+pub use retired::Retired;
+pub use stats::Stats;

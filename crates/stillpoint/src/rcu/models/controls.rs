@@ -1,0 +1,71 @@
+//! Every broken variant that a model can show is shown by one: a model that cannot fail proves nothing.
+
+#![cfg(stillpoint_busted)]
+
+use std::process::Command;
+
+use super::UNORDERED;
+use crate::busted::Variant;
+
+/// Which model catches which variant.
+const CAUGHT: &[(Variant, &str)] = &[
+    (Variant::EnterRelaxed, "regions::a_section_follows_another"),
+    (Variant::LeaveRelaxed, "regions::pin_against_retire"),
+    (Variant::PinTokenRelaxed, "regions::pin_against_retire"),
+    (Variant::PinNoLight, "regions::pin_against_retire"),
+    (Variant::NestedLeave, "regions::guards_overlap"),
+    (Variant::HazardSetRelaxed, "objects::a_slot_is_set_again"),
+    (Variant::HazardClearRelaxed, "objects::protect_against_retire"),
+    (Variant::ProtectNoReload, "objects::protect_against_retire"),
+    (Variant::ProtectNoLight, "objects::protect_against_retire"),
+    (Variant::ProtectReloadRelaxed, "objects::protect_against_retire"),
+    (Variant::QsbrLoadRelaxed, "regions::qsbr_against_retire"),
+    (Variant::QsbrStoreRelaxed, "regions::qsbr_against_retire"),
+    (Variant::OnlineNoFence, "regions::qsbr_goes_offline_and_online"),
+    (Variant::OfflineRelaxed, "regions::qsbr_goes_offline_and_online"),
+    (Variant::RegisterNoFence, "registration::a_reader_registers_while_the_fence_is_left_out"),
+    (Variant::UnregisterRelaxed, "registration::a_record_changes_hands"),
+    (Variant::TokenByStore, "tokens::a_newer_token_includes_the_older_ones"),
+    (Variant::TokenTooEarly, "regions::pin_against_retire"),
+    (Variant::NoFence, "regions::pin_against_retire"),
+    (Variant::NoHeavy, "regions::pin_against_retire"),
+    (Variant::FenceFromBefore, "tokens::a_fence_serves_older_tokens_alone"),
+    (Variant::SkipWhenQuiet, "regions::pin_against_retire"),
+    (Variant::CounterAfterFence, "tokens::a_fence_does_not_serve_a_token_started_meanwhile"),
+    (Variant::ScanRelaxed, "regions::pin_against_retire"),
+    (Variant::HazardScanRelaxed, "objects::protect_against_retire"),
+    (Variant::CompletedRelaxed, "tokens::two_writers_share_what_they_found_out"),
+    (Variant::CursorForAll, "tokens::the_scan_goes_full_circle"),
+    (Variant::IgnoreRegions, "regions::pin_against_retire"),
+    (Variant::IgnoreHazards, "objects::protect_against_retire"),
+    (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
+    (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
+    (Variant::DropFrees, "handover::a_dropped_reclaimer_passes_on"),
+];
+
+#[test]
+fn every_variant_is_caught_by_its_model() {
+    let missed: Vec<_> = CAUGHT.iter().filter(|(variant, model)| !is_caught(*variant, model)).collect();
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+#[test]
+fn every_variant_has_a_checker() {
+    for variant in Variant::ALL {
+        assert!(CAUGHT.iter().any(|(listed, _)| listed == variant), "{variant:?}");
+    }
+}
+
+/// Runs one model with the variant in a process of its own, and looks for a violation in what it prints.
+fn is_caught(variant: Variant, model: &str) -> bool {
+    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
+        .args(["--exact", &format!("rcu::models::{model}"), "--nocapture"])
+        .env("STILLPOINT_BUSTED", variant.name())
+        .output()
+        .expect("the test program starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("running 1 test"), "there is no model `{model}`");
+    let caught = !output.status.success() && text.contains(UNORDERED);
+    println!("{:24} {model:56} {}", variant.name(), if caught { "caught" } else { "MISSED" });
+    caught
+}

@@ -1,0 +1,95 @@
+//! Objects that are freed by another thread than the one that retired them.
+
+use std::ptr::NonNull;
+
+use loom::sync::Arc as LoomArc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{EVERY, Object, Shared, UNORDERED, explore, spawn};
+use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::stack::Stack;
+
+/// Whoever takes an object from the stack comes after everything that was done with it before the push.
+#[test]
+fn a_stack_hands_over() {
+    explore(EVERY, || {
+        let stack = LoomArc::new(Stack::new());
+        let pushing = stack.clone();
+        let writer = loom::thread::spawn(move || {
+            for _ in 0..2 {
+                pushing.push(Garbage::object(NonNull::from(Box::leak(Box::new(Object::new())))));
+            }
+        });
+        let free_all = || {
+            for garbage in stack.take() {
+                // SAFETY: no reader was ever told of it.
+                assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+            }
+        };
+        free_all();
+        writer.join().unwrap();
+        free_all();
+    });
+}
+
+/// The background reclaimer frees what the submitter made, linked and unlinked.
+#[test]
+fn background_hand_over() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let background = shared.domain.background();
+        let submitter = background.submitter();
+        let writer = spawn(&shared, move |shared| {
+            let first = shared.cells[0].replace(Object::new()).unwrap();
+            let second = shared.cells[0].replace(Object::new()).unwrap();
+            submitter.retire(first).unwrap();
+            submitter.retire(second).unwrap();
+            submitter.stop();
+        });
+        let mut background = background;
+        background.run();
+        writer.join().unwrap();
+        assert_eq!(shared.domain.stats().freed, 2);
+    });
+}
+
+/// What a dropped reclaimer leaves is not freed under a reader.
+#[test]
+fn a_dropped_reclaimer_passes_on() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            shared.cells[0].load(&reader.pin()).expect("never empty").read();
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].replace(Object::new()).unwrap()).unwrap();
+        drop(reclaimer);
+        let mut heir = shared.domain.reclaimer();
+        heir.poll();
+        reader.join().unwrap();
+        while shared.domain.stats().freed < 1 {
+            heir.poll();
+        }
+    });
+}
+
+/// Several threads leave objects, and two reclaimers adopt them: each object is freed once.
+#[test]
+fn orphans_are_adopted_once() {
+    explore(2, || {
+        let shared = Shared::<2>::new();
+        let adopted = LoomArc::new(AtomicUsize::new(0));
+        let writer = spawn(&shared, |shared| drop(shared.cells[0].replace(Object::new())));
+        let counter = adopted.clone();
+        let other = spawn(&shared, move |shared| {
+            counter.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
+        });
+        drop(shared.cells[1].replace(Object::new()));
+        adopted.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
+        writer.join().unwrap();
+        other.join().unwrap();
+        adopted.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
+        assert_eq!(adopted.load(Ordering::Relaxed), 2);
+    });
+}

@@ -1,0 +1,105 @@
+//! loom models of the protocols, on the engine itself.
+//!
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
+//!
+//! loom runs each model through every interleaving (up to a bound of preemptions) and every value that each
+//! load may return in the C++20 memory model. An [`Object`] tells loom of each access to it, so that a free that
+//! does not come after a read is found even when nothing bad was read.
+
+mod controls;
+mod handover;
+mod objects;
+mod quarantine;
+mod regions;
+mod registration;
+mod tokens;
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use super::{Domain, RcuCell};
+
+/// What loom says when two accesses are not ordered.
+const UNORDERED: &str = "Causality violation";
+
+/// Contents of a cell that loom watches. The alignment is its mark for the [`quarantine`].
+#[repr(align(256))]
+struct Object {
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: `value` is written by `new` and by `drop` alone; that both are ordered with every read is what the
+// models check.
+unsafe impl Sync for Object {}
+// SAFETY: as above.
+unsafe impl Send for Object {}
+
+impl Object {
+    const ALIVE: u32 = 7;
+    const FREED: u32 = 13;
+
+    fn new() -> Self {
+        let value = UnsafeCell::new(0);
+        // SAFETY: not shared yet.
+        value.with_mut(|value| unsafe { *value = Self::ALIVE });
+        Self { value }
+    }
+
+    fn read(&self) {
+        // SAFETY: the protocol under test keeps the object alive; loom reports it where it does not.
+        let value = self.value.with(|value| unsafe { *value });
+        assert_eq!(value, Self::ALIVE, "{UNORDERED}: an object was read after its free");
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: as in `read`.
+        self.value.with_mut(|value| unsafe { *value = Self::FREED });
+    }
+}
+
+/// No bound.
+const EVERY: usize = usize::MAX;
+
+/// Runs `model` through the executions that loom finds, with at most `preemptions` in each.
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = (preemptions != EVERY).then_some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// A domain and some cells of it, to be shared by the threads of a model.
+struct Shared<const CELLS: usize> {
+    cells: [RcuCell<Object>; CELLS],
+    domain: Domain,
+}
+
+impl<const CELLS: usize> Shared<CELLS> {
+    fn new() -> Arc<Self> {
+        let domain = Domain::new();
+        Arc::new(Self { cells: std::array::from_fn(|_| domain.cell(Object::new())), domain })
+    }
+
+    /// Replaces the object of each cell in turn, with a poll after each, and leaves the rest to the domain.
+    fn replace_each(&self) {
+        let mut reclaimer = self.domain.reclaimer();
+        for cell in &self.cells {
+            let old = cell.replace(Object::new()).expect("never empty");
+            reclaimer.retire(old).expect("there is room");
+            reclaimer.poll();
+        }
+    }
+}
+
+/// Runs `function` on a thread of the model.
+fn spawn<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    function: impl FnOnce(&Shared<CELLS>) + 'static,
+) -> thread::JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || function(&shared))
+}

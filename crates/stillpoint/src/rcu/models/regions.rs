@@ -1,0 +1,107 @@
+//! Guards and QSBR readers against retirement.
+
+use super::{EVERY, Object, Shared, explore, spawn};
+
+#[test]
+fn pin_against_retire() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            shared.cells[0].load(&reader.pin()).expect("never empty").read();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+/// The scan may read the state of the second section and must still come after the first.
+#[test]
+fn a_section_follows_another() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            for _ in 0..2 {
+                if let Some(object) = shared.cells[0].load(&reader.pin()) {
+                    object.read();
+                }
+            }
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn guards_overlap() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            let outer = reader.pin();
+            let inner = reader.pin();
+            let object = shared.cells[0].load(&inner).expect("never empty");
+            drop(outer);
+            object.read();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn qsbr_against_retire() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let mut reader = shared.domain.qsbr_reader();
+            for _ in 0..2 {
+                shared.cells[0].load(&reader).expect("never empty").read();
+                reader.quiescent();
+            }
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn qsbr_goes_offline_and_online() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let mut reader = shared.domain.qsbr_reader();
+            shared.cells[0].load(&reader).expect("never empty").read();
+            reader.offline(|| ());
+            shared.cells[0].load(&reader).expect("never empty").read();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+/// All kinds at a time: an object waits for every one of them.
+#[test]
+fn kinds_are_mixed() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let qsbr = spawn(&shared, |shared| {
+            let mut reader = shared.domain.qsbr_reader();
+            shared.cells[0].load(&reader).expect("never empty").read();
+            reader.quiescent();
+        });
+        let other = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            let object = shared.cells[0].protect(&reader).expect("never empty");
+            shared.cells[0].load(&reader.pin()).expect("never empty").read();
+            object.read();
+        });
+        let old = shared.cells[0].replace(Object::new()).unwrap();
+        drop(old.try_free());
+        qsbr.join().unwrap();
+        other.join().unwrap();
+    });
+}

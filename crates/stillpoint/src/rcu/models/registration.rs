@@ -1,0 +1,67 @@
+//! Readers that come and go while a writer checks.
+
+use super::{EVERY, Shared, explore, spawn};
+
+/// The reader's record is claimed, left and claimed again by a reader of another kind.
+#[test]
+fn a_record_changes_hands() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            if let Some(object) = shared.cells[0].protect(&reader) {
+                object.read();
+            }
+            drop(reader);
+            let reader = shared.domain.qsbr_reader();
+            if let Some(object) = shared.cells[0].load(&reader) {
+                object.read();
+            }
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        reader.join().unwrap();
+    });
+}
+
+/// Without a registered `Reader` the writer leaves the heavy fence out.
+#[test]
+fn a_reader_registers_while_the_fence_is_left_out() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.qsbr_reader();
+            if let Some(object) = shared.cells[0].load(&reader) {
+                object.read();
+            }
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        reader.join().unwrap();
+    });
+}
+
+/// Two readers append a chunk of records at the same time (a chunk has two in the model).
+#[test]
+fn a_chunk_is_appended() {
+    explore(1, || {
+        let shared = Shared::<1>::new();
+        let _first = shared.domain.reader();
+        let _second = shared.domain.reader();
+        let read = |shared: &Shared<1>| {
+            let reader = shared.domain.reader();
+            if let Some(object) = shared.cells[0].load(&reader.pin()) {
+                object.read();
+            }
+        };
+        let threads = [spawn(&shared, read), spawn(&shared, read)];
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}

@@ -1,0 +1,126 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::engine::Core;
+use super::engine::record::{Kind, Record};
+use super::engine::registry::Claim;
+use super::error::SynchronizeError;
+use super::region::{Region, sealed::Sealed};
+
+/// A reader that pays nothing for its loads, and announces from time to time that it holds none: quiescent
+/// state based reclamation.
+///
+/// For run-to-completion loops on cores of their own. Everything retired waits for the *next* quiescent state
+/// of every such reader, wherever it is preempted meanwhile; a reader that blocks must do so
+/// [`offline`](QsbrReader::offline).
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let route = domain.cell(7);
+/// let mut reader = domain.qsbr_reader();
+/// for packet in [1, 2, 3] {
+///     let next_hop = route.load(&reader).unwrap();
+///     assert_eq!(next_hop + packet, 7 + packet);
+///     reader.quiescent(); // no reference is kept across: it would not compile
+/// }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let cell = domain.cell(1);
+/// let mut reader = domain.qsbr_reader();
+/// let object = cell.load(&reader);
+/// reader.quiescent();
+/// assert_eq!(object, Some(&1)); // kept across a quiescent state
+/// ```
+pub struct QsbrReader {
+    record: NonNull<Record>,
+    core: Arc<Core>,
+    claim: Claim<Record>,
+    /// Neither `Send` nor `Sync`.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl QsbrReader {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        let claim = core.register(Kind::Qsbr);
+        // SAFETY: the core is alive, as the reader holds it.
+        let record = NonNull::from(unsafe { claim.slot() });
+        Self { record, core, claim, _thread: PhantomData }
+    }
+
+    #[inline(always)]
+    fn record(&self) -> &Record {
+        // SAFETY: the record lives as long as the core, which the reader holds.
+        unsafe { self.record.as_ref() }
+    }
+
+    /// Reports a quiescent state: the thread holds no reference. One load and one store, and the look at a
+    /// request; no fence.
+    #[inline(always)]
+    pub fn quiescent(&mut self) {
+        self.core.report(self.record());
+    }
+
+    /// Runs `function` in an extended quiescent state: grace periods do not wait for this reader meanwhile.
+    ///
+    /// For whatever blocks. Costs a full fence on the way back, which is taken also when `function` panics.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let cell = domain.cell(1);
+    /// let mut reader = domain.qsbr_reader();
+    /// let received = reader.offline(|| "blocking read");
+    /// assert_eq!(cell.load(&reader), Some(&1));
+    /// # assert_eq!(received, "blocking read");
+    /// ```
+    pub fn offline<R>(&mut self, function: impl FnOnce() -> R) -> R {
+        struct Online<'r>(&'r QsbrReader);
+
+        impl Drop for Online<'_> {
+            fn drop(&mut self) {
+                self.0.core.online(self.0.record());
+            }
+        }
+
+        self.core.offline(self.record());
+        let _online = Online(self);
+        function()
+    }
+
+    /// Waits for a grace period, counting itself as quiescent.
+    ///
+    /// # Errors
+    /// As [`Domain::synchronize`](super::Domain::synchronize).
+    pub fn synchronize(&mut self) -> Result<(), SynchronizeError> {
+        let core = Arc::clone(&self.core);
+        self.offline(|| core.synchronize(None))
+    }
+}
+
+impl Drop for QsbrReader {
+    fn drop(&mut self) {
+        self.core.unregister(&self.claim);
+    }
+}
+
+impl Region for QsbrReader {}
+
+// SAFETY: the record publishes the token of the last quiescent state, or of the registration; `quiescent` and
+// `offline` take the reader exclusively, so that no borrow goes across.
+unsafe impl Sealed for QsbrReader {
+    #[inline(always)]
+    fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl fmt::Debug for QsbrReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QsbrReader").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}

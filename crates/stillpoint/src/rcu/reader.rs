@@ -1,0 +1,216 @@
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::engine::Core;
+use super::engine::record::{Hazard, Kind, PASSIVE, Record, clear_hazard};
+use super::engine::registry::Claim;
+use super::region::{Region, sealed::Sealed};
+use crate::busted::{self, Variant};
+use crate::fence::Mode;
+
+/// A thread's right to read a domain: protected loads of single objects, and guards for regions.
+///
+/// Made by [`Domain::reader`](super::Domain::reader), on the thread that uses it; it cannot be sent to another.
+/// Keep one for the life of the thread: making one claims a slot and issues a full fence (some 50 ns).
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(String::from("first"));
+/// let reader = domain.reader();
+///
+/// let object = cell.protect(&reader).expect("the cell is not empty"); // holds up this object alone
+/// assert_eq!(*object, "first");
+///
+/// let guard = reader.pin(); // holds up everything retired from now on
+/// assert_eq!(cell.load(&guard).map(String::as_str), Some("first"));
+/// ```
+///
+/// A reader stays on its thread, and so do its guards and what it protects:
+///
+/// ```compile_fail,E0277
+/// # use stillpoint::rcu::Domain;
+/// let reader = Domain::new().reader();
+/// std::thread::spawn(move || drop(reader)); // `Reader` cannot be sent
+/// ```
+/// ```
+/// # use stillpoint::rcu::Domain;
+/// let domain = Domain::new();
+/// std::thread::spawn(move || drop(domain.reader())); // made where it is used
+/// ```
+pub struct Reader {
+    record: NonNull<Record>,
+    mode: Mode,
+    /// Guards beyond the first.
+    nested: Cell<u32>,
+    core: Arc<Core>,
+    claim: Claim<Record>,
+    /// Neither `Send` nor `Sync`.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl Reader {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        let claim = core.register(Kind::Reader);
+        // SAFETY: the core is alive, as the reader holds it.
+        let record = NonNull::from(unsafe { claim.slot() });
+        Self { record, mode: core.mode(), nested: Cell::new(0), core, claim, _thread: PhantomData }
+    }
+
+    /// Begins a region: until the guard is dropped, nothing that was linked is freed.
+    ///
+    /// A preempted thread that holds a guard holds up everything retired since; for single objects, or when
+    /// it may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, in any order of
+    /// dropping; the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
+    /// up until the reader is dropped.
+    ///
+    /// One load and one store in, two loads and one store out; no fence in the asymmetric mode.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// # let domain = Domain::new();
+    /// # let (first, second) = (domain.cell(1), domain.cell(2));
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let sum = first.load(&guard).unwrap() + second.load(&guard).unwrap();
+    /// assert_eq!(sum, 3);
+    /// ```
+    ///
+    /// A reference does not outlive its guard:
+    ///
+    /// ```compile_fail,E0505
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let cell = domain.cell(1);
+    /// # let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let object = cell.load(&guard);
+    /// drop(guard);
+    /// assert_eq!(object, Some(&1)); // used after the guard
+    /// ```
+    #[inline(always)]
+    pub fn pin(&self) -> Guard<'_> {
+        let record = self.record();
+        if record.state() == PASSIVE {
+            self.core.enter(self.mode, record);
+        } else {
+            // A guard is held already, and its token serves: nothing was freed since. Checking the state
+            // instead of counting all guards keeps the common case free of a chain through the counter.
+            self.nested.set(self.nested.get().checked_add(1).expect("fewer than 2^32 guards at a time"));
+        }
+        Guard { reader: self }
+    }
+
+    #[inline(always)]
+    pub(super) fn record(&self) -> &Record {
+        // SAFETY: the record lives as long as the core, which the reader holds.
+        unsafe { self.record.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    #[inline(always)]
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.core.unregister(&self.claim);
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}
+
+/// A region of a [`Reader`]: see [`Reader::pin`].
+#[must_use = "the region ends when the guard is dropped"]
+pub struct Guard<'r> {
+    reader: &'r Reader,
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let nested = self.reader.nested.get();
+        if nested == 0 || busted::is(Variant::NestedLeave) {
+            self.reader.core.leave(self.reader.record());
+        } else {
+            self.reader.nested.set(nested - 1);
+        }
+    }
+}
+
+impl Region for Guard<'_> {}
+
+// SAFETY: the record publishes the token of the outermost guard from `pin` until the last guard is dropped.
+unsafe impl Sealed for Guard<'_> {
+    #[inline(always)]
+    fn core(&self) -> &Core {
+        self.reader.core()
+    }
+}
+
+impl fmt::Debug for Guard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("domain", &self.reader.core.name()).finish_non_exhaustive()
+    }
+}
+
+/// An object that is not freed as long as this value exists: see
+/// [`RcuCell::protect`](super::RcuCell::protect).
+///
+/// It occupies one hazard slot of its reader. A preempted thread holds up the objects in its hand, and
+/// nothing else. It is not `Clone` and never changes slots, since a scan could miss an object that wanders
+/// between them. When forgotten (`mem::forget`), it holds the object up until the reader is dropped.
+#[must_use = "the object is protected until this value is dropped"]
+pub struct Protected<'a, T> {
+    object: NonNull<T>,
+    hazard: &'a Hazard,
+    _object: PhantomData<&'a T>,
+}
+
+impl<'a, T> Protected<'a, T> {
+    /// # Safety
+    /// `hazard` holds the address of `object`, validated by `protect`, and both outlive `'a` but for the
+    /// reclamation of the object.
+    #[inline(always)]
+    pub(super) unsafe fn new(object: NonNull<T>, hazard: &'a Hazard) -> Self {
+        Self { object, hazard, _object: PhantomData }
+    }
+}
+
+impl<T> Deref for Protected<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the hazard slot keeps the object alive until `self` is dropped, and linked objects are only
+        // shared, never changed but through interior mutability.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T> Drop for Protected<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        clear_hazard(self.hazard);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Protected<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Protected").field(&**self).finish()
+    }
+}

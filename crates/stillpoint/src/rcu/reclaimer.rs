@@ -1,0 +1,285 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::engine::Core;
+use super::engine::backlog::{Backlog, Obstacle, Pace};
+use super::engine::garbage::Garbage;
+use super::engine::wait::Patience;
+use super::error::{RetireError, RetireReason, Stall, SynchronizeError};
+use super::retired::Retired;
+
+/// Objects that one poll adopts or frees are counted in a `usize`: no limit.
+const NO_LIMIT: usize = usize::MAX;
+
+/// A writer's queue of retired objects, polled by its owner: no thread is needed.
+///
+/// `retire` takes an object in, `poll` frees what no reader can hold any more, on the writer's own time. Each
+/// poll starts one grace period for all that was retired since the last start, so that bursts share a token
+/// and a fence. When dropped, what is pending passes to the domain: its other reclaimers adopt it.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(0);
+/// let mut reclaimer = domain.reclaimer();
+/// for value in 1..=100 {
+///     if let Some(old) = cell.replace(value) {
+///         reclaimer.retire(old)?;
+///     }
+///     reclaimer.poll();
+/// }
+/// reclaimer.flush().expect("no reader is in the way");
+/// assert_eq!(domain.stats().freed, 100);
+/// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+/// ```
+pub struct Reclaimer {
+    backlog: Backlog,
+    limits: Limits,
+}
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    objects: usize,
+    bytes: usize,
+}
+
+impl Reclaimer {
+    /// Takes an object in. Constant time, amortised; when the queue is full, it polls first.
+    ///
+    /// # Errors
+    /// When the queue is full of objects that readers hold up, or the object is of another domain. The object
+    /// is handed back.
+    ///
+    /// # Panics
+    /// As [`poll`](Reclaimer::poll), if the queue was full; the object then is left to the domain.
+    pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
+        if !retired.is_of(self.backlog.core()) {
+            return Err(RetireError { retired, reason: RetireReason::ForeignDomain });
+        }
+        if !self.has_room(Retired::<T>::bytes()) {
+            self.poll();
+            if !self.has_room(Retired::<T>::bytes()) {
+                return Err(RetireError { retired, reason: RetireReason::Full });
+            }
+        }
+        self.backlog.retire(retired.into_garbage());
+        Ok(())
+    }
+
+    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest.
+    ///
+    /// # Errors
+    /// As [`retire`](Reclaimer::retire).
+    pub fn retire_timeout<T: Send + Sync + 'static>(
+        &mut self,
+        mut retired: Retired<T>,
+        limit: Duration,
+    ) -> Result<(), RetireError<T>> {
+        let deadline = Instant::now().checked_add(limit);
+        let mut patience = Patience::new();
+        loop {
+            match self.retire(retired) {
+                Err(error) if error.reason == RetireReason::Full => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(error);
+                    }
+                    retired = error.retired;
+                    self.pause(&mut patience, deadline);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every region reader
+    /// of now has passed. It does not speak of protected loads, and counts as one object; it is taken in
+    /// even when the queue is full.
+    ///
+    /// ```
+    /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let mut reclaimer = domain.reclaimer();
+    /// # let done = Arc::new(AtomicBool::new(false));
+    /// # let flag = Arc::clone(&done);
+    /// reclaimer.defer(move || flag.store(true, Ordering::Relaxed));
+    /// reclaimer.poll();
+    /// assert!(done.load(Ordering::Relaxed));
+    /// ```
+    pub fn defer<F: FnOnce() + Send + 'static>(&mut self, function: F) {
+        self.backlog.retire(Garbage::callback(function));
+    }
+
+    /// Frees what is ready and returns the number of objects. Never waits for a reader.
+    ///
+    /// Starts a grace period for what has been retired since the last start, and issues its fence, unless the
+    /// last start was too short a time ago (see [`ReclaimerBuilder::fence_interval`]). Returns 0 when the
+    /// kernel refuses the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, the first one of several; everything that was ready has been freed.
+    pub fn poll(&mut self) -> usize {
+        self.poll_at_most(NO_LIMIT)
+    }
+
+    /// As [`poll`](Reclaimer::poll), but runs `limit` destructors at the most.
+    ///
+    /// # Panics
+    /// As [`poll`](Reclaimer::poll).
+    pub fn poll_at_most(&mut self, limit: usize) -> usize {
+        // The domain remembers the error of the fence.
+        self.backlog.poll(limit).unwrap_or(0)
+    }
+
+    /// Waits until everything retired so far is freed.
+    ///
+    /// # Errors
+    /// As [`Domain::synchronize`](super::Domain::synchronize). Waits for ever for a protected load that is
+    /// never released: see [`flush_timeout`](Reclaimer::flush_timeout).
+    ///
+    /// # Panics
+    /// As [`poll`](Reclaimer::poll).
+    pub fn flush(&mut self) -> Result<(), SynchronizeError> {
+        self.flush_until(None)
+    }
+
+    /// As [`flush`](Reclaimer::flush), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled) with a report on the region reader in the way, and
+    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left.
+    ///
+    /// # Panics
+    /// As [`poll`](Reclaimer::poll).
+    pub fn flush_timeout(&mut self, limit: Duration) -> Result<(), SynchronizeError> {
+        self.flush_until(Some(limit))
+    }
+
+    fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        if let Some(token) = self.backlog.close() {
+            let core = Arc::clone(self.backlog.core());
+            core.wait_for(token, limit)?;
+        }
+        let mut patience = Patience::new();
+        loop {
+            self.backlog.poll(NO_LIMIT).map_err(SynchronizeError::Fence)?;
+            if self.backlog.len() == 0 {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(self.why_late(begun));
+            }
+            self.pause(&mut patience, deadline);
+        }
+    }
+
+    fn why_late(&self, begun: Instant) -> SynchronizeError {
+        let core = self.backlog.core();
+        match self.backlog.obstacle() {
+            Err(error) => SynchronizeError::Fence(error),
+            Ok(Obstacle::Reader(record)) => {
+                SynchronizeError::Stalled(Stall::new(core, record, begun.elapsed()))
+            }
+            Ok(_) => SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.len() },
+        }
+    }
+
+    /// Waits a little for whatever is in the way.
+    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
+        let laggard = match self.backlog.obstacle() {
+            Ok(Obstacle::Reader(record)) => Some(record),
+            _ => None,
+        };
+        patience.wait(self.backlog.core().event(), laggard, deadline, || false);
+    }
+
+    /// Objects that wait to be freed.
+    pub fn pending(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// Their size in bytes, without what they own elsewhere.
+    pub fn pending_bytes(&self) -> usize {
+        self.backlog.bytes()
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.backlog.len() < self.limits.objects
+            && self.backlog.bytes().saturating_add(bytes) <= self.limits.bytes
+    }
+}
+
+impl fmt::Debug for Reclaimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaimer")
+            .field("domain", &self.backlog.core().name())
+            .field("pending", &self.pending())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a [`Reclaimer`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # let domain = stillpoint::rcu::Domain::new();
+/// let reclaimer = domain
+///     .reclaimer_builder()
+///     .capacity(10_000)
+///     .byte_capacity(64 << 20)
+///     .batch(32)
+///     .fence_interval(Duration::from_micros(100))
+///     .build();
+/// # drop(reclaimer);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ReclaimerBuilder {
+    core: Arc<Core>,
+    limits: Limits,
+    pace: Pace,
+}
+
+impl ReclaimerBuilder {
+    /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
+    const DEFAULT_CAPACITY: usize = 1 << 16;
+
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
+        Self { core, limits, pace: Pace::DEFAULT }
+    }
+
+    /// Objects that may wait at a time; 65,536 by default, and at least 1.
+    pub fn capacity(mut self, objects: usize) -> Self {
+        self.limits.objects = objects.max(1);
+        self
+    }
+
+    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default.
+    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
+    /// Number of retired objects for which a poll starts a grace period at once; 128 by default, at least 1.
+    pub fn batch(mut self, objects: usize) -> Self {
+        self.pace.batch = objects.max(1);
+        self
+    }
+
+    /// Time between two grace periods that are started for less than a batch; 50 µs by default. It bounds how
+    /// often the heavy fences of this reclaimer interrupt the other cores, and matters only to domains that
+    /// need them.
+    pub fn fence_interval(mut self, interval: Duration) -> Self {
+        self.pace.interval = interval;
+        self
+    }
+
+    /// Makes the reclaimer.
+    pub fn build(self) -> Reclaimer {
+        Reclaimer { backlog: Backlog::new(self.core, self.pace), limits: self.limits }
+    }
+}

@@ -1,0 +1,23 @@
+use super::engine::Core;
+
+/// A region in which plain references to shared objects may be held: a [`Guard`](super::Guard), or a
+/// [`QsbrReader`](super::QsbrReader) between two quiescent states.
+///
+/// Sealed: only types of this crate can vouch for it.
+///
+/// ```compile_fail,E0277
+/// struct Mine;
+/// impl stillpoint::rcu::Region for Mine {} // `Mine: Sealed` is not satisfied
+/// ```
+pub trait Region: sealed::Sealed {}
+
+pub(super) mod sealed {
+    use super::Core;
+
+    /// # Safety
+    /// As long as the value is borrowed, its record in `core` publishes a token that was current before any
+    /// load made through the borrow.
+    pub unsafe trait Sealed {
+        fn core(&self) -> &Core;
+    }
+}

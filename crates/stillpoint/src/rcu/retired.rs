@@ -1,0 +1,172 @@
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use super::engine::Core;
+use super::engine::garbage::Garbage;
+use super::engine::grace::Grace;
+use super::home::Home;
+
+/// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
+///
+/// It is freed when every region reader of its domain has passed **and** no hazard slot holds it. Give it to a
+/// [`Reclaimer`](super::Reclaimer); a value that is dropped instead is handed to the domain, whose reclaimers
+/// adopt it. It can still be read.
+///
+/// ```
+/// # use stillpoint::rcu::Domain;
+/// let domain = Domain::new();
+/// let cell = domain.cell(1);
+/// let mut reclaimer = domain.reclaimer();
+///
+/// let old = cell.replace(2).expect("the cell was not empty");
+/// assert_eq!(*old, 1);
+/// reclaimer.retire(old)?;
+/// assert_eq!(reclaimer.poll(), 1); // there is no reader
+/// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+/// ```
+#[must_use = "give it to a reclaimer; dropping it leaves it to the reclaimers of the domain"]
+pub struct Retired<T: Send + Sync + 'static> {
+    object: NonNull<T>,
+    home: Home,
+    /// The token of the first attempt to free it here.
+    token: Option<u64>,
+}
+
+// SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads.
+unsafe impl<T: Send + Sync + 'static> Send for Retired<T> {}
+// SAFETY: a shared `Retired` gives shared access to the object alone.
+unsafe impl<T: Send + Sync + 'static> Sync for Retired<T> {}
+
+impl<T: Send + Sync + 'static> Retired<T> {
+    /// # Safety
+    /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `home`, and is
+    /// owned by the caller alone from now on, but for readers that hold it.
+    pub(super) unsafe fn new(object: NonNull<T>, home: Home) -> Self {
+        Self { object, home, token: None }
+    }
+
+    /// Frees the object if no reader can hold it, or hands it back. Never waits.
+    ///
+    /// The first call starts a grace period and later ones check it. Each call may issue a heavy fence and
+    /// scans all readers: for a stream of objects use a [`Reclaimer`](super::Reclaimer).
+    ///
+    /// # Errors
+    /// The object itself, when a reader may still hold it or the kernel refuses the fence.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(1);
+    /// let reader = domain.reader();
+    /// let object = cell.protect(&reader);
+    /// let old = cell.take().unwrap();
+    /// let old = old.try_free().expect_err("the reader holds it");
+    /// drop(object);
+    /// assert!(old.try_free().is_ok());
+    /// ```
+    pub fn try_free(mut self) -> Result<(), Self> {
+        if self.is_free() {
+            drop(self.take_object());
+            Ok(())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// As [`try_free`](Retired::try_free), but returns the object itself.
+    ///
+    /// # Errors
+    /// As [`try_free`](Retired::try_free).
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(String::from("kept"));
+    /// let old = cell.take().unwrap();
+    /// assert_eq!(*old.try_into_box().expect("there is no reader"), "kept");
+    /// ```
+    pub fn try_into_box(mut self) -> Result<Box<T>, Self> {
+        if self.is_free() { Ok(self.take_object()) } else { Err(self) }
+    }
+
+    /// Whether no reader can hold the object any more.
+    fn is_free(&mut self) -> bool {
+        let Some(core) = self.home.core() else {
+            return true; // without a handle there is no reader
+        };
+        let token = *self.token.get_or_insert_with(|| core.start());
+        let over = matches!(core.check(token), Ok(Grace::Over));
+        over && {
+            let mut hazards = Vec::new();
+            core.gather_hazards(&mut hazards);
+            hazards.binary_search(&self.object.as_ptr().addr()).is_err()
+        }
+    }
+
+    /// The object, which [`is_free`](Retired::is_free).
+    fn take_object(self) -> Box<T> {
+        let (object, home) = self.into_parts();
+        if let Some(core) = home.core() {
+            core.shared_ledger().share_retired();
+            core.shared_ledger().share_freed();
+        }
+        // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
+        unsafe { Box::from_raw(object.as_ptr()) }
+    }
+
+    fn into_parts(self) -> (NonNull<T>, Home) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so that the home is moved out once.
+        (this.object, unsafe { std::ptr::read(&this.home) })
+    }
+
+    pub(super) fn is_of(&self, core: &Core) -> bool {
+        self.home.is(core)
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// The object without its type, for a queue.
+    pub(super) fn into_garbage(self) -> Garbage {
+        Garbage::object(self.into_parts().0)
+    }
+
+    pub(super) fn bytes() -> usize {
+        size_of::<T>()
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Retired<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the object is freed by consuming `self` alone, and is shared with readers until then.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Retired<T> {
+    fn drop(&mut self) {
+        let garbage = Garbage::object(self.object);
+        if let Some(core) = self.home.core() {
+            core.shared_ledger().share_retired();
+            core.add_orphan(garbage);
+        } else if let Err(panic) = {
+            // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
+            unsafe { garbage.free() }
+        } && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Retired<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Retired").field(&**self).finish()
+    }
+}
