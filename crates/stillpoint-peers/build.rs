@@ -1,0 +1,188 @@
+//! Finds the peers written in C and compiles this crate's C files through their headers.
+//!
+//! A peer that is missing is left out: the crate builds without it, and `missing()` says why. The variable
+//! `STILLPOINT_PEERS` narrows the choice, as in `STILLPOINT_PEERS=liburcu,ck`; `none` leaves out all of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+struct Peer {
+    name: &'static str,
+    /// The cfg that is set, `peer_` and this.
+    key: &'static str,
+    modules: &'static [&'static str],
+    sources: &'static [&'static str],
+    /// What the C files need, not all that pkg-config lists: of DPDK that would be a hundred libraries.
+    libraries: &'static [&'static str],
+    /// Whether the compiler may know the headers where pkg-config does not know the peer.
+    header_suffices: bool,
+}
+
+const PEERS: [Peer; 3] = [
+    Peer {
+        name: "liburcu",
+        key: "urcu",
+        modules: &["liburcu-qsbr", "liburcu-memb"],
+        sources: &["c/urcu_qsbr.c", "c/urcu_memb.c"],
+        libraries: &["urcu-qsbr", "urcu-memb"],
+        header_suffices: false,
+    },
+    Peer {
+        name: "dpdk",
+        key: "dpdk",
+        modules: &["libdpdk"],
+        sources: &["c/dpdk.c"],
+        libraries: &["rte_rcu", "rte_ring", "rte_eal"],
+        header_suffices: false,
+    },
+    Peer {
+        name: "ck",
+        key: "ck",
+        modules: &["ck"],
+        sources: &["c/ck.c"],
+        libraries: &["ck"],
+        header_suffices: true,
+    },
+];
+
+const RUST_PEERS: [&str; 3] = ["crossbeam-epoch", "seize", "haphazard"];
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(peer_urcu, peer_dpdk, peer_ck)");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=c");
+    println!("cargo::rerun-if-env-changed=STILLPOINT_PEERS");
+    watch_pkg_config_directories();
+
+    for peer in &PEERS {
+        let (version, why) = match build(peer) {
+            Ok(version) => {
+                println!("cargo::rustc-cfg=peer_{}", peer.key);
+                (version, String::new())
+            }
+            Err(why) => (String::new(), why),
+        };
+        let key = peer.key.to_uppercase();
+        println!("cargo::rustc-env=STILLPOINT_PEER_{key}_VERSION={version}");
+        println!("cargo::rustc-env=STILLPOINT_PEER_{key}_WHY={why}");
+    }
+
+    let lock = read_cargo_lock().unwrap_or_default();
+    for package in RUST_PEERS {
+        let key = package.to_uppercase().replace('-', "_");
+        println!(
+            "cargo::rustc-env=STILLPOINT_PEER_{key}_VERSION={}",
+            locked_version(&lock, package).unwrap_or("unknown")
+        );
+    }
+}
+
+/// Compiles and links one peer; its version, or why it is left out.
+fn build(peer: &Peer) -> Result<String, String> {
+    if let Ok(chosen) = env::var("STILLPOINT_PEERS") {
+        if !chosen.split(',').any(|name| name.trim() == peer.name) {
+            return Err("STILLPOINT_PEERS leaves it out".to_owned());
+        }
+    }
+
+    let mut includes: Vec<PathBuf> = Vec::new();
+    let mut link_paths: Vec<PathBuf> = Vec::new();
+    let mut version = "unknown".to_owned();
+    for module in peer.modules {
+        match pkg_config::Config::new().cargo_metadata(false).probe(module) {
+            Ok(library) => {
+                includes.extend(library.include_paths);
+                link_paths.extend(library.link_paths);
+                version = library.version;
+            }
+            Err(_) if peer.header_suffices => {}
+            Err(error) => return Err(reason(module, &error)),
+        }
+    }
+
+    let mut compiler = cc::Build::new();
+    compiler
+        .files(peer.sources)
+        .opt_level(3)
+        // The objects end up in executables alone, where this is the model of thread-local variables.
+        .flag_if_supported("-ftls-model=initial-exec")
+        .cargo_warnings(false);
+    if env::var("HOST") == env::var("TARGET") {
+        compiler.flag_if_supported("-march=native");
+    }
+    for include in &includes {
+        // System headers: warnings in them are not ours.
+        compiler.flag("-isystem").flag(include);
+    }
+    if let Err(error) = compiler.try_compile(&format!("stillpoint_peer_{}", peer.key)) {
+        let error = error.to_string();
+        let error = error.lines().next().unwrap_or("unknown error");
+        if !includes.is_empty() {
+            println!("cargo::warning={} is installed, but left out of the benchmarks: {error}", peer.name);
+        }
+        return Err(format!("its C file could not be compiled: {error}"));
+    }
+
+    for path in &link_paths {
+        println!("cargo::rustc-link-search=native={}", path.display());
+    }
+    for library in peer.libraries {
+        println!("cargo::rustc-link-lib=dylib={library}");
+    }
+    Ok(version)
+}
+
+fn reason(module: &str, error: &pkg_config::Error) -> String {
+    match error {
+        pkg_config::Error::Command { .. } => "pkg-config is not installed".to_owned(),
+        pkg_config::Error::CrossCompilation => {
+            "cross-compiling: set PKG_CONFIG_ALLOW_CROSS=1 and point PKG_CONFIG_LIBDIR at the target"
+                .to_owned()
+        }
+        pkg_config::Error::EnvNoPkgConfig(variable) => format!("{variable} is set"),
+        _ => format!("pkg-config does not know {module}"),
+    }
+}
+
+/// A package that is installed later adds a file to one of these directories. A path that does not exist must not
+/// be named: cargo would run this script at every build.
+fn watch_pkg_config_directories() {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for variable in ["PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+        directories.extend(env::var_os(variable).iter().flat_map(env::split_paths));
+    }
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG");
+    let pkg_config = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
+    let default_path = Command::new(pkg_config).args(["--variable", "pc_path", "pkg-config"]).output();
+    match default_path {
+        Ok(output) if output.status.success() => {
+            directories.extend(env::split_paths(String::from_utf8_lossy(&output.stdout).trim()));
+        }
+        _ => {
+            let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+            directories.push("/usr/share/pkgconfig".into());
+            directories.push("/usr/lib/pkgconfig".into());
+            directories.push(format!("/usr/lib/{arch}-linux-gnu/pkgconfig").into());
+        }
+    }
+    for directory in directories.iter().filter(|directory| directory.is_dir()) {
+        println!("cargo::rerun-if-changed={}", directory.display());
+    }
+}
+
+fn read_cargo_lock() -> Option<String> {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?);
+    let lock =
+        manifest.ancestors().map(|directory| directory.join("Cargo.lock")).find(|path| path.is_file())?;
+    println!("cargo::rerun-if-changed={}", Path::new(&lock).display());
+    fs::read_to_string(lock).ok()
+}
+
+/// The version that follows the name of the package.
+fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+    let name = format!("name = \"{package}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != name);
+    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
+}

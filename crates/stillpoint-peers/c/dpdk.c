@@ -1,0 +1,169 @@
+/*
+ * DPDK's rte_rcu_qsbr, and the rte_ring between a writer and its background thread. Both work in memory from the
+ * C library; the environment abstraction layer is not initialised.
+ */
+#include <rte_config.h>
+
+#include <rte_rcu_qsbr.h>
+#include <rte_ring.h>
+#include <rte_ring_elem.h>
+
+#include "peer.h"
+
+/* Memory in whole cache lines; NULL when there is none left. */
+static void *aligned_memory(size_t size)
+{
+    return aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(size, RTE_CACHE_LINE_SIZE));
+}
+
+/* A quiescent state variable for `max_readers` threads, or NULL. */
+struct rte_rcu_qsbr *stillpoint_dpdk_new(uint32_t max_readers)
+{
+    struct rte_rcu_qsbr *qsbr = aligned_memory(rte_rcu_qsbr_get_memsize(max_readers));
+
+    if (qsbr != NULL && rte_rcu_qsbr_init(qsbr, max_readers) != 0) {
+        free(qsbr);
+        qsbr = NULL;
+    }
+    return qsbr;
+}
+
+void stillpoint_dpdk_free(struct rte_rcu_qsbr *qsbr)
+{
+    free(qsbr);
+}
+
+/* Registers the calling thread as reader `id`, offline as yet; false when there is no such id. */
+bool stillpoint_dpdk_join(struct rte_rcu_qsbr *qsbr, uint32_t id)
+{
+    return rte_rcu_qsbr_thread_register(qsbr, id) == 0;
+}
+
+void stillpoint_dpdk_leave(struct rte_rcu_qsbr *qsbr, uint32_t id)
+{
+    (void)rte_rcu_qsbr_thread_unregister(qsbr, id);
+}
+
+struct read_outcome stillpoint_dpdk_read(struct rte_rcu_qsbr *qsbr, uint32_t id, const struct read_job *job)
+{
+    struct read_outcome outcome;
+
+    rte_rcu_qsbr_thread_online(qsbr, id);
+    READ_UNTIL_STOPPED(job, &outcome, rte_rcu_qsbr_lock(qsbr, id), {
+        rte_rcu_qsbr_unlock(qsbr, id);
+        rte_rcu_qsbr_quiescent(qsbr, id);
+    });
+    rte_rcu_qsbr_thread_offline(qsbr, id);
+    return outcome;
+}
+
+uint64_t stillpoint_dpdk_start(struct rte_rcu_qsbr *qsbr)
+{
+    return rte_rcu_qsbr_start(qsbr);
+}
+
+bool stillpoint_dpdk_check(struct rte_rcu_qsbr *qsbr, uint64_t token)
+{
+    return rte_rcu_qsbr_check(qsbr, token, false) == 1;
+}
+
+/* `Pending` in src/native/dpdk/raw.rs: an unlinked element and the token of its grace period. */
+struct pending {
+    struct element *element;
+    uint64_t token;
+};
+
+/* A ring for one producer, one consumer and `count` - 1 entries, or NULL. `count` is a power of two. */
+struct rte_ring *stillpoint_dpdk_ring_new(uint32_t count)
+{
+    struct rte_ring *ring;
+    ssize_t size = rte_ring_get_memsize_elem(sizeof(struct pending), count);
+
+    if (size < 0)
+        return NULL;
+    ring = aligned_memory((size_t)size);
+    if (ring != NULL && rte_ring_init(ring, "stillpoint", count, RING_F_SP_ENQ | RING_F_SC_DEQ) != 0) {
+        free(ring);
+        ring = NULL;
+    }
+    return ring;
+}
+
+void stillpoint_dpdk_ring_free(struct rte_ring *ring)
+{
+    free(ring);
+}
+
+/* False when the ring is full. */
+bool stillpoint_dpdk_ring_push(struct rte_ring *ring, const struct pending *pending)
+{
+    return rte_ring_sp_enqueue_elem(ring, (void *)pending, sizeof *pending) == 0;
+}
+
+/* False when the ring is empty. */
+bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
+{
+    return rte_ring_sc_dequeue_elem(ring, pending, sizeof *pending) == 0;
+}
+
+/* Runs OPERATION with `qsbr`, in which the calling thread is reader 0, online. */
+#define MICRO(iterations, BEFORE, OPERATION)                                               \
+    do {                                                                                   \
+        struct rte_rcu_qsbr *qsbr = stillpoint_dpdk_new(1);                                \
+        if (qsbr == NULL) {                                                                \
+            fputs("out of memory: no room for a quiescent state variable\n", stderr);      \
+            abort();                                                                       \
+        }                                                                                  \
+        (void)stillpoint_dpdk_join(qsbr, 0);                                               \
+        rte_rcu_qsbr_thread_online(qsbr, 0);                                               \
+        BEFORE;                                                                            \
+        REPEAT(iterations, OPERATION);                                                     \
+        rte_rcu_qsbr_thread_offline(qsbr, 0);                                              \
+        stillpoint_dpdk_leave(qsbr, 0);                                                    \
+        stillpoint_dpdk_free(qsbr);                                                        \
+    } while (0)
+
+void stillpoint_dpdk_micro_quiescent(uint64_t iterations)
+{
+    MICRO(iterations, (void)0, rte_rcu_qsbr_quiescent(qsbr, 0));
+}
+
+void stillpoint_dpdk_micro_start(uint64_t iterations)
+{
+    MICRO(iterations, (void)0, (void)rte_rcu_qsbr_start(qsbr));
+}
+
+/* The first check completes the token, and the variable remembers it. */
+void stillpoint_dpdk_micro_check(uint64_t iterations)
+{
+    volatile int done;
+    uint64_t token;
+
+    MICRO(iterations, {
+        token = rte_rcu_qsbr_start(qsbr);
+        rte_rcu_qsbr_quiescent(qsbr, 0);
+        done = rte_rcu_qsbr_check(qsbr, token, false);
+    }, done = rte_rcu_qsbr_check(qsbr, token, false));
+    (void)done;
+}
+
+static void retire_object(struct rte_rcu_qsbr *qsbr)
+{
+    void *object = new_object();
+    uint64_t token = rte_rcu_qsbr_start(qsbr);
+
+    rte_rcu_qsbr_quiescent(qsbr, 0);
+    if (rte_rcu_qsbr_check(qsbr, token, true) == 1)
+        free(object);
+}
+
+void stillpoint_dpdk_micro_retire(uint64_t iterations)
+{
+    MICRO(iterations, (void)0, retire_object(qsbr));
+}
+
+void stillpoint_dpdk_micro_heavy(uint64_t iterations)
+{
+    MICRO(iterations, rte_rcu_qsbr_thread_offline(qsbr, 0),
+          rte_rcu_qsbr_synchronize(qsbr, RTE_QSBR_THRID_INVALID));
+}

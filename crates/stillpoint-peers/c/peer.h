@@ -1,0 +1,104 @@
+/*
+ * What the peers written in C share with the Rust side: the layout of the data, and the loop of a reader.
+ *
+ * The readers' loops are in C so that the inline functions of the peers' own headers end up inside them, as they do
+ * in a program of those libraries' users. Words that both sides touch while threads run are C11 atomics here and
+ * atomics of the same size in Rust.
+ */
+#ifndef STILLPOINT_PEER_H
+#define STILLPOINT_PEER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* `Element` in src/element.rs, which asserts the same offsets. */
+struct element {
+    uint64_t key;
+    _Atomic uint64_t value;
+    _Atomic uint64_t unlinked_at;
+    const void *delays;
+    void *head[2];
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct element) == 64, "an element is one cache line");
+_Static_assert(offsetof(struct element, value) == 8, "the layout of Element");
+_Static_assert(offsetof(struct element, head) == 32, "the layout of Element");
+
+/* `RawJob` in src/native/mod.rs. */
+struct read_job {
+    const _Atomic(struct element *) *slots;
+    uint64_t mask;
+    uint64_t seed;
+    const _Atomic bool *stop;
+};
+
+/* `ReadOutcome` in src/contender.rs. */
+struct read_outcome {
+    uint64_t lookups;
+    uint64_t mismatches;
+};
+
+static inline uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Whether the element in the slot of `index` is the one that belongs there, and alive. */
+static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t index)
+{
+    /* Acquire pairs with the release half of the swap in `Slots::replace`. */
+    struct element *element = atomic_load_explicit(&slots[index], memory_order_acquire);
+
+    return element->key == index && atomic_load_explicit(&element->value, memory_order_relaxed) == index;
+}
+
+/*
+ * The loop of every reader: a random key, ENTER, the lookup, LEAVE, until told to stop. `read_until_stopped` in
+ * src/lookup.rs is the same in Rust.
+ */
+#define READ_UNTIL_STOPPED(job, outcome, ENTER, LEAVE)                                     \
+    do {                                                                                   \
+        /* Copies, as the compiler may keep these in registers. */                         \
+        const struct read_job job_ = *(job);                                               \
+        struct read_outcome outcome_ = {0, 0};                                             \
+        uint64_t state_ = job_.seed;                                                       \
+                                                                                           \
+        /* Relaxed: the flag carries no data. */                                           \
+        while (!atomic_load_explicit(job_.stop, memory_order_relaxed)) {                   \
+            uint64_t index_ = next_random(&state_) & job_.mask;                            \
+                                                                                           \
+            ENTER;                                                                         \
+            outcome_.mismatches += !look_up(job_.slots, index_);                           \
+            LEAVE;                                                                         \
+            outcome_.lookups++;                                                            \
+        }                                                                                  \
+        *(outcome) = outcome_;                                                             \
+    } while (0)
+
+/* Runs OPERATION `iterations` times; the barrier keeps the compiler from merging or hoisting any of it. */
+#define REPEAT(iterations, OPERATION)                                                      \
+    for (uint64_t i_ = 0; i_ < (iterations); i_++) {                                       \
+        OPERATION;                                                                         \
+        __asm__ volatile("" ::: "memory");                                                 \
+    }
+
+/* Memory for one object of the micro benchmark, 64 bytes for every peer. */
+static inline void *new_object(void)
+{
+    void *object = malloc(64);
+
+    if (object == NULL) {
+        fputs("out of memory: the micro benchmark needed 64 bytes for one object\n", stderr);
+        abort();
+    }
+    return object;
+}
+
+#endif

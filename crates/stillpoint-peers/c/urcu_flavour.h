@@ -1,0 +1,146 @@
+/*
+ * The functions of one flavour of liburcu. urcu_qsbr.c and urcu_memb.c include this file after the flavour's header
+ * and after naming their functions by NAME. What a flavour has no need of (quiescent states in memb, read-side
+ * critical sections in qsbr) its header defines as nothing, so the same text serves both.
+ */
+#include <pthread.h>
+#include <sched.h>
+
+#include "peer.h"
+
+_Static_assert(sizeof(struct rcu_head) <= sizeof(((struct element *)0)->head), "room for the callback head");
+
+/* A thread may read and write, and may have writers of several contenders; it registers once. */
+static _Thread_local unsigned joined;
+
+/* Registers the calling thread, and leaves it offline: it may sleep until it reads or retires. */
+void NAME(join)(void)
+{
+    if (joined++ == 0) {
+        rcu_register_thread();
+        rcu_thread_offline();
+    }
+}
+
+void NAME(leave)(void)
+{
+    if (--joined == 0)
+        rcu_unregister_thread();
+}
+
+struct read_outcome NAME(read)(const struct read_job *job)
+{
+    struct read_outcome outcome;
+
+    rcu_thread_online();
+    READ_UNTIL_STOPPED(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); });
+    rcu_thread_offline();
+    return outcome;
+}
+
+static pthread_once_t default_once = PTHREAD_ONCE_INIT;
+static pthread_once_t realtime_once = PTHREAD_ONCE_INIT;
+static struct call_rcu_data *default_worker;
+static struct call_rcu_data *realtime_worker;
+
+/* Under `pthread_once`, as liburcu shows the worker to other threads before it knows the worker's thread id. */
+static void start_default_worker(void)
+{
+    default_worker = get_default_call_rcu_data();
+}
+
+/* Once for the process: in 0.13 `call_rcu_data_free` does not join the thread that it stops. */
+static void start_realtime_worker(void)
+{
+    realtime_worker = create_call_rcu_data(URCU_CALL_RCU_RT, -1);
+}
+
+/*
+ * The worker that calls the callbacks: the process's default one, or one that polls its queue (URCU_CALL_RCU_RT).
+ * It gets the affinity of the calling thread, as it would have if this thread had started it.
+ */
+struct call_rcu_data *NAME(worker)(bool realtime)
+{
+    struct call_rcu_data *worker;
+    cpu_set_t cpus;
+
+    if (realtime) {
+        pthread_once(&realtime_once, start_realtime_worker);
+        worker = realtime_worker;
+    } else {
+        pthread_once(&default_once, start_default_worker);
+        worker = default_worker;
+    }
+    /* A worker with another affinity is still a correct one. */
+    if (pthread_getaffinity_np(pthread_self(), sizeof cpus, &cpus) == 0)
+        (void)pthread_setaffinity_np(get_call_rcu_thread(worker), sizeof cpus, &cpus);
+    return worker;
+}
+
+/* Hands an unlinked element over; the worker calls `release` with its head after a grace period. */
+void NAME(retire)(struct call_rcu_data *worker, struct element *element, void (*release)(struct rcu_head *))
+{
+    rcu_thread_online();
+    set_thread_call_rcu_data(worker);
+    call_rcu((struct rcu_head *)element->head, release);
+    set_thread_call_rcu_data(NULL);
+    rcu_thread_offline();
+}
+
+/* Waits until the callbacks of everything retired so far have returned. */
+void NAME(barrier)(void)
+{
+    rcu_barrier();
+}
+
+#ifdef FLAVOUR_QSBR
+void NAME(micro_quiescent)(uint64_t iterations)
+{
+    NAME(join)();
+    rcu_thread_online();
+    REPEAT(iterations, rcu_quiescent_state());
+    rcu_thread_offline();
+    NAME(leave)();
+}
+#else
+void NAME(micro_pin)(uint64_t iterations)
+{
+    NAME(join)();
+    REPEAT(iterations, { rcu_read_lock(); rcu_read_unlock(); });
+    NAME(leave)();
+}
+#endif
+
+/* After this many objects the loop below waits for the worker, so that memory stays bounded. */
+enum { RETIRED_AT_ONCE = 1 << 20 };
+
+static void release_object(struct rcu_head *head)
+{
+    free(head);
+}
+
+static void retire_object(uint64_t number)
+{
+    call_rcu(new_object(), release_object);
+    rcu_quiescent_state();
+    if ((number + 1) % RETIRED_AT_ONCE == 0)
+        rcu_barrier();
+}
+
+void NAME(micro_retire)(uint64_t iterations)
+{
+    NAME(join)();
+    (void)NAME(worker)(false);
+    rcu_thread_online();
+    REPEAT(iterations, retire_object(i_));
+    rcu_barrier();
+    rcu_thread_offline();
+    NAME(leave)();
+}
+
+void NAME(micro_heavy)(uint64_t iterations)
+{
+    NAME(join)();
+    REPEAT(iterations, synchronize_rcu());
+    NAME(leave)();
+}

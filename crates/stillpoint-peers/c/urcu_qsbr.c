@@ -1,0 +1,11 @@
+/* liburcu, flavour qsbr: readers report quiescent states. */
+#define _GNU_SOURCE
+/* The inline functions, as for a program under a compatible licence. */
+#define _LGPL_SOURCE
+/* The generic names (`rcu_read_lock`) for this flavour's functions. */
+#define URCU_API_MAP
+#include <urcu/urcu-qsbr.h>
+
+#define FLAVOUR_QSBR
+#define NAME(function) stillpoint_urcu_qsbr_##function
+#include "urcu_flavour.h"

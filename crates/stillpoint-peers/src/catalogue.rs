@@ -1,0 +1,108 @@
+use std::sync::Arc;
+
+use crate::{Contender, Slots, rust};
+
+/// A contender that this build has, before it is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The contender's stable name, such as `dpdk/rcu`.
+    pub name: &'static str,
+    /// The library that it comes from, as in [`versions`].
+    pub peer: &'static str,
+    pub(crate) make: fn(&Arc<Slots>, usize) -> Box<dyn Contender>,
+}
+
+impl Entry {
+    /// Makes the contender, with state of its own, for up to `max_readers` readers at the same time.
+    pub fn make(&self, slots: &Arc<Slots>, max_readers: usize) -> Box<dyn Contender> {
+        (self.make)(slots, max_readers)
+    }
+}
+
+/// All contenders that this build has.
+pub fn catalogue() -> Vec<Entry> {
+    let groups: &[&[Entry]] = &[
+        #[cfg(peer_urcu)]
+        crate::native::urcu::ENTRIES,
+        #[cfg(peer_dpdk)]
+        crate::native::dpdk::ENTRIES,
+        #[cfg(peer_ck)]
+        crate::native::ck::ENTRIES,
+        &[rust::crossbeam::ENTRY, rust::seize::ENTRY, rust::haphazard::ENTRY],
+    ];
+    groups.concat()
+}
+
+/// Makes all contenders of the [`catalogue`] over one array.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stillpoint_peers::{Delays, Slots, contenders};
+///
+/// let delays: &'static Delays = Box::leak(Box::new(Delays::new(8)));
+/// let slots = Arc::new(Slots::new(64, delays));
+/// for contender in contenders(&slots, 1) {
+///     let mut writer = contender.writer();
+///     writer.replace(7);
+///     writer.drain();
+///     assert_eq!(delays.take().len(), 1, "{} has freed the element", contender.name());
+/// }
+/// ```
+pub fn contenders(slots: &Arc<Slots>, max_readers: usize) -> Vec<Box<dyn Contender>> {
+    catalogue().iter().map(|entry| entry.make(slots, max_readers)).collect()
+}
+
+/// A peer that this build was made without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingPeer {
+    /// The library.
+    pub peer: &'static str,
+    /// The Debian package that brings it; a rebuild then finds it.
+    pub package: &'static str,
+    /// Why it was left out.
+    pub why: &'static str,
+    /// The names of the contenders that are missing for it.
+    pub contenders: &'static [&'static str],
+}
+
+/// The peers that this build was made without.
+pub fn missing() -> &'static [MissingPeer] {
+    &[
+        #[cfg(not(peer_urcu))]
+        MissingPeer {
+            peer: "liburcu",
+            package: "liburcu-dev",
+            why: env!("STILLPOINT_PEER_URCU_WHY"),
+            contenders: &["liburcu/qsbr", "liburcu/qsbr+rt", "liburcu/memb"],
+        },
+        #[cfg(not(peer_dpdk))]
+        MissingPeer {
+            peer: "dpdk",
+            package: "libdpdk-dev",
+            why: env!("STILLPOINT_PEER_DPDK_WHY"),
+            contenders: &["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background"],
+        },
+        #[cfg(not(peer_ck))]
+        MissingPeer {
+            peer: "ck",
+            package: "libck-dev",
+            why: env!("STILLPOINT_PEER_CK_WHY"),
+            contenders: &["ck/epoch"],
+        },
+    ]
+}
+
+/// The peers that this build has and the versions it was built against, `unknown` where a peer does not tell.
+pub fn versions() -> Vec<(&'static str, &'static str)> {
+    vec![
+        #[cfg(peer_urcu)]
+        ("liburcu", env!("STILLPOINT_PEER_URCU_VERSION")),
+        #[cfg(peer_dpdk)]
+        ("dpdk", env!("STILLPOINT_PEER_DPDK_VERSION")),
+        #[cfg(peer_ck)]
+        ("ck", env!("STILLPOINT_PEER_CK_VERSION")),
+        ("crossbeam-epoch", env!("STILLPOINT_PEER_CROSSBEAM_EPOCH_VERSION")),
+        ("seize", env!("STILLPOINT_PEER_SEIZE_VERSION")),
+        ("haphazard", env!("STILLPOINT_PEER_HAPHAZARD_VERSION")),
+    ]
+}

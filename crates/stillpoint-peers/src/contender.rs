@@ -1,0 +1,74 @@
+use std::sync::atomic::AtomicBool;
+
+/// What one reader thread has to do.
+#[derive(Debug)]
+pub struct ReadJob<'a> {
+    /// Number of the reader, from 0; below the `max_readers` the contender was made for, and no two readers
+    /// that are registered at the same time have the same.
+    pub index: usize,
+    /// Seed of the reader's random keys; never 0.
+    pub seed: u64,
+    /// The reader ends soon after this becomes true.
+    pub stop: &'a AtomicBool,
+}
+
+/// What one reader thread did.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadOutcome {
+    /// Number of lookups.
+    pub lookups: u64,
+    /// Lookups that found an element with another key than the index it was looked up at, or a poisoned one:
+    /// the element was freed under the reader. Anything but 0 voids the row.
+    pub mismatches: u64,
+}
+
+/// A scheme of memory reclamation under test: how to read, how to free.
+///
+/// One thread at a time writes (it holds the [`Writer`]); any number of threads read.
+pub trait Contender: Send + Sync {
+    /// The stable name in tables and JSON, such as `dpdk/rcu`.
+    fn name(&self) -> &'static str;
+
+    /// Handicaps and circumstances to print beside the figures, such as "its worker polls every 10 ms".
+    fn note(&self) -> &'static str {
+        ""
+    }
+
+    /// Registers the calling thread as a reader, signals that it has by `ready`, and looks random keys up,
+    /// one after the other, until told to stop; then unregisters. `ready` may sleep: it holds nothing up.
+    ///
+    /// # Panics
+    /// If the number of the reader is out of range, or taken.
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+
+    /// The writing side. It is made, used and dropped on the same thread, and dropping it
+    /// [drains](Writer::drain) it. A hidden worker of the peer (`call_rcu`) gets the CPU affinity that this
+    /// thread has when it calls this.
+    ///
+    /// # Panics
+    /// If the contender has a writer already, where its scheme allows one only.
+    fn writer(&self) -> Box<dyn Writer + '_>;
+
+    /// Runs the contender's background reclaimer on the calling thread until `stop`, or returns at once
+    /// when it has none. The contender's own hidden threads (such as `call_rcu` workers) do not count.
+    fn background(&self, _stop: &AtomicBool) {}
+
+    /// Whether [`background`](Contender::background) needs a thread.
+    fn needs_background(&self) -> bool {
+        false
+    }
+}
+
+/// The writing side of a [`Contender`].
+pub trait Writer {
+    /// Replaces the element at `index` by a new one of the same key, stamps the old one with the time of the
+    /// unlink, and hands it to the scheme, which frees it when no reader can hold it any more.
+    fn replace(&mut self, index: usize);
+
+    /// Frees what is ready, without waiting for a reader.
+    fn poll(&mut self);
+
+    /// Waits until everything replaced so far is freed. Called when no reader is registered any more.
+    fn drain(&mut self);
+}

@@ -1,0 +1,31 @@
+//! The peers of the stillpoint library, behind one trait.
+//!
+//! A [`Contender`] is a way to read an array of pointers while a writer replaces its elements, and to
+//! free each replaced [`Element`] once no reader can hold it. The experiment `reclaim` of the program
+//! `stillpoint` runs the same workload over each of them; stillpoint itself takes part through the same trait.
+//!
+//! - [`contenders`] makes all that this build has, [`catalogue`] lists them without making any.
+//! - [`missing`] names the peers that were not found at build time and the package that brings each;
+//!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
+//!   their own headers; the Rust peers are ordinary dependencies.
+//! - [`micro`] lists single operations to be timed.
+//! - [`read_until_stopped`] is the readers' loop, the same for everybody.
+//!
+//! Nothing here is set up for good: a contender takes its state along when it is dropped, so that rounds of
+//! several contenders may follow each other in one process. What stays are the `call_rcu` workers of liburcu,
+//! which belong to the process.
+
+mod catalogue;
+mod contender;
+mod element;
+mod lookup;
+mod micro;
+#[cfg(any(peer_urcu, peer_dpdk, peer_ck))]
+mod native;
+mod rust;
+
+pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
+pub use contender::{Contender, ReadJob, ReadOutcome, Writer};
+pub use element::{Delays, Element, Slots, free_element};
+pub use lookup::{Lookups, read_until_stopped};
+pub use micro::{Micro, micro};

@@ -1,0 +1,95 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{ReadJob, ReadOutcome};
+
+/// The loop of every reader: looks random indices below `len` up, one after the other, until told to stop.
+///
+/// `lookup` reads the element at an index under the protection of its scheme and says whether it is the one that
+/// belongs there, alive. The peers written in C run the same loop with the same keys. `len` is a power of two.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use stillpoint_peers::{ReadJob, read_until_stopped};
+///
+/// let stop = AtomicBool::new(false);
+/// let job = ReadJob { index: 0, seed: 1, stop: &stop };
+/// let outcome = read_until_stopped(&job, 64, |index| {
+///     stop.store(true, Ordering::Relaxed);
+///     index < 64
+/// });
+/// assert_eq!((outcome.lookups, outcome.mismatches), (1, 0));
+/// ```
+#[inline(always)]
+pub fn read_until_stopped(
+    job: &ReadJob<'_>,
+    len: usize,
+    mut lookup: impl FnMut(usize) -> bool,
+) -> ReadOutcome {
+    let mut lookups = Lookups::new(job, len);
+    while let Some(index) = lookups.next_index() {
+        lookups.count(lookup(index));
+    }
+    lookups.outcome()
+}
+
+/// The same loop for readers that do something once for several lookups.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use stillpoint_peers::{Lookups, ReadJob};
+///
+/// let stop = AtomicBool::new(false);
+/// let job = ReadJob { index: 0, seed: 1, stop: &stop };
+/// let mut lookups = Lookups::new(&job, 64);
+/// for _ in 0..32 {
+///     let Some(index) = lookups.next_index() else { break };
+///     lookups.count(index < 64);
+/// }
+/// assert_eq!(lookups.outcome().lookups, 32);
+/// ```
+#[derive(Debug)]
+pub struct Lookups<'a> {
+    stop: &'a AtomicBool,
+    mask: usize,
+    random: u64,
+    outcome: ReadOutcome,
+}
+
+impl<'a> Lookups<'a> {
+    /// Lookups of random indices below `len`, a power of two.
+    pub fn new(job: &ReadJob<'a>, len: usize) -> Self {
+        debug_assert!(len.is_power_of_two() && job.seed != 0);
+        Self { stop: job.stop, mask: len - 1, random: job.seed, outcome: ReadOutcome::default() }
+    }
+
+    /// The next index, or `None` when the reader has been told to stop.
+    #[inline(always)]
+    pub fn next_index(&mut self) -> Option<usize> {
+        // Relaxed: the flag carries no data.
+        if self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.random = next_random(self.random);
+        Some(self.random as usize & self.mask)
+    }
+
+    /// Counts a lookup that found the right element, or did not.
+    #[inline(always)]
+    pub fn count(&mut self, found: bool) {
+        self.outcome.lookups += 1;
+        self.outcome.mismatches += u64::from(!found);
+    }
+
+    /// What was counted.
+    pub fn outcome(&self) -> ReadOutcome {
+        self.outcome
+    }
+}
+
+/// Marsaglia's xorshift64 with the shifts 13, 7, 17 ("Xorshift RNGs", Journal of Statistical Software 8(14), 2003).
+#[inline(always)]
+fn next_random(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ (state << 17)
+}

@@ -1,0 +1,42 @@
+use crate::rust;
+
+/// One operation of one contender, to be timed on its own.
+///
+/// | operation | what it is |
+/// |---|---|
+/// | `quiescent` | report a quiescent state, with no grace period waiting |
+/// | `pin` | enter and leave a read-side critical section |
+/// | `protect` | load a pointer under protection, release the protection |
+/// | `start` | begin a grace period |
+/// | `check` | ask whether a grace period is over that has long been |
+/// | `retire` | allocate an object of 64 bytes, hand it to the scheme, and its share of the work that frees it |
+/// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
+///
+/// A contender has the rows that it can have.
+#[derive(Debug, Clone, Copy)]
+pub struct Micro {
+    /// Name of the contender.
+    pub contender: &'static str,
+    /// Name of the operation.
+    pub operation: &'static str,
+    /// Performs the operation so many times on the calling thread. Registering the thread and freeing what is left
+    /// at the end add some microseconds (with liburcu's `retire` some milliseconds, as it waits for the worker):
+    /// choose many iterations, or subtract the time of a run of 0.
+    pub run: fn(u64),
+}
+
+/// The single operations of all contenders that this build has.
+pub fn micro() -> Vec<Micro> {
+    let groups: &[&[Micro]] = &[
+        #[cfg(peer_urcu)]
+        crate::native::urcu::MICRO,
+        #[cfg(peer_dpdk)]
+        crate::native::dpdk::MICRO,
+        #[cfg(peer_ck)]
+        crate::native::ck::MICRO,
+        rust::crossbeam::MICRO,
+        rust::seize::MICRO,
+        rust::haphazard::MICRO,
+    ];
+    groups.concat()
+}

@@ -1,0 +1,149 @@
+//! Concurrency Kit: readers enter an epoch, `ck_epoch_call` defers, a poll frees what is two epochs old.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{RawElement, RawJob};
+use crate::element::free_by_head;
+use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
+
+const NAME: &str = "ck/epoch";
+
+pub(crate) const ENTRIES: &[Entry] =
+    &[Entry { name: NAME, peer: "ck", make: |slots, _| Box::new(Epoch::new(slots)) }];
+
+/// `struct stillpoint_ck`: the epoch and its records.
+#[repr(C)]
+struct RawEpoch {
+    opaque: [u8; 0],
+}
+
+/// `ck_epoch_record_t`.
+#[repr(C)]
+struct RawRecord {
+    opaque: [u8; 0],
+}
+
+type Release = unsafe extern "C" fn(*mut c_void);
+
+unsafe extern "C" {
+    fn stillpoint_ck_new() -> *mut RawEpoch;
+    fn stillpoint_ck_free(epoch: *mut RawEpoch);
+    fn stillpoint_ck_join(epoch: *mut RawEpoch) -> *mut RawRecord;
+    fn stillpoint_ck_leave(record: *mut RawRecord);
+    fn stillpoint_ck_read(record: *mut RawRecord, job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_ck_retire(record: *mut RawRecord, element: *mut RawElement, release: Release);
+    fn stillpoint_ck_poll(record: *mut RawRecord);
+    fn stillpoint_ck_barrier(record: *mut RawRecord);
+    safe fn stillpoint_ck_micro_pin(iterations: u64);
+    safe fn stillpoint_ck_micro_retire(iterations: u64);
+    safe fn stillpoint_ck_micro_heavy(iterations: u64);
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro { contender: NAME, operation: "pin", run: |n| stillpoint_ck_micro_pin(n) },
+    Micro { contender: NAME, operation: "retire", run: |n| stillpoint_ck_micro_retire(n) },
+    Micro { contender: NAME, operation: "heavy", run: |n| stillpoint_ck_micro_heavy(n) },
+];
+
+struct Epoch {
+    slots: Arc<Slots>,
+    raw: NonNull<RawEpoch>,
+}
+
+// SAFETY: threads share the epoch by joining it, which is thread-safe; all else happens on records.
+unsafe impl Send for Epoch {}
+// SAFETY: as above.
+unsafe impl Sync for Epoch {}
+
+impl Epoch {
+    fn new(slots: &Arc<Slots>) -> Self {
+        // SAFETY: there is nothing to observe.
+        let raw = or_out_of_memory(unsafe { stillpoint_ck_new() });
+        Self { slots: Arc::clone(slots), raw }
+    }
+
+    fn join(&self) -> Record<'_> {
+        // SAFETY: the epoch is alive.
+        let raw = or_out_of_memory(unsafe { stillpoint_ck_join(self.raw.as_ptr()) });
+        Record { epoch: self, raw }
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        // SAFETY: records borrow the epoch, so that none is in use.
+        unsafe { stillpoint_ck_free(self.raw.as_ptr()) };
+    }
+}
+
+/// The calling thread's record, until it is dropped; a raw pointer keeps it on the thread.
+struct Record<'a> {
+    epoch: &'a Epoch,
+    raw: NonNull<RawRecord>,
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        // SAFETY: readers retire nothing, and the writer drains before it drops its record.
+        unsafe { stillpoint_ck_leave(self.raw.as_ptr()) };
+    }
+}
+
+impl Contender for Epoch {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "a locked instruction for each lookup; the writer polls after each delete and when it is idle"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let record = self.join();
+        ready();
+        // SAFETY: the record is this thread's; the job borrows what it points to; replaced elements are freed
+        // through this epoch alone.
+        unsafe { stillpoint_ck_read(record.raw.as_ptr(), &RawJob::new(&self.slots, job)) }
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(EpochWriter { record: self.join() })
+    }
+}
+
+struct EpochWriter<'a> {
+    record: Record<'a>,
+}
+
+impl Writer for EpochWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let old = self.record.epoch.slots.replace(index);
+        // SAFETY: the record is this thread's; `old` is unlinked and handed over once.
+        unsafe { stillpoint_ck_retire(self.record.raw.as_ptr(), old.cast(), free_by_head) };
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        // SAFETY: the record is this thread's and outside a section.
+        unsafe { stillpoint_ck_poll(self.record.raw.as_ptr()) };
+    }
+
+    fn drain(&mut self) {
+        // SAFETY: the record is this thread's and outside a section.
+        unsafe { stillpoint_ck_barrier(self.record.raw.as_ptr()) };
+    }
+}
+
+impl Drop for EpochWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+fn or_out_of_memory<T>(raw: *mut T) -> NonNull<T> {
+    // A record with its links is a few cache lines; an epoch is less.
+    NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u64; 32]>()))
+}

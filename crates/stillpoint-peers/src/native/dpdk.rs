@@ -1,0 +1,247 @@
+//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, the user keeps the queue of tokens.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{hint, thread};
+
+use self::raw::{Pending, Qsbr, Ring};
+use crate::{Contender, Entry, ReadJob, ReadOutcome, Slots, Writer};
+
+mod raw;
+
+pub(crate) use self::raw::MICRO;
+
+const PEER: &str = "dpdk";
+const NAME: &str = "dpdk/rcu";
+const NAME_POLL: &str = "dpdk/rcu+poll";
+const NAME_BACKGROUND: &str = "dpdk/rcu+background";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: NAME,
+        peer: PEER,
+        make: |slots, max_readers| {
+            Box::new(Fifo {
+                slots: Arc::clone(slots),
+                qsbr: Qsbr::new(max_readers),
+                check_at_delete: true,
+                name: NAME,
+                note: "a FIFO of tokens, checked from the oldest on at each delete",
+            })
+        },
+    },
+    Entry {
+        name: NAME_POLL,
+        peer: PEER,
+        make: |slots, max_readers| {
+            Box::new(Fifo {
+                slots: Arc::clone(slots),
+                qsbr: Qsbr::new(max_readers),
+                check_at_delete: false,
+                name: NAME_POLL,
+                note: "a FIFO of tokens, checked from the oldest on whenever the writer polls",
+            })
+        },
+    },
+    Entry {
+        name: NAME_BACKGROUND,
+        peer: PEER,
+        make: |slots, max_readers| Box::new(Background::new(slots, max_readers)),
+    },
+];
+
+/// The writer itself keeps the queue.
+struct Fifo {
+    slots: Arc<Slots>,
+    qsbr: Qsbr,
+    check_at_delete: bool,
+    name: &'static str,
+    note: &'static str,
+}
+
+impl Contender for Fifo {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn note(&self) -> &'static str {
+        self.note
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.qsbr.reader(job.index);
+        ready();
+        reader.read(&self.slots, job)
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(FifoWriter { fifo: self, pending: VecDeque::with_capacity(1024) })
+    }
+}
+
+struct FifoWriter<'a> {
+    fifo: &'a Fifo,
+    /// Oldest first; tokens only grow.
+    pending: VecDeque<Pending>,
+}
+
+impl Writer for FifoWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.pending.push_back(self.fifo.qsbr.replace(&self.fifo.slots, index));
+        if self.fifo.check_at_delete {
+            self.poll();
+        }
+    }
+
+    fn poll(&mut self) {
+        while let Some(oldest) = self.pending.pop_front() {
+            // SAFETY: from `replace` of the one variable that this contender's readers report to.
+            if let Err(oldest) = unsafe { self.fifo.qsbr.try_free(oldest) } {
+                self.pending.push_front(oldest);
+                break;
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        while !self.pending.is_empty() {
+            self.poll();
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for FifoWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+/// The writer sends element and token over a ring to a thread that checks and frees.
+struct Background {
+    slots: Arc<Slots>,
+    qsbr: Qsbr,
+    ring: Ring,
+    /// Held by the writer: the ring has one producer.
+    producer: Mutex<()>,
+    /// Held by whoever takes from the ring: it has one consumer. Inside is the entry taken last, while its token
+    /// is not complete.
+    consumer: Mutex<Option<Pending>>,
+    freed: AtomicUsize,
+}
+
+impl Background {
+    /// Thirteen seconds of deletes at 5,000 a second; a power of two.
+    const RING_ENTRIES: u32 = 1 << 16;
+
+    fn new(slots: &Arc<Slots>, max_readers: usize) -> Self {
+        Self {
+            slots: Arc::clone(slots),
+            qsbr: Qsbr::new(max_readers),
+            ring: Ring::new(Self::RING_ENTRIES),
+            producer: Mutex::new(()),
+            consumer: Mutex::new(None),
+            freed: AtomicUsize::new(0),
+        }
+    }
+
+    /// Frees the oldest element if its token is complete.
+    fn step(&self, held: &mut Option<Pending>) -> bool {
+        // SAFETY: the caller has `held` from the consumer's mutex.
+        let Some(oldest) = held.take().or_else(|| unsafe { self.ring.pop() }) else { return false };
+        // SAFETY: from `replace` of the one variable that this contender's readers report to.
+        match unsafe { self.qsbr.try_free(oldest) } {
+            Ok(()) => {
+                // Release pairs with the acquire load in `drain`.
+                self.freed.fetch_add(1, Ordering::Release);
+                true
+            }
+            Err(oldest) => {
+                *held = Some(oldest);
+                false
+            }
+        }
+    }
+
+    /// The writer's part while it waits: without a background thread it frees by itself.
+    fn help(&self) {
+        if let Ok(mut held) = self.consumer.try_lock() {
+            if self.step(&mut held) {
+                return;
+            }
+        }
+        thread::yield_now();
+    }
+}
+
+impl Contender for Background {
+    fn name(&self) -> &'static str {
+        NAME_BACKGROUND
+    }
+
+    fn note(&self) -> &'static str {
+        "a second thread takes element and token from an rte_ring; it spins and never sleeps, as DPDK's threads do"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.qsbr.reader(job.index);
+        ready();
+        reader.read(&self.slots, job)
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        let producer = self.producer.try_lock().expect("dpdk/rcu+background has a writer already");
+        // Relaxed: the last writer has waited for the count that it left, and the mutex was its to unlock.
+        let pushed = self.freed.load(Ordering::Relaxed);
+        Box::new(BackgroundWriter { background: self, pushed, _producer: producer })
+    }
+
+    fn background(&self, stop: &AtomicBool) {
+        let mut held = self.consumer.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the flag carries no data.
+        while !stop.load(Ordering::Relaxed) {
+            if !self.step(&mut held) {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    fn needs_background(&self) -> bool {
+        true
+    }
+}
+
+struct BackgroundWriter<'a> {
+    background: &'a Background,
+    pushed: usize,
+    _producer: MutexGuard<'a, ()>,
+}
+
+impl Writer for BackgroundWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let mut pending = self.background.qsbr.replace(&self.background.slots, index);
+        self.pushed += 1;
+        // SAFETY: this writer holds the producer's mutex.
+        while let Err(refused) = unsafe { self.background.ring.push(pending) } {
+            pending = refused;
+            self.background.help();
+        }
+    }
+
+    /// Nothing to do: the background thread frees.
+    fn poll(&mut self) {}
+
+    fn drain(&mut self) {
+        // Acquire pairs with the count in `step`: the free has happened.
+        while self.background.freed.load(Ordering::Acquire) != self.pushed {
+            self.background.help();
+        }
+    }
+}
+
+impl Drop for BackgroundWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}

@@ -1,0 +1,201 @@
+//! The functions of c/dpdk.c, owned and checked.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::native::{RawElement, RawJob};
+use crate::{Micro, ReadJob, ReadOutcome, Slots, free_element};
+
+/// `struct rte_rcu_qsbr`.
+#[repr(C)]
+struct RawQsbr {
+    opaque: [u8; 0],
+}
+
+/// `struct rte_ring`.
+#[repr(C)]
+struct RawRing {
+    opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn stillpoint_dpdk_new(max_readers: u32) -> *mut RawQsbr;
+    fn stillpoint_dpdk_free(qsbr: *mut RawQsbr);
+    fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
+    fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
+    fn stillpoint_dpdk_read(qsbr: *mut RawQsbr, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
+    fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
+    fn stillpoint_dpdk_ring_new(count: u32) -> *mut RawRing;
+    fn stillpoint_dpdk_ring_free(ring: *mut RawRing);
+    fn stillpoint_dpdk_ring_push(ring: *mut RawRing, pending: *const Pending) -> bool;
+    fn stillpoint_dpdk_ring_pop(ring: *mut RawRing, pending: *mut Pending) -> bool;
+    safe fn stillpoint_dpdk_micro_quiescent(iterations: u64);
+    safe fn stillpoint_dpdk_micro_start(iterations: u64);
+    safe fn stillpoint_dpdk_micro_check(iterations: u64);
+    safe fn stillpoint_dpdk_micro_retire(iterations: u64);
+    safe fn stillpoint_dpdk_micro_heavy(iterations: u64);
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro { contender: super::NAME, operation: "quiescent", run: |n| stillpoint_dpdk_micro_quiescent(n) },
+    Micro { contender: super::NAME, operation: "start", run: |n| stillpoint_dpdk_micro_start(n) },
+    Micro { contender: super::NAME, operation: "check", run: |n| stillpoint_dpdk_micro_check(n) },
+    Micro { contender: super::NAME, operation: "retire", run: |n| stillpoint_dpdk_micro_retire(n) },
+    Micro { contender: super::NAME, operation: "heavy", run: |n| stillpoint_dpdk_micro_heavy(n) },
+];
+
+/// An unlinked element and the token of its grace period, started after the unlink.
+///
+/// It stays where a queue has it until [`Qsbr::try_free`] takes it: dropping one leaks the element.
+#[repr(C)]
+#[must_use]
+pub(super) struct Pending {
+    element: *mut RawElement,
+    token: u64,
+}
+
+// SAFETY: whoever has the value is the only one who frees the element, and any thread may.
+unsafe impl Send for Pending {}
+
+/// A quiescent state variable.
+pub(super) struct Qsbr {
+    raw: NonNull<RawQsbr>,
+    /// Which ids have a reader: the variable itself would let two threads report for one id.
+    taken: Box<[AtomicBool]>,
+}
+
+// SAFETY: the functions on a variable are thread-safe; what a reader's id demands, `reader` sees to.
+unsafe impl Send for Qsbr {}
+// SAFETY: as above.
+unsafe impl Sync for Qsbr {}
+
+impl Qsbr {
+    pub(super) fn new(max_readers: usize) -> Self {
+        let max_readers = max_readers.max(1);
+        let ids = u32::try_from(max_readers).expect("the number of readers fits in 32 bits");
+        // SAFETY: any number of readers from 1 on will do.
+        let raw = unsafe { stillpoint_dpdk_new(ids) };
+        let taken = (0..max_readers).map(|_| AtomicBool::new(false)).collect();
+        // One cache line for each reader is what the variable is made of.
+        Self { raw: or_out_of_memory(raw, 64 * max_readers), taken }
+    }
+
+    /// Registers the calling thread as reader `index`, offline until it reads.
+    pub(super) fn reader(&self, index: usize) -> Reader<'_> {
+        assert!(index < self.taken.len(), "dpdk: reader {index} of at most {}", self.taken.len());
+        // Acquire pairs with the release store in `Reader::drop`: the last reader of this id is gone.
+        let taken = self.taken[index].swap(true, Ordering::Acquire);
+        assert!(!taken, "dpdk: reader {index} is registered already");
+        let id = index as u32;
+        // SAFETY: the id is below the number that the variable was made for, and this thread's alone.
+        let joined = unsafe { stillpoint_dpdk_join(self.raw.as_ptr(), id) };
+        assert!(joined, "dpdk: rte_rcu_qsbr_thread_register refused id {id}");
+        Reader { qsbr: self, id }
+    }
+
+    /// Replaces the element at `index` and starts the grace period of the old one.
+    pub(super) fn replace(&self, slots: &Slots, index: usize) -> Pending {
+        let element = slots.replace(index).cast();
+        // SAFETY: the variable is alive.
+        Pending { element, token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
+    }
+
+    /// Frees the element if its grace period is over, and hands it back otherwise.
+    ///
+    /// # Safety
+    /// `pending` came from [`replace`](Qsbr::replace) of this variable, and no thread reads the slots under
+    /// another one.
+    pub(super) unsafe fn try_free(&self, pending: Pending) -> Result<(), Pending> {
+        // SAFETY: the variable is alive.
+        if !unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), pending.token) } {
+            return Err(pending);
+        }
+        // SAFETY: every reader has reported a quiescent state since the unlink.
+        unsafe { free_element(pending.element.cast()) };
+        Ok(())
+    }
+}
+
+impl Drop for Qsbr {
+    fn drop(&mut self) {
+        // SAFETY: readers borrow the variable, so that none is left.
+        unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
+    }
+}
+
+/// The registration of one reader.
+pub(super) struct Reader<'a> {
+    qsbr: &'a Qsbr,
+    id: u32,
+}
+
+impl Reader<'_> {
+    /// Reads until told to stop.
+    pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
+        // SAFETY: the id is registered and this reader's alone; the job borrows what it points to.
+        unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the id is registered, and offline since `read` has returned.
+        unsafe { stillpoint_dpdk_leave(self.qsbr.raw.as_ptr(), self.id) };
+        // Release pairs with the acquire swap in `Qsbr::reader`.
+        self.qsbr.taken[self.id as usize].store(false, Ordering::Release);
+    }
+}
+
+/// A ring of [`Pending`] with one producer and one consumer at a time.
+pub(super) struct Ring(NonNull<RawRing>);
+
+// SAFETY: the ring is memory; who may use it when, the unsafe functions say.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// `entries` is a power of two; one of them stays free.
+    pub(super) fn new(entries: u32) -> Self {
+        // SAFETY: any number of entries will do.
+        let raw = unsafe { stillpoint_dpdk_ring_new(entries) };
+        Self(or_out_of_memory(raw, entries as usize * size_of::<Pending>()))
+    }
+
+    /// Hands `pending` back when the ring is full.
+    ///
+    /// # Safety
+    /// No other thread pushes at the same time.
+    pub(super) unsafe fn push(&self, pending: Pending) -> Result<(), Pending> {
+        // SAFETY: the caller's promise; the ring copies the value.
+        let pushed = unsafe { stillpoint_dpdk_ring_push(self.0.as_ptr(), &pending) };
+        if pushed { Ok(()) } else { Err(pending) }
+    }
+
+    /// The oldest entry.
+    ///
+    /// # Safety
+    /// No other thread pops at the same time.
+    pub(super) unsafe fn pop(&self) -> Option<Pending> {
+        let mut pending = MaybeUninit::uninit();
+        // SAFETY: the caller's promise; there is room for one entry.
+        let popped = unsafe { stillpoint_dpdk_ring_pop(self.0.as_ptr(), pending.as_mut_ptr()) };
+        // SAFETY: the ring has filled it in, with a value that was pushed.
+        popped.then(|| unsafe { pending.assume_init() })
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: no other thread uses the ring any more, as `self` is exclusive.
+        unsafe { stillpoint_dpdk_ring_free(self.0.as_ptr()) };
+    }
+}
+
+fn or_out_of_memory<T>(raw: *mut T, size: usize) -> NonNull<T> {
+    let layout = Layout::from_size_align(size, 64).expect("a size far below the address space");
+    NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout))
+}

@@ -1,0 +1,206 @@
+//! liburcu: readers of the flavours qsbr and memb, objects freed by the workers of `call_rcu`.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{RawElement, RawJob};
+use crate::element::free_by_head;
+use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
+
+/// `struct call_rcu_data`.
+#[repr(C)]
+struct Worker {
+    opaque: [u8; 0],
+}
+
+type Release = unsafe extern "C" fn(*mut c_void);
+
+/// The functions of c/urcu_flavour.h.
+struct Flavour {
+    join: unsafe extern "C" fn(),
+    leave: unsafe extern "C" fn(),
+    read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
+    worker: unsafe extern "C" fn(bool) -> *mut Worker,
+    retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
+    barrier: unsafe extern "C" fn(),
+}
+
+unsafe extern "C" {
+    fn stillpoint_urcu_qsbr_join();
+    fn stillpoint_urcu_qsbr_leave();
+    fn stillpoint_urcu_qsbr_read(job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_qsbr_worker(realtime: bool) -> *mut Worker;
+    fn stillpoint_urcu_qsbr_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
+    fn stillpoint_urcu_qsbr_barrier();
+    safe fn stillpoint_urcu_qsbr_micro_quiescent(iterations: u64);
+    safe fn stillpoint_urcu_qsbr_micro_retire(iterations: u64);
+    safe fn stillpoint_urcu_qsbr_micro_heavy(iterations: u64);
+
+    fn stillpoint_urcu_memb_join();
+    fn stillpoint_urcu_memb_leave();
+    fn stillpoint_urcu_memb_read(job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_memb_worker(realtime: bool) -> *mut Worker;
+    fn stillpoint_urcu_memb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
+    fn stillpoint_urcu_memb_barrier();
+    safe fn stillpoint_urcu_memb_micro_pin(iterations: u64);
+    safe fn stillpoint_urcu_memb_micro_retire(iterations: u64);
+    safe fn stillpoint_urcu_memb_micro_heavy(iterations: u64);
+}
+
+static QSBR: Flavour = Flavour {
+    join: stillpoint_urcu_qsbr_join,
+    leave: stillpoint_urcu_qsbr_leave,
+    read: stillpoint_urcu_qsbr_read,
+    worker: stillpoint_urcu_qsbr_worker,
+    retire: stillpoint_urcu_qsbr_retire,
+    barrier: stillpoint_urcu_qsbr_barrier,
+};
+
+static MEMB: Flavour = Flavour {
+    join: stillpoint_urcu_memb_join,
+    leave: stillpoint_urcu_memb_leave,
+    read: stillpoint_urcu_memb_read,
+    worker: stillpoint_urcu_memb_worker,
+    retire: stillpoint_urcu_memb_retire,
+    barrier: stillpoint_urcu_memb_barrier,
+};
+
+const PEER: &str = "liburcu";
+const NAME_QSBR: &str = "liburcu/qsbr";
+const NAME_REALTIME: &str = "liburcu/qsbr+rt";
+const NAME_MEMB: &str = "liburcu/memb";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: NAME_QSBR,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &QSBR,
+                realtime: false,
+                name: NAME_QSBR,
+                note: "call_rcu: its worker is woken by futex and waits 10 ms between batches",
+            })
+        },
+    },
+    Entry {
+        name: NAME_REALTIME,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &QSBR,
+                realtime: true,
+                name: NAME_REALTIME,
+                note: "call_rcu with URCU_CALL_RCU_RT: its worker polls every 10 ms, from the first use on",
+            })
+        },
+    },
+    Entry {
+        name: NAME_MEMB,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &MEMB,
+                realtime: false,
+                name: NAME_MEMB,
+                note: "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier",
+            })
+        },
+    },
+];
+
+struct Urcu {
+    slots: Arc<Slots>,
+    flavour: &'static Flavour,
+    realtime: bool,
+    name: &'static str,
+    note: &'static str,
+}
+
+/// The registration of the thread that made it.
+struct Membership {
+    flavour: &'static Flavour,
+    bound_to_thread: PhantomData<*const ()>,
+}
+
+impl Membership {
+    fn new(flavour: &'static Flavour) -> Self {
+        // SAFETY: the thread leaves when `self` is dropped, on this thread, as `self` is not `Send`.
+        unsafe { (flavour.join)() };
+        Self { flavour, bound_to_thread: PhantomData }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // SAFETY: pairs with the `join` of `new`.
+        unsafe { (self.flavour.leave)() };
+    }
+}
+
+impl Contender for Urcu {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn note(&self) -> &'static str {
+        self.note
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let _membership = Membership::new(self.flavour);
+        ready();
+        // SAFETY: the thread is registered; the job borrows what it points to; replaced elements are freed by
+        // this flavour's `call_rcu` alone.
+        unsafe { (self.flavour.read)(&RawJob::new(&self.slots, job)) }
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        let membership = Membership::new(self.flavour);
+        // SAFETY: the thread is registered.
+        let worker = unsafe { (self.flavour.worker)(self.realtime) };
+        Box::new(UrcuWriter { urcu: self, worker, _membership: membership })
+    }
+}
+
+struct UrcuWriter<'a> {
+    urcu: &'a Urcu,
+    worker: *mut Worker,
+    _membership: Membership,
+}
+
+impl Writer for UrcuWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let old = self.urcu.slots.replace(index);
+        // SAFETY: the thread is registered, the workers live as long as the process, and `old` is unlinked and
+        // handed over once.
+        unsafe { (self.urcu.flavour.retire)(self.worker, old.cast(), free_by_head) };
+    }
+
+    /// Nothing to do: the worker frees.
+    fn poll(&mut self) {}
+
+    fn drain(&mut self) {
+        // SAFETY: the thread is not inside a read-side critical section.
+        unsafe { (self.urcu.flavour.barrier)() };
+    }
+}
+
+impl Drop for UrcuWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro { contender: NAME_QSBR, operation: "quiescent", run: |n| stillpoint_urcu_qsbr_micro_quiescent(n) },
+    Micro { contender: NAME_QSBR, operation: "retire", run: |n| stillpoint_urcu_qsbr_micro_retire(n) },
+    Micro { contender: NAME_QSBR, operation: "heavy", run: |n| stillpoint_urcu_qsbr_micro_heavy(n) },
+    Micro { contender: NAME_MEMB, operation: "pin", run: |n| stillpoint_urcu_memb_micro_pin(n) },
+    Micro { contender: NAME_MEMB, operation: "retire", run: |n| stillpoint_urcu_memb_micro_retire(n) },
+    Micro { contender: NAME_MEMB, operation: "heavy", run: |n| stillpoint_urcu_memb_micro_heavy(n) },
+];

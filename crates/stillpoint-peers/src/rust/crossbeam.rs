@@ -1,0 +1,124 @@
+//! crossbeam-epoch: readers pin an epoch, garbage of two epochs ago is freed.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crossbeam_epoch::{Collector, LocalHandle};
+
+use super::Object;
+use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+
+const NAME: &str = "crossbeam-epoch";
+
+pub(crate) const ENTRY: Entry =
+    Entry { name: NAME, peer: NAME, make: |slots, _| Box::new(Epoch::new(slots)) };
+
+struct Epoch {
+    slots: Arc<Slots>,
+    collector: Collector,
+    /// Counted by the deferred functions, which may run on any pinning thread.
+    freed: Arc<AtomicUsize>,
+}
+
+impl Epoch {
+    fn new(slots: &Arc<Slots>) -> Self {
+        Self { slots: Arc::clone(slots), collector: Collector::new(), freed: Arc::default() }
+    }
+}
+
+impl Contender for Epoch {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "readers pin for each lookup; every 128th pin collects garbage, on the reader's time"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let handle = self.collector.register();
+        ready();
+        let slots = self.slots.as_slice();
+        read_until_stopped(job, slots.len(), |index| {
+            let _guard = handle.pin();
+            // Acquire pairs with the release half of the swap in `Slots::replace`.
+            let element = slots[index].load(Ordering::Acquire);
+            // SAFETY: the element was linked after the pin, and replaced ones are freed by deferral alone.
+            unsafe { (*element).holds(index as u64) }
+        })
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        // Relaxed: the last writer has waited for the count that it left.
+        let retired = self.freed.load(Ordering::Relaxed);
+        Box::new(EpochWriter { epoch: self, handle: self.collector.register(), retired })
+    }
+}
+
+struct EpochWriter<'a> {
+    epoch: &'a Epoch,
+    handle: LocalHandle,
+    retired: usize,
+}
+
+impl Writer for EpochWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let guard = self.handle.pin();
+        let old = self.epoch.slots.replace(index);
+        let freed = Arc::clone(&self.epoch.freed);
+        self.retired += 1;
+        let free = move || {
+            // SAFETY: deferred after the unlink, hence run after every pin that can have seen the element.
+            drop(unsafe { Box::from_raw(old) });
+            // Release pairs with the acquire load in `drain`.
+            freed.fetch_add(1, Ordering::Release);
+        };
+        // SAFETY: the function may run on any thread at any later time: it owns all that it uses, and an
+        // element may be freed by any thread.
+        unsafe { guard.defer_unchecked(free) };
+    }
+
+    fn poll(&mut self) {
+        self.handle.pin().flush();
+    }
+
+    fn drain(&mut self) {
+        // Acquire pairs with the count in the deferred function: its free has happened.
+        while self.epoch.freed.load(Ordering::Acquire) != self.retired {
+            self.poll();
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for EpochWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro {
+        contender: NAME,
+        operation: "pin",
+        run: |iterations| {
+            let handle = Collector::new().register();
+            for _ in 0..iterations {
+                drop(handle.pin());
+            }
+        },
+    },
+    Micro {
+        contender: NAME,
+        operation: "retire",
+        run: |iterations| {
+            let handle = Collector::new().register();
+            for number in 0..iterations {
+                let object: Box<Object> = black_box(Box::new([number; 8]));
+                handle.pin().defer(move || drop(object));
+            }
+        },
+    },
+];

@@ -1,0 +1,120 @@
+//! haphazard: hazard pointers, one for each reader.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
+use std::thread;
+
+use haphazard::{Domain, HazardPointer};
+
+use super::Object;
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+
+const NAME: &str = "haphazard";
+
+pub(crate) const ENTRY: Entry =
+    Entry { name: NAME, peer: NAME, make: |slots, _| Box::new(Haphazard::new(slots)) };
+
+/// Marks the hazard pointers and domains of this file.
+#[non_exhaustive]
+struct Family;
+
+struct Haphazard {
+    slots: Arc<Slots>,
+    domain: Domain<Family>,
+}
+
+impl Haphazard {
+    fn new(slots: &Arc<Slots>) -> Self {
+        Self { slots: Arc::clone(slots), domain: Domain::new(&Family) }
+    }
+}
+
+impl Contender for Haphazard {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "a full fence for each protected load; without polls it frees a thousand objects at once"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let mut hazard = HazardPointer::new_in_domain(&self.domain);
+        ready();
+        let slots = self.slots.as_slice();
+        read_until_stopped(job, slots.len(), |index| {
+            // SAFETY: every slot holds a live element, and replaced ones are retired to this domain alone.
+            let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
+            let holds = element.is_some_and(|element| element.holds(index as u64));
+            hazard.reset_protection();
+            holds
+        })
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(HaphazardWriter { haphazard: self, pending: 0 })
+    }
+}
+
+struct HaphazardWriter<'a> {
+    haphazard: &'a Haphazard,
+    /// Retired and not yet freed. Only writers reclaim.
+    pending: usize,
+}
+
+impl Writer for HaphazardWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let old = self.haphazard.slots.replace(index);
+        // SAFETY: `old` came from a `Box`, is unlinked, and is retired once.
+        let freed = unsafe { self.haphazard.domain.retire_ptr::<Element, Box<Element>>(old) };
+        self.pending = self.pending + 1 - freed;
+    }
+
+    fn poll(&mut self) {
+        self.pending -= self.haphazard.domain.eager_reclaim();
+    }
+
+    fn drain(&mut self) {
+        while self.pending != 0 {
+            self.poll();
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for HaphazardWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro {
+        contender: NAME,
+        operation: "protect",
+        run: |iterations| {
+            let domain = Domain::new(&Family);
+            let mut hazard = HazardPointer::new_in_domain(&domain);
+            let mut object: Object = [0; 8];
+            let slot = AtomicPtr::new(&raw mut object);
+            for _ in 0..iterations {
+                // SAFETY: the object outlives the loop and is never retired.
+                black_box(unsafe { hazard.protect(&slot) });
+                hazard.reset_protection();
+            }
+        },
+    },
+    Micro {
+        contender: NAME,
+        operation: "retire",
+        run: |iterations| {
+            let domain = Domain::new(&Family);
+            for number in 0..iterations {
+                let object: Box<Object> = black_box(Box::new([number; 8]));
+                // SAFETY: the object came from a `Box` and no other thread has ever seen it.
+                unsafe { domain.retire_ptr::<Object, Box<Object>>(Box::into_raw(object)) };
+            }
+        },
+    },
+];

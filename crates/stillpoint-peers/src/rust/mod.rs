@@ -1,0 +1,8 @@
+//! The peers written in Rust.
+
+pub(crate) mod crossbeam;
+pub(crate) mod haphazard;
+pub(crate) mod seize;
+
+/// What the micro benchmark retires: as large as the objects of the C peers.
+type Object = [u64; 8];

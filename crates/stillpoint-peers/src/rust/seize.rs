@@ -1,0 +1,116 @@
+//! seize: readers enter a collector, retired batches count the readers that were inside.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use seize::{Collector, Guard, reclaim};
+
+use super::Object;
+use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+
+const NAME: &str = "seize";
+
+pub(crate) const ENTRY: Entry =
+    Entry { name: NAME, peer: NAME, make: |slots, _| Box::new(Seize::new(slots)) };
+
+struct Seize {
+    slots: Arc<Slots>,
+    collector: Collector,
+}
+
+impl Seize {
+    fn new(slots: &Arc<Slots>) -> Self {
+        Self { slots: Arc::clone(slots), collector: Collector::new() }
+    }
+}
+
+impl Contender for Seize {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "batches of 32; a batch smaller than the number of active readers waits; the last reader out frees it"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        ready();
+        let slots = self.slots.as_slice();
+        read_until_stopped(job, slots.len(), |index| {
+            let guard = self.collector.enter();
+            // Acquire pairs with the release half of the swap in `Slots::replace`.
+            let element = guard.protect(&slots[index], Ordering::Acquire);
+            // SAFETY: loaded under the guard, and replaced elements are freed through this collector alone.
+            unsafe { (*element).holds(index as u64) }
+        })
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(SeizeWriter { seize: self })
+    }
+}
+
+struct SeizeWriter<'a> {
+    seize: &'a Seize,
+}
+
+impl Writer for SeizeWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let old = self.seize.slots.replace(index);
+        // SAFETY: `old` came from a `Box`, is unlinked, and this thread does not look at it any more.
+        unsafe { self.seize.collector.retire(old, reclaim::boxed) };
+    }
+
+    fn poll(&mut self) {
+        self.seize.collector.enter().flush();
+    }
+
+    /// With no reader inside, the batch is freed when the guard that flushed it is dropped.
+    fn drain(&mut self) {
+        self.poll();
+    }
+}
+
+impl Drop for SeizeWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+pub(crate) const MICRO: &[Micro] = &[
+    Micro {
+        contender: NAME,
+        operation: "pin",
+        run: |iterations| {
+            let collector = Collector::new();
+            for _ in 0..iterations {
+                drop(collector.enter());
+            }
+        },
+    },
+    Micro {
+        contender: NAME,
+        operation: "retire",
+        run: |iterations| {
+            let collector = Collector::new();
+            for number in 0..iterations {
+                let object: Box<Object> = black_box(Box::new([number; 8]));
+                // SAFETY: the object came from a `Box` and no other thread has ever seen it.
+                unsafe { collector.retire(Box::into_raw(object), reclaim::boxed) };
+            }
+        },
+    },
+    Micro {
+        contender: NAME,
+        operation: "heavy",
+        run: |iterations| {
+            let collector = Collector::new();
+            let guard = collector.enter();
+            for _ in 0..iterations {
+                // The barrier comes before the look at the batch, which is empty here.
+                guard.flush();
+            }
+        },
+    },
+];

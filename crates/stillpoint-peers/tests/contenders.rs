@@ -1,0 +1,204 @@
+//! Every contender that this build has: no element is freed under a reader, each is freed exactly once, the readers'
+//! loops notice what they are there to notice, and a contender can be used again and again in one process.
+
+use std::collections::BTreeSet;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint_peers::{
+    Contender, Delays, Element, ReadJob, ReadOutcome, Slots, catalogue, contenders, micro, missing, versions,
+};
+
+const READERS: usize = 3;
+
+fn slots(len: usize) -> (Arc<Slots>, &'static Delays) {
+    let delays: &'static Delays = Box::leak(Box::new(Delays::new(1 << 16)));
+    (Arc::new(Slots::new(len, delays)), delays)
+}
+
+/// Runs readers, and the background thread if the contender wants one, around `work`.
+fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
+    let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
+    let registered = Barrier::new(READERS + 1);
+    thread::scope(|scope| {
+        let background =
+            contender.needs_background().then(|| scope.spawn(|| contender.background(&stop_background)));
+        let readers: Vec<_> = (0..READERS)
+            .map(|index| {
+                let (stop, registered) = (&stop_readers, &registered);
+                scope.spawn(move || {
+                    let job = ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop };
+                    contender.read(&job, &|| {
+                        registered.wait();
+                    })
+                })
+            })
+            .collect();
+        registered.wait();
+        work();
+        stop_readers.store(true, Ordering::Relaxed);
+        let mut sum = ReadOutcome::default();
+        for reader in readers {
+            let outcome = reader.join().unwrap();
+            sum.lookups += outcome.lookups;
+            sum.mismatches += outcome.mismatches;
+        }
+        stop_background.store(true, Ordering::Relaxed);
+        if let Some(background) = background {
+            background.join().unwrap();
+        }
+        sum
+    })
+}
+
+#[test]
+fn every_replaced_element_is_freed_once_and_never_under_a_reader() {
+    let (slots, delays) = slots(64);
+    let contenders = contenders(&slots, READERS);
+    // Two rounds, interleaved: threads register again, with contenders that have been used before.
+    for round in 0..2 {
+        for contender in &contenders {
+            let name = contender.name();
+            let mut replaced = 0;
+            let mut writer = contender.writer();
+            let outcome = with_readers(contender.as_ref(), || {
+                let end = Instant::now() + Duration::from_millis(60);
+                while Instant::now() < end {
+                    for _ in 0..50 {
+                        writer.replace(replaced * 29 % 64);
+                        replaced += 1;
+                    }
+                    writer.poll();
+                    // Readers share the cores with the writer: let them come to a quiescent state.
+                    thread::yield_now();
+                }
+            });
+            writer.drain();
+            assert!(outcome.lookups > 0, "{name}, round {round}: nobody has read");
+            assert_eq!(outcome.mismatches, 0, "{name}, round {round}: freed under a reader");
+            assert_eq!(delays.freed(), replaced, "{name}, round {round}: elements freed");
+            assert_eq!(delays.take().len(), replaced.min(1 << 16), "{name}, round {round}: delays recorded");
+            drop(writer);
+            assert_eq!(delays.freed(), 0, "{name}, round {round}: freed again");
+        }
+    }
+    drop(contenders);
+    assert_eq!(delays.freed(), 0, "dropping a drained contender frees nothing");
+    assert_eq!(Arc::strong_count(&slots), 1, "a dropped contender lets go of the slots");
+}
+
+#[test]
+fn dropping_a_writer_frees_what_it_has_replaced() {
+    let (slots, delays) = slots(64);
+    for contender in contenders(&slots, 1) {
+        let mut writer = contender.writer();
+        for index in 0..1000 {
+            writer.replace(index % 64);
+        }
+        drop(writer);
+        assert_eq!(delays.take().len(), 1000, "{}", contender.name());
+    }
+}
+
+#[test]
+fn writers_of_all_contenders_may_share_a_thread() {
+    let (slots, delays) = slots(64);
+    let contenders = contenders(&slots, 1);
+    let mut writers: Vec<_> = contenders.iter().map(|contender| contender.writer()).collect();
+    for index in 0..64 {
+        for writer in &mut writers {
+            writer.replace(index);
+        }
+    }
+    for writer in &mut writers {
+        writer.drain();
+    }
+    assert_eq!(delays.freed(), 64 * contenders.len());
+}
+
+#[test]
+fn readers_notice_a_wrong_element() {
+    for entry in catalogue() {
+        let (slots, delays) = slots(64);
+        let wrong = Box::into_raw(Box::new(Element::new(8, delays)));
+        let right = slots.as_slice()[7].swap(wrong, Ordering::AcqRel);
+        let contender = entry.make(&slots, READERS);
+        let outcome = with_readers(contender.as_ref(), || thread::sleep(Duration::from_millis(20)));
+        let share = outcome.lookups as f64 / outcome.mismatches as f64;
+        assert!((48.0..80.0).contains(&share), "{}: {outcome:?}, expected one in 64", entry.name);
+        slots.as_slice()[7].store(right, Ordering::Release);
+        // SAFETY: `wrong` came from a `Box` above, and the readers have left.
+        drop(unsafe { Box::from_raw(wrong) });
+    }
+}
+
+/// Dropped, but not deallocated: what a freed element looks like while its memory is still there.
+#[test]
+fn readers_notice_a_poisoned_element() {
+    for entry in catalogue() {
+        let (slots, delays) = slots(64);
+        let element = slots.as_slice()[7].load(Ordering::Acquire);
+        // SAFETY: no reader is there yet, and the element is written anew before the slots drop it.
+        unsafe { ptr::drop_in_place(element) };
+        let contender = entry.make(&slots, READERS);
+        let outcome = with_readers(contender.as_ref(), || thread::sleep(Duration::from_millis(20)));
+        assert!(outcome.mismatches > 0, "{}: {outcome:?}", entry.name);
+        // SAFETY: the memory is still the element's, and the readers have left.
+        unsafe { ptr::write(element, Element::new(7, delays)) };
+    }
+}
+
+#[test]
+fn micro_operations_run_any_number_of_times() {
+    let names: BTreeSet<_> = catalogue().iter().map(|entry| entry.name).collect();
+    let mut rows = BTreeSet::new();
+    for micro in micro() {
+        assert!(names.contains(micro.contender), "{micro:?}");
+        assert!(
+            ["quiescent", "pin", "protect", "start", "check", "retire", "heavy"].contains(&micro.operation),
+            "{micro:?}"
+        );
+        assert!(rows.insert((micro.contender, micro.operation)), "{micro:?} is there twice");
+        for iterations in [0, 1, 1000] {
+            (micro.run)(iterations);
+        }
+    }
+    for name in ["crossbeam-epoch", "seize", "haphazard"] {
+        assert!(rows.contains(&(name, "retire")), "{name} can be retired to");
+    }
+}
+
+#[test]
+fn a_peer_is_either_there_or_missing_with_a_reason() {
+    let present: BTreeSet<_> = catalogue().iter().map(|entry| entry.name).collect();
+    let mut known = present.clone();
+    for peer in missing() {
+        assert!(!peer.why.is_empty() && peer.package.ends_with("-dev"), "{peer:?}");
+        for name in peer.contenders {
+            assert!(known.insert(name), "{name} is there and missing");
+        }
+        assert!(versions().iter().all(|(name, _)| *name != peer.peer), "{peer:?} has a version");
+    }
+    let all = [
+        "liburcu/qsbr",
+        "liburcu/qsbr+rt",
+        "liburcu/memb",
+        "dpdk/rcu",
+        "dpdk/rcu+poll",
+        "dpdk/rcu+background",
+        "ck/epoch",
+        "crossbeam-epoch",
+        "seize",
+        "haphazard",
+    ];
+    assert_eq!(known, BTreeSet::from(all));
+
+    for entry in catalogue() {
+        let version = versions().into_iter().find(|(name, _)| *name == entry.peer);
+        let (_, version) = version.unwrap_or_else(|| panic!("{entry:?} comes from a peer without a version"));
+        assert!(version == "unknown" || version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
+    }
+}
