@@ -1,11 +1,14 @@
 use std::fmt;
+use std::marker::PhantomData;
 
+use super::bound::{BoundArray, QsbrBoundArray};
 use super::domain::Domain;
 use super::error::CompareExchangeError;
 use super::home::Home;
 use super::link::Link;
+use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
-use super::region::Region;
+use super::region::{Region, sealed::Sealed};
 use super::retired::Retired;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
@@ -64,6 +67,58 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     #[inline(always)]
     pub fn load<'g, R: Region>(&'g self, index: usize, region: &'g R) -> Option<&'g T> {
         self.links[index].load(&self.home, region)
+    }
+
+    /// Binds a reader to the array: the domain is checked here, and not at each load.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RcuArray};
+    /// # let domain = Domain::new();
+    /// let squares = RcuArray::new(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let mut reader = domain.reader();
+    /// let mut squares = squares.bind(&mut reader);
+    /// assert_eq!(squares.protect(3).as_deref(), Some(&9));
+    /// let guard = squares.pin();
+    /// assert_eq!((guard.load(4), guard.load(5)), (Some(&16), Some(&25)));
+    /// ```
+    pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
+        self.home.verify(reader.core());
+        BoundArray {
+            links: &self.links,
+            record: reader.record(),
+            core: reader.core(),
+            mode: reader.mode(),
+            reader: PhantomData,
+        }
+    }
+
+    /// As [`bind`](RcuArray::bind), for a QSBR reader.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RcuArray};
+    /// # let domain = Domain::new();
+    /// let squares = RcuArray::new(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let mut reader = domain.qsbr_reader();
+    /// let mut squares = squares.bind_qsbr(&mut reader);
+    /// for index in 0..10 {
+    ///     assert_eq!(squares.load(index), Some(&(index * index)));
+    ///     squares.quiescent();
+    /// }
+    /// ```
+    pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> QsbrBoundArray<'a, T> {
+        self.home.verify(reader.core());
+        QsbrBoundArray {
+            links: &self.links,
+            record: reader.record(),
+            core: reader.core(),
+            reader: PhantomData,
+        }
     }
 
     /// Links `new` at `index` and returns what was linked before.

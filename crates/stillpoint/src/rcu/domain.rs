@@ -118,6 +118,7 @@ impl Domain {
     /// drop(guard); // ... while the writer does other work
     /// assert!(domain.check(token));
     /// ```
+    #[inline]
     pub fn start(&self) -> Token {
         Token { value: self.core.start(), domain: self.core.id() }
     }
@@ -131,6 +132,7 @@ impl Domain {
     ///
     /// # Panics
     /// If the token is of another domain.
+    #[inline]
     pub fn check(&self, token: Token) -> bool {
         matches!(self.core.check(self.value_of(token)), Ok(Grace::Over))
     }

@@ -3,11 +3,13 @@
 use std::ptr::{self, NonNull};
 
 use super::engine::read;
+use super::engine::record::Hazard;
 use super::error::CompareExchangeError;
 use super::home::Home;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
+use crate::fence::Mode;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
@@ -24,8 +26,20 @@ impl<T: Send + Sync + 'static> Link<T> {
     #[inline(always)]
     pub(super) fn protect<'a>(&'a self, home: &Home, reader: &'a Reader) -> Option<Protected<'a, T>> {
         home.verify(reader.core());
-        let (object, hazard) = read::protect(reader.mode(), reader.record(), &self.0)?;
-        // SAFETY: `protect` validated the pair, by a reader of the link's own domain; the borrows of link and
+        // SAFETY: the reader is of the link's domain, and a free slot is nobody else's.
+        unsafe { self.protect_in(reader.mode(), || reader.record().free_hazard()) }
+    }
+
+    /// # Safety
+    /// The hazard slot belongs to a reader of the link's domain, and is used for nothing else during `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn protect_in<'a>(
+        &'a self,
+        mode: Mode,
+        hazard: impl FnOnce() -> &'a Hazard,
+    ) -> Option<Protected<'a, T>> {
+        let (object, hazard) = read::protect(mode, &self.0, hazard)?;
+        // SAFETY: `protect` validated the pair, in a slot of the link's own domain; the borrows of link and
         // reader outlive `'a`.
         Some(unsafe { Protected::new(object, hazard) })
     }
@@ -35,6 +49,14 @@ impl<T: Send + Sync + 'static> Link<T> {
     #[inline(always)]
     pub(super) fn load<'g, R: Region>(&'g self, home: &Home, region: &'g R) -> Option<&'g T> {
         home.verify(region.core());
+        // SAFETY: the region is of the link's domain.
+        unsafe { self.load_in(region) }
+    }
+
+    /// # Safety
+    /// The region is one of the link's domain.
+    #[inline(always)]
+    pub(super) unsafe fn load_in<'g, R: Region>(&'g self, _region: &'g R) -> Option<&'g T> {
         // Acquire: pairs with the release in `swap` and `compare_exchange`.
         let object = self.0.load(Ordering::Acquire);
         // SAFETY: null, or an object that was linked while the region's token was published: it is not freed

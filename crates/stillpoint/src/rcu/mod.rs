@@ -32,6 +32,7 @@
 
 mod array;
 mod background;
+mod bound;
 mod cell;
 mod domain;
 mod engine;
@@ -49,6 +50,7 @@ mod stats;
 
 pub use array::RcuArray;
 pub use background::{BackgroundBuilder, BackgroundReclaimer, Submitter};
+pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{

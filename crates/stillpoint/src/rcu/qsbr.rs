@@ -54,7 +54,7 @@ impl QsbrReader {
     }
 
     #[inline(always)]
-    fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &Record {
         // SAFETY: the record lives as long as the core, which the reader holds.
         unsafe { self.record.as_ref() }
     }
@@ -79,17 +79,7 @@ impl QsbrReader {
     /// # assert_eq!(received, "blocking read");
     /// ```
     pub fn offline<R>(&mut self, function: impl FnOnce() -> R) -> R {
-        struct Online<'r>(&'r QsbrReader);
-
-        impl Drop for Online<'_> {
-            fn drop(&mut self) {
-                self.0.core.online(self.0.record());
-            }
-        }
-
-        self.core.offline(self.record());
-        let _online = Online(self);
-        function()
+        self.core.while_offline(self.record(), function)
     }
 
     /// Waits for a grace period, counting itself as quiescent.

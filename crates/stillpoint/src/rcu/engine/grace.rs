@@ -50,6 +50,7 @@ pub(crate) enum Grace<'c> {
 
 impl Core {
     /// Starts a grace period for everything that the caller, and whoever handed objects to it, has unlinked.
+    #[inline]
     pub(crate) fn start(&self) -> u64 {
         if busted::is(Variant::TokenByStore) {
             let token = self.token.load(Ordering::Acquire) + 1;
@@ -87,14 +88,16 @@ impl Core {
     }
 
     /// Whether every region reader has passed `token`. Never waits; remembers what has completed.
+    #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
+        // Acquire: pairs with the release in `scan`, in another thread's check: what the readers did before
+        // they passed happens before what the caller does next.
         let acquire = busted::order(Variant::CompletedRelaxed, Ordering::Acquire);
-        let release = busted::order(Variant::CompletedRelaxed, Ordering::AcqRel);
-        // Acquire: pairs with the release below, in another thread's check: what the readers did before they
-        // passed happens before what the caller does next.
-        if self.progress.completed.load(acquire) >= token {
-            return Ok(Grace::Over);
-        }
+        if self.progress.completed.load(acquire) >= token { Ok(Grace::Over) } else { self.scan(token) }
+    }
+
+    /// Looks at every region reader, the one that held up the last check first.
+    fn scan(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         let bound = self.ensure_fenced(token)?;
 
         // Acquire: pairs with the release below, as the record is looked into. Which one it is is a hint.
@@ -120,7 +123,8 @@ impl Core {
                 over = over.min(state);
             }
         }
-        // Release: pairs with the acquire load above.
+        // Release: pairs with the acquire load in `check`.
+        let release = busted::order(Variant::CompletedRelaxed, Ordering::AcqRel);
         self.progress.completed.fetch_max(over, release);
         Ok(Grace::Over)
     }

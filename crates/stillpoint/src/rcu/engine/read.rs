@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// A QSBR reader promises not to read until [`online`](Core::online).
-    pub(crate) fn offline(&self, record: &Record) {
+    fn offline(&self, record: &Record) {
         record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
         if record.is_awaited() {
             self.answer(record);
@@ -88,12 +88,27 @@ impl Core {
     }
 
     /// A QSBR reader comes back.
-    pub(crate) fn online(&self, record: &Record) {
+    fn online(&self, record: &Record) {
         self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
             // SeqCst: pairs with the fence in `Core::fence`, as in `register`.
             fence(Ordering::SeqCst);
         }
+    }
+
+    /// Runs `function` offline, and comes back online also when it panics.
+    pub(crate) fn while_offline<R>(&self, record: &Record, function: impl FnOnce() -> R) -> R {
+        struct Online<'c>(&'c Core, &'c Record);
+
+        impl Drop for Online<'_> {
+            fn drop(&mut self) {
+                self.0.online(self.1);
+            }
+        }
+
+        self.offline(record);
+        let _online = Online(self, record);
+        function()
     }
 
     /// Wakes those who wait for this record.
@@ -116,15 +131,15 @@ impl Core {
 #[inline(always)]
 pub(crate) fn protect<'r, T>(
     mode: Mode,
-    record: &'r Record,
     source: &AtomicPtr<T>,
+    hazard: impl FnOnce() -> &'r Hazard,
 ) -> Option<(NonNull<T>, &'r Hazard)> {
     // Relaxed: this address is not followed.
     let mut candidate = source.load(Ordering::Relaxed);
     if candidate.is_null() {
         return None;
     }
-    let hazard = record.free_hazard();
+    let hazard = hazard();
     loop {
         set_hazard(hazard, candidate.cast());
         if !busted::is(Variant::ProtectNoLight) {

@@ -117,6 +117,13 @@ impl Record {
         if first.load(Ordering::Relaxed).is_null() { first } else { self.next_free_hazard() }
     }
 
+    /// The first hazard slot, for who has the reader to itself. What a forgotten protected load has left in it
+    /// may be overwritten: no reference to it exists any more.
+    #[inline(always)]
+    pub(crate) fn first_hazard(&self) -> &Hazard {
+        &self.hazards[0]
+    }
+
     #[cold]
     fn next_free_hazard(&self) -> &Hazard {
         // Relaxed throughout: as above.

@@ -1,0 +1,76 @@
+//! Reclamation on a thread of its own, fed by several writers.
+//!
+//! Writers that must not spend time on destructors, or that have no loop in which to poll, hand what they unlink
+//! to a background reclaimer. The thread is yours: its name, its priority and its cores are up to you.
+//!
+//! Run it with `cargo run --example background`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::rcu::{Domain, RcuArray, RetireReason};
+
+const SLOTS: usize = 8;
+const WRITERS: u64 = 3;
+const UPDATES: u64 = 2000;
+
+/// Something that takes a while to tear down.
+struct Session {
+    number: u64,
+    ended: Arc<AtomicU64>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn main() -> std::io::Result<()> {
+    let domain = Domain::builder().name("sessions").build().expect("the default mode is always to be had");
+    let ended = Arc::new(AtomicU64::new(0));
+    let session = |number| Some(Box::new(Session { number, ended: Arc::clone(&ended) }));
+    let table = RcuArray::new(&domain, SLOTS, |_| session(0));
+
+    let mut background = domain
+        .background_builder()
+        .capacity(512) // whoever submits more gets it handed back
+        .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
+        .build();
+    let submitter = background.submitter();
+    let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
+
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            // A submitter is a cheap handle: one for each writer.
+            let (submitter, table, session) = (submitter.clone(), &table, &session);
+            scope.spawn(move || {
+                for update in 1..=UPDATES {
+                    let number = writer * UPDATES + update;
+                    let old = table.swap(number as usize % SLOTS, session(number)).expect("no slot is empty");
+                    if let Err(error) = submitter.retire_timeout(old, Duration::from_millis(10)) {
+                        // The writer chooses: wait longer, shed load, or leave it to the domain as here.
+                        assert_eq!(error.reason, RetireReason::Full);
+                        drop(error.retired);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            let reader = domain.reader();
+            for slot in (0..SLOTS).cycle().take(10_000) {
+                let session = table.protect(slot, &reader).expect("no slot is empty");
+                assert!(session.number <= WRITERS * UPDATES);
+            }
+        });
+    });
+
+    // From here on nothing more comes in: the thread ends when everything is freed.
+    submitter.stop();
+    reclaims.join().expect("no destructor panics");
+    println!("{} sessions ended in the background, {} go on", ended.load(Ordering::Relaxed), SLOTS);
+    assert_eq!(ended.load(Ordering::Relaxed), WRITERS * UPDATES);
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! A configuration that is replaced while worker threads read it.
+//!
+//! Workers look at the configuration for each request. They hold it as long as the request takes, and hold up
+//! nothing but the very configuration in their hand: protected loads are the way to read for code that may
+//! take long, sleep or be preempted.
+//!
+//! Run it with `cargo run --example config_snapshot`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use stillpoint::rcu::{Domain, RcuCell, SynchronizeError};
+
+/// Replaced as a whole: a reader never sees a limit of one version beside the routes of another one.
+struct Config {
+    version: u64,
+    limit: u64,
+    routes: Vec<u64>,
+}
+
+impl Config {
+    fn new(version: u64) -> Self {
+        Self { version, limit: 10 * version, routes: vec![version; 8] }
+    }
+}
+
+/// Returns how many requests were served.
+fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
+    // One reader a thread, made once: what it costs is not paid for each request.
+    let reader = domain.reader();
+    let (mut served, mut newest) = (0, 0);
+    while !done.load(Ordering::Relaxed) {
+        let config = config.protect(&reader).expect("there always is a configuration");
+        assert_eq!(config.limit, 10 * config.version);
+        assert!(config.routes.iter().all(|&route| route == config.version));
+        assert!(config.version >= newest, "time does not go back");
+        newest = config.version;
+        served += 1;
+        // `config` is let go here: with the next request comes the next look.
+    }
+    served
+}
+
+pub(crate) fn main() -> Result<(), SynchronizeError> {
+    const VERSIONS: u64 = 1000;
+    let domain = Domain::builder().name("config").build().expect("the default mode is always to be had");
+    let config = domain.cell(Config::new(0));
+    let done = AtomicBool::new(false);
+    // The writer polls its own queue: no thread is needed to reclaim.
+    let mut reclaimer = domain.reclaimer();
+
+    let served: u64 = thread::scope(|scope| {
+        let workers: Vec<_> = (0..3).map(|_| scope.spawn(|| serve(&domain, &config, &done))).collect();
+        for version in 1..=VERSIONS {
+            let old = config.replace(Config::new(version)).expect("there always is a configuration");
+            // Unlinked, not freed: a worker may be in the middle of it. A full queue would hand it back.
+            reclaimer.retire(old).expect("three workers hold up three configurations at the most");
+            // Frees what no worker holds any more, and never waits for one.
+            reclaimer.poll();
+            thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+        workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum()
+    });
+
+    reclaimer.flush()?;
+    let stats = domain.stats();
+    println!("served {served} requests with {VERSIONS} configurations, of which {} are freed", stats.freed);
+    assert_eq!((stats.freed, stats.pending), (VERSIONS, 0));
+    Ok(())
+}
