@@ -1,0 +1,104 @@
+//! `stillpoint bench`: everything is checked, then measured, then written.
+
+use crate::cli::{BenchArgs, Experiment};
+use crate::error::Stop;
+use crate::machine::{Machine, cpus};
+use crate::output::json::{Nothing, Row, Target};
+use crate::{interrupt, micro, output, reclaim};
+
+/// Runs the experiments asked for.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
+    let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
+    let reclaim = plan_reclaim(args, &cpus)?;
+    let micro = plan_micro(args, &cpus)?;
+    let target = Target::open(args.json.json.as_deref())?;
+    let silent = target.takes_stdout();
+
+    let machine = Machine::look();
+    interrupt::listen();
+    if !silent {
+        output::say(machine.summary());
+        output::say(peers_line(&machine));
+    }
+    let mut rows = Vec::new();
+    if let Some(plan) = reclaim {
+        rows.extend(reclaim::run(&plan, silent)?);
+    }
+    if let Some(plan) = micro.filter(|_| !interrupt::requested()) {
+        rows.extend(micro::run(&plan, silent)?);
+    }
+    target.write(&machine, &rows, Nothing {})?;
+    if interrupt::requested() {
+        output::tell(format!("interrupted: {} rows were measured", rows.len()));
+    }
+    judge(&rows)
+}
+
+fn peers_line(machine: &Machine) -> String {
+    let peers: Vec<String> =
+        machine.peers.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    format!("Peers: {}", peers.join(", "))
+}
+
+fn plan_reclaim(args: &BenchArgs, cpus: &[usize]) -> Result<Option<reclaim::Plan>, Stop> {
+    if args.experiment == Experiment::Micro {
+        return Ok(None);
+    }
+    match reclaim::own_scenarios(&args.scenarios) {
+        Some(scenarios) => reclaim::Plan::new(args, cpus, &scenarios).map(Some),
+        None if args.experiment == Experiment::All => Ok(None),
+        None => Err(not_a_scenario("reclaim", &args.scenarios, reclaim::names::SCENARIOS)),
+    }
+}
+
+fn plan_micro(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
+    if args.experiment == Experiment::Reclaim {
+        return Ok(None);
+    }
+    match micro::own_operations(&args.scenarios) {
+        Some(operations) => micro::Plan::new(args, cpus, &operations).map(Some),
+        None if args.experiment == Experiment::All => Ok(None),
+        None => Err(not_a_scenario("micro", &args.scenarios, micro::OPERATIONS)),
+    }
+}
+
+fn not_a_scenario(experiment: &str, asked: &[String], valid: &[&str]) -> Stop {
+    let (asked, valid) = (asked.join(", "), valid.join(", "));
+    Stop::usage(format!("{experiment} has no scenario {asked}: it has {valid}"))
+}
+
+fn judge(rows: &[Row]) -> Result<(), Stop> {
+    let void: Vec<String> = rows
+        .iter()
+        .filter_map(|row| Some(format!("{} {} ({})", row.scenario, row.contender, row.void.as_ref()?)))
+        .collect();
+    match void.as_slice() {
+        [] => Ok(()),
+        void => {
+            Err(Stop::Failed(format!("{} of {} rows failed: {}", void.len(), rows.len(), void.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_void_row_fails_the_run_and_is_named() {
+        let row = |contender: &str, void: Option<&str>| Row {
+            experiment: "reclaim",
+            scenario: "spread".to_owned(),
+            contender: contender.to_owned(),
+            params: serde_json::Map::new(),
+            metrics: serde_json::Map::new(),
+            void: void.map(str::to_owned),
+        };
+        assert!(judge(&[row("seize", None)]).is_ok());
+        let stop = judge(&[row("seize", None), row("ck/epoch", Some("3 lookups"))]).unwrap_err();
+        assert!(
+            matches!(&stop, Stop::Failed(message) if message.contains("spread ck/epoch (3 lookups)")),
+            "{stop}"
+        );
+    }
+}

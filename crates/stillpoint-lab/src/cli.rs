@@ -1,0 +1,242 @@
+//! The command line: every flag with its help, and errors in one line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::machine::cpus;
+use crate::{micro, reclaim};
+
+/// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
+///
+/// Exit code: 0 when all went well, 1 when a check failed, 2 when the request cannot be carried out.
+/// Ctrl-C ends a measurement early and prints what there is; a second one ends the program.
+#[derive(Debug, Parser)]
+#[command(name = "stillpoint", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what this machine offers, and what each absence costs
+    Doctor(DoctorArgs),
+    /// Measure an experiment and print its tables
+    Bench(BenchArgs),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a folder
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder; it must exist
+    pub(crate) folder: PathBuf,
+}
+
+/// Where results for tools go.
+#[derive(Debug, Args)]
+pub(crate) struct JsonFlag {
+    /// Write the result as JSON to FILE, or to standard output in place of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Experiment {
+    /// Delay from unlink to free, under a writer with 5,000 deletes a second
+    Reclaim,
+    /// Costs of single operations
+    Micro,
+    /// All of them, one after the other
+    All,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    pub(crate) experiment: Experiment,
+
+    #[command(flatten)]
+    pub(crate) length: LengthFlags,
+
+    /// CPUs to use, such as 0,2-5: readers from the first on, the writer on the last [default: all allowed]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Numbers of reader threads in `reclaim`, such as 1,8,16 [default: those of each scenario]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    pub(crate) readers: Vec<usize>,
+
+    /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(reclaim::names::contenders_and_groups()),
+          hide_possible_values = true)]
+    pub(crate) contenders: Vec<String>,
+
+    /// Scenarios of `reclaim`, or operations of `micro` [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(scenario_names()))]
+    pub(crate) scenarios: Vec<String>,
+
+    /// Number of elements in the array of `reclaim`, a power of two
+    #[arg(long, value_name = "N", default_value_t = reclaim::ELEMENTS, value_parser = parse_elements)]
+    pub(crate) elements: usize,
+
+    /// Seed of the random keys
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+/// How long to measure.
+#[derive(Debug, Args)]
+pub(crate) struct LengthFlags {
+    /// Only the contenders and settings whose figures have a bar to reach
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+
+    /// Everything, ten seconds a row
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Time to measure for each row, over all its rounds, such as 2s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Rounds for each row; their median counts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
+}
+
+/// A list of CPUs; a type of its own, as clap takes a bare `Vec` for one value each.
+#[derive(Debug, Clone)]
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
+
+fn scenario_names() -> Vec<&'static str> {
+    reclaim::names::SCENARIOS.iter().chain(micro::OPERATIONS).copied().collect()
+}
+
+fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    cpus::parse_list(text).map(CpuList)
+}
+
+fn parse_readers(text: &str) -> Result<usize, String> {
+    match text.trim().parse::<usize>() {
+        Ok(readers @ 1..=reclaim::MAX_READERS) => Ok(readers),
+        Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
+        Ok(_) => Err(format!("more than {} readers make no sense here", reclaim::MAX_READERS)),
+        Err(_) => Err("not a number of readers".to_owned()),
+    }
+}
+
+fn parse_elements(text: &str) -> Result<usize, String> {
+    let elements = text.trim().parse::<usize>().map_err(|_| "not a number".to_owned())?;
+    let least = reclaim::LEAST_ELEMENTS;
+    if elements.is_power_of_two() && elements >= least && elements <= 1 << 40 {
+        Ok(elements)
+    } else {
+        Err(format!("not a power of two from {least} to 2^40"))
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (shortest, longest) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let duration = match text.trim().parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text.trim()).map_err(|error| error.to_string())?,
+    };
+    if duration < shortest || duration > longest {
+        return Err("must be from 1ms to 1h".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Reads the command line. Help goes to standard output with exit code 0, an error in one line to standard
+/// error with exit code 2.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        if error.use_stderr()
+            && error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        {
+            crate::output::tell(one_line(&error.to_string()));
+        } else {
+            // Nothing is left to do when the help cannot be printed.
+            let _ = error.print();
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+/// The message, the valid values and the hint of an error of clap's, without the repeated usage.
+fn one_line(error: &str) -> String {
+    error
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(args: &CompletionsArgs) {
+    clap_complete::generate(args.shell, &mut Cli::command(), "stillpoint", &mut std::io::stdout());
+}
+
+/// Writes `stillpoint.1` and a page for each command.
+pub(crate) fn man(args: &ManArgs) -> Result<(), crate::error::Stop> {
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| {
+        crate::error::Stop::usage(format!(
+            "cannot write the manual pages to {}: {error}",
+            args.folder.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_seconds_unless_they_have_a_unit() {
+        assert_eq!(parse_duration("1.5").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
+        for text in ["0", "-1", "2h", "soon", "inf", "nan"] {
+            assert!(parse_duration(text).is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn errors_take_one_line() {
+        let message = Cli::try_parse_from(["stillpoint", "bench", "nothing"]).unwrap_err().to_string();
+        let line = one_line(&message);
+        assert!(!line.contains('\n') && line.contains("'nothing'") && line.contains("reclaim"), "{line}");
+    }
+}

@@ -1,0 +1,128 @@
+//! What the kernel lets this process do: membarrier, rseq, real-time scheduling.
+
+use std::io;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{MembarrierCommand, membarrier_query};
+use stillpoint::fence;
+
+use crate::doctor::Finding;
+use crate::machine::proc;
+
+pub(crate) fn findings() -> Vec<Finding> {
+    vec![membarrier(), asymmetric(), rseq(), realtime()]
+}
+
+fn membarrier() -> Finding {
+    let query = membarrier_query();
+    let names = [
+        (MembarrierCommand::Global, "global"),
+        (MembarrierCommand::GlobalExpedited, "global expedited"),
+        (MembarrierCommand::PrivateExpedited, "private expedited"),
+        (MembarrierCommand::PrivateExpeditedSyncCore, "private expedited sync core"),
+        (MembarrierCommand::PrivateExpeditedRseq, "private expedited rseq"),
+    ];
+    let has: Vec<&str> = names
+        .into_iter()
+        .filter(|(command, _)| query.contains_command(*command))
+        .map(|(_, name)| name)
+        .collect();
+    if has.is_empty() {
+        Finding::absent(
+            "membarrier",
+            "the kernel offers no command of membarrier",
+            "readers pay a full fence each time they enter or protect",
+        )
+    } else {
+        Finding::present("membarrier", has.join(", "))
+    }
+}
+
+fn asymmetric() -> Finding {
+    match fence::asymmetric_supported() {
+        Ok(()) => {
+            Finding::present("fences", "asymmetric: private expedited membarrier is registered and works")
+        }
+        Err(error) => Finding::absent(
+            "fences",
+            format!("symmetric: {error}"),
+            "readers pay a full fence, some 5 to 20 ns, each time they enter or protect",
+        ),
+    }
+}
+
+fn rseq() -> Finding {
+    const COST: &str =
+        "no restartable sequences: readers cannot ask for a longer time slice, and per-CPU data needs locks";
+    // SAFETY: a null area of length 0 is refused by the kernel before it is looked at.
+    let result = unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<u8>(), 0, 0, 0) };
+    let error = io::Error::last_os_error();
+    match (result, error.raw_os_error()) {
+        (-1, Some(libc::ENOSYS)) => Finding::absent("rseq", "the kernel has no such system call", COST),
+        (-1, Some(libc::EPERM)) if !library_registered_rseq() => {
+            Finding::absent("rseq", format!("refused: {error}"), COST)
+        }
+        _ if library_registered_rseq() => {
+            Finding::present("rseq", "offered, and registered by the C library")
+        }
+        _ => Finding::present("rseq", "offered by the kernel, not registered by the C library"),
+    }
+}
+
+/// glibc registers each thread from version 2.35 on, and says so in `__rseq_size`.
+fn library_registered_rseq() -> bool {
+    // SAFETY: the name is a C string, and `dlsym` looks it up in what is loaded already.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.cast::<libc::c_uint>();
+    // SAFETY: where the symbol exists it is a constant of this type.
+    !size.is_null() && unsafe { *size } > 0
+}
+
+fn realtime() -> Finding {
+    const NICE_CAPABILITY: u64 = 1 << 23;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective =
+        proc::field(&status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok()).unwrap_or(0);
+    let capable = effective & NICE_CAPABILITY != 0;
+    let limit = getrlimit(Resource::Rtprio).current;
+    let rights = match (capable, limit) {
+        (true, _) => "CAP_SYS_NICE".to_owned(),
+        (false, None) => "no limit on real-time priority".to_owned(),
+        (false, Some(limit)) => format!("real-time priority up to {limit}"),
+    };
+    match try_realtime() {
+        Ok(()) => {
+            Finding::present("scheduling", format!("SCHED_FIFO is allowed ({rights}); {}", throttling()))
+        }
+        Err(error) => Finding::absent(
+            "scheduling",
+            format!("SCHED_FIFO is refused ({rights}): {error}"),
+            "preempted region readers cannot be helped by raising them, and URCU_CALL_RCU_RT gains nothing",
+        ),
+    }
+}
+
+/// Whether a thread may become a real-time thread, tried on one that ends at once.
+fn try_realtime() -> Result<(), io::Error> {
+    let attempt = || {
+        let parameter = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameter outlives the call, and 0 is the calling thread.
+        match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    std::thread::scope(|scope| {
+        scope
+            .spawn(attempt)
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread of the trial panicked")))
+    })
+}
+
+fn throttling() -> String {
+    match proc::line("/proc/sys/kernel/sched_rt_runtime_us").as_deref() {
+        Some("-1") => "real-time threads are not throttled".to_owned(),
+        Some(micros) => format!("real-time threads get at most {micros} µs of each second"),
+        None => "throttling of real-time threads unknown".to_owned(),
+    }
+}

@@ -1,0 +1,41 @@
+//! What else runs on the CPUs that are measured on.
+
+use std::fs;
+use std::time::Duration;
+
+/// The time that CPUs were busy since the machine started, with whatever: this process, others, the host.
+///
+/// In ticks of usually 10 ms, so worth something over intervals of some hundred milliseconds.
+pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks = cpus.iter().map(|&cpu| busy_ticks(&text, cpu)).sum::<Option<u64>>()?;
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// The ticks of one CPU but for those that it was idle, or waiting for a disk.
+fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let mut fields = stat.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        (fields.next() == Some(name.as_str())).then_some(fields)
+    })?;
+    // user nice system idle iowait irq softirq steal; the guests that follow are part of user.
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let (user, nice, system) = (next()?, next()?, next()?);
+    let (_idle, _iowait) = (next()?, next()?);
+    let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
+    Some(user + nice + system + irq + softirq + steal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_does_not_count() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 3 1000 1000 4 5 6 77 88\ncpu10 7 0 0 0 0 0 0 0 0 0\n";
+        assert_eq!(busy_ticks(stat, 1), Some(21));
+        assert_eq!(busy_ticks(stat, 10), Some(7));
+        assert_eq!(busy_ticks(stat, 2), None);
+    }
+}

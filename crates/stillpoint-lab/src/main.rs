@@ -1,0 +1,40 @@
+//! The program `stillpoint`: examines a machine, and measures stillpoint's memory reclamation beside its peers.
+
+mod bench;
+mod cli;
+mod doctor;
+mod error;
+mod interrupt;
+mod machine;
+mod micro;
+mod output;
+mod peers;
+mod reclaim;
+mod stats;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+fn main() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let result = match &cli.command {
+        Command::Doctor(args) => doctor::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => {
+            cli::completions(args);
+            Ok(())
+        }
+        Command::Man(args) => cli::man(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            output::tell(format!("error: {stop}"));
+            stop.exit_code()
+        }
+    }
+}

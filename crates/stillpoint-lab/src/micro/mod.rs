@@ -1,0 +1,172 @@
+//! The experiment `micro`: what single operations cost, on one thread with nobody in the way.
+
+mod ours;
+mod show;
+
+use std::time::{Duration, Instant};
+
+use serde_json::Map;
+use stillpoint_peers::Micro;
+
+use crate::cli::BenchArgs;
+use crate::error::Stop;
+use crate::interrupt;
+use crate::machine::cpus;
+use crate::output::json::{Row, number};
+use crate::output::progress::Progress;
+use crate::reclaim::names::{CONTENDERS, asked_for};
+use crate::stats::median;
+
+/// The operations, which are the scenarios of this experiment.
+pub(crate) const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "heavy"];
+
+/// The shortest time of one sample: long beside a clock read and an interrupt.
+const LEAST_SAMPLE: Duration = Duration::from_millis(10);
+/// The first guess at the number of iterations, doubled until a sample is long enough.
+const FIRST_ITERATIONS: u64 = 64;
+/// A sample is at least so many times as long as its fixed cost.
+const FIXED_COST_SHARE: u32 = 10;
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    operations: Vec<Micro>,
+    rounds: u32,
+    sample: Duration,
+    cpu: usize,
+}
+
+impl Plan {
+    /// The plan for what was asked for; `names` are the operations among it, all when there are none.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], names: &[String]) -> Result<Self, Stop> {
+        let asked = |micro: &Micro| {
+            (names.is_empty() || names.iter().any(|name| name == micro.operation))
+                && asked_for(micro.contender, &args.contenders)
+        };
+        let operations: Vec<Micro> =
+            ours::operations().into_iter().chain(stillpoint_peers::micro()).filter(asked).collect();
+        if operations.is_empty() {
+            return Err(Stop::usage("none of these contenders has one of these operations"));
+        }
+        let rounds = args.length.rounds.unwrap_or(match (args.length.quick, args.length.full) {
+            (true, _) => 5,
+            (_, true) => 21,
+            _ => 9,
+        });
+        let sample = args.length.duration.map_or(LEAST_SAMPLE, |row| row / rounds);
+        let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
+        Ok(Self { operations, rounds, sample, cpu })
+    }
+}
+
+/// Those of `asked` that are operations; `None` when all of them belong to other experiments.
+pub(crate) fn own_operations(asked: &[String]) -> Option<Vec<String>> {
+    let own: Vec<String> =
+        asked.iter().filter(|asked| OPERATIONS.contains(&asked.as_str())).cloned().collect();
+    (asked.is_empty() || !own.is_empty()).then_some(own)
+}
+
+/// Runs the experiment, on a thread of its own, and prints its table unless told to be `silent`.
+pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+    let rows = std::thread::scope(|scope| {
+        scope.spawn(|| measure(plan)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+    .map_err(Stop::usage)?;
+    if !silent {
+        show::table(&rows, plan.cpu);
+    }
+    Ok(rows)
+}
+
+fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
+    cpus::pin(plan.cpu)?;
+    let progress = Progress::new(plan.operations.len() * plan.rounds as usize);
+    let calibrated: Vec<Calibration> = plan
+        .operations
+        .iter()
+        .map(|micro| {
+            progress.begin(format!("micro {} {}", micro.operation, micro.contender));
+            calibrate(micro.run, plan.sample)
+        })
+        .collect();
+
+    let mut samples: Vec<Vec<f64>> = plan.operations.iter().map(|_| Vec::new()).collect();
+    'rounds: for round in 0..plan.rounds as usize {
+        progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds));
+        for turn in 0..plan.operations.len() {
+            if interrupt::requested() {
+                break 'rounds;
+            }
+            let at = (turn + round) % plan.operations.len();
+            let micro = &plan.operations[at];
+            progress.begin(format!("micro {} {}", micro.operation, micro.contender));
+            samples[at].push(nanoseconds(micro.run, calibrated[at]));
+            progress.step();
+        }
+    }
+    Ok(plan
+        .operations
+        .iter()
+        .zip(samples)
+        .zip(calibrated)
+        .filter(|((_, samples), _)| !samples.is_empty())
+        .map(|((micro, samples), calibration)| row(micro, samples, calibration.iterations))
+        .collect())
+}
+
+/// How often an operation is repeated in one sample, and what a run of no repetition takes: registering, and
+/// freeing what is left.
+#[derive(Debug, Clone, Copy)]
+struct Calibration {
+    iterations: u64,
+    fixed: Duration,
+}
+
+/// Finds the number of iterations that take at least `sample`, and long beside the fixed cost, which varies.
+fn calibrate(run: fn(u64), sample: Duration) -> Calibration {
+    let fixed = (0..3).map(|_| time(run, 0)).max().unwrap_or_default();
+    let enough = sample.max(fixed * FIXED_COST_SHARE) + fixed;
+    let mut iterations = FIRST_ITERATIONS;
+    while time(run, iterations) < enough && !interrupt::requested() {
+        iterations *= 2;
+    }
+    Calibration { iterations, fixed: (0..3).map(|_| time(run, 0)).min().unwrap_or_default().min(fixed) }
+}
+
+fn time(run: fn(u64), iterations: u64) -> Duration {
+    let begin = Instant::now();
+    run(iterations);
+    begin.elapsed()
+}
+
+/// The cost of one iteration, without the fixed cost.
+fn nanoseconds(run: fn(u64), calibration: Calibration) -> f64 {
+    let time = time(run, calibration.iterations).saturating_sub(calibration.fixed);
+    time.as_secs_f64() * 1e9 / calibration.iterations as f64
+}
+
+fn row(micro: &Micro, samples: Vec<f64>, iterations: u64) -> Row {
+    let rounded = |nanoseconds: f64| number((nanoseconds * 1000.0).round() / 1000.0);
+    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = samples.iter().copied().fold(0.0, f64::max);
+    let mut params = Map::new();
+    params.insert("rounds".into(), samples.len().into());
+    params.insert("iterations".into(), iterations.into());
+    let mut metrics = Map::new();
+    metrics.insert("ns_per_op".into(), rounded(median(samples)));
+    metrics.insert("ns_per_op_least".into(), rounded(least));
+    metrics.insert("ns_per_op_most".into(), rounded(most));
+    Row {
+        experiment: "micro",
+        scenario: micro.operation.to_owned(),
+        contender: micro.contender.to_owned(),
+        params,
+        metrics,
+        void: None,
+    }
+}
+
+/// The position of a contender in the tables.
+fn order(contender: &str) -> usize {
+    CONTENDERS.iter().position(|entry| entry.name == contender).unwrap_or(CONTENDERS.len())
+}

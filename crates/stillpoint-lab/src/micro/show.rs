@@ -1,0 +1,40 @@
+//! The table of the experiment: operations by contenders.
+
+use crate::micro::{OPERATIONS, order};
+use crate::output::json::Row;
+use crate::output::{say, table};
+
+/// Prints the costs, a line for each contender and a column for each operation.
+pub(crate) fn table(rows: &[Row], cpu: usize) {
+    let operations: Vec<&str> = OPERATIONS
+        .iter()
+        .copied()
+        .filter(|operation| rows.iter().any(|row| row.scenario == *operation))
+        .collect();
+    let mut contenders: Vec<&str> = rows.iter().map(|row| row.contender.as_str()).collect();
+    contenders.sort_by_key(|contender| order(contender));
+    contenders.dedup();
+
+    let header: Vec<&str> = std::iter::once("contender").chain(operations.iter().copied()).collect();
+    let mut table = table::of_figures(&header, 1);
+    for contender in contenders {
+        let cost = |operation: &str| {
+            let row = rows.iter().find(|row| row.contender == contender && row.scenario == operation);
+            row.and_then(|row| row.metric("ns_per_op")).map(nanoseconds).unwrap_or_default()
+        };
+        let cells: Vec<String> = std::iter::once(contender.to_owned())
+            .chain(operations.iter().map(|operation| cost(operation)))
+            .collect();
+        table.add_row(cells);
+    }
+    let bold = anstyle::Style::new().bold();
+    say(format!("\n{bold}Nanoseconds for one operation, on CPU {cpu}{bold:#}"));
+    say(table::text(&table));
+    say("Median of rounds; the loop is included, set-up is not. pin and protect include the way out.");
+    say("retire: an object of 64 bytes with its allocation and its share of the freeing.");
+    say("heavy: stillpoint's process-wide fence; of others, a wait for a grace period without readers.");
+}
+
+fn nanoseconds(cost: f64) -> String {
+    if cost < 100.0 { format!("{cost:.2}") } else { format!("{cost:.0}") }
+}

@@ -1,0 +1,202 @@
+//! Results for tools: one JSON object with flat rows, written as a whole or not at all.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::error::Stop;
+use crate::machine::Machine;
+
+/// The version of the format; it changes only when a tool that reads the old one would be misled.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One measured row.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) experiment: &'static str,
+    pub(crate) scenario: String,
+    pub(crate) contender: String,
+    pub(crate) params: Map<String, Value>,
+    pub(crate) metrics: Map<String, Value>,
+    /// Why the row does not count; its metrics are empty then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) void: Option<String>,
+}
+
+impl Row {
+    /// The metric `name`, unless the row is void.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.get(name)?.as_f64()
+    }
+}
+
+/// A figure as JSON: whole numbers without a fraction.
+pub(crate) fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
+    }
+}
+
+/// The whole result of a command; `extra` holds the fields that this command alone has.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a, E: Serialize> {
+    pub(crate) schema: u32,
+    pub(crate) command: String,
+    pub(crate) machine: &'a Machine,
+    pub(crate) rows: &'a [Row],
+    #[serde(flatten)]
+    pub(crate) extra: E,
+}
+
+/// No further fields.
+#[derive(Debug, Serialize)]
+pub(crate) struct Nothing {}
+
+/// Where the JSON goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Nowhere,
+    Stdout,
+    File(PathBuf),
+}
+
+impl Target {
+    /// The value of `--json`: a file, or `-` for standard output. The file is checked now, so that a long run
+    /// does not end with a result that cannot be kept.
+    pub(crate) fn open(flag: Option<&str>) -> Result<Self, Stop> {
+        match flag {
+            None => Ok(Self::Nowhere),
+            Some("-") => Ok(Self::Stdout),
+            Some(path) => {
+                let path = PathBuf::from(path);
+                probe(&path).map_err(|error| cannot_write(&path, &error))?;
+                Ok(Self::File(path))
+            }
+        }
+    }
+
+    /// Whether standard output belongs to the JSON, so that nothing else may be printed there.
+    pub(crate) fn takes_stdout(&self) -> bool {
+        *self == Self::Stdout
+    }
+
+    /// Writes the result of a command.
+    pub(crate) fn write<E: Serialize>(&self, machine: &Machine, rows: &[Row], extra: E) -> Result<(), Stop> {
+        let report = Report { schema: SCHEMA, command: command_line(), machine, rows, extra };
+        let mut text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Stop::usage(format!("the result has no form in JSON: {error}")))?;
+        text.push('\n');
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Stdout => match io::stdout().write_all(text.as_bytes()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    Err(Stop::usage(format!("cannot write to standard output: {error}")))
+                }
+                _ => Ok(()),
+            },
+            Self::File(path) => store(path, text.as_bytes()).map_err(|error| cannot_write(path, &error)),
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Stop {
+    Stop::usage(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Devices and pipes are written to directly; a rename would replace them.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+fn probe(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if is_special(path) { Ok(()) } else { temporary(path).map(drop) }
+}
+
+/// A file beside `path`, so that renaming it to `path` is atomic; it is gone when dropped.
+fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // The mode of an ordinary new file, less the caller's umask; that of temporary files is stricter.
+    tempfile::Builder::new()
+        .prefix(".stillpoint-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+}
+
+fn store(path: &Path, text: &[u8]) -> io::Result<()> {
+    if is_special(path) {
+        return OpenOptions::new().write(true).open(path)?.write_all(text);
+    }
+    // A symbolic link stays: the file that it names is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut file = temporary(&path)?;
+    file.write_all(text)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+/// The command as it was typed, quoted for a shell.
+fn command_line() -> String {
+    let quote = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    std::iter::once("stillpoint".to_owned())
+        .chain(std::env::args_os().skip(1).map(|word| quote(word.to_string_lossy().into_owned())))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_have_no_fraction() {
+        assert_eq!(number(20_000.0).to_string(), "20000");
+        assert_eq!(number(13.5).to_string(), "13.5");
+    }
+
+    #[test]
+    fn an_unwritable_place_is_found_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        assert!(Target::open(Some(&inside("no/such/folder.json"))).is_err());
+        assert!(Target::open(Some(&inside(""))).is_err(), "a folder is no file");
+        assert!(Target::open(Some(&inside("new.json"))).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the check left something behind");
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_a_device_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        let link = folder.path().join("link.json");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        store(&link, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        store(Path::new("/dev/null"), b"nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

@@ -1,0 +1,29 @@
+//! The peers that this build has, as the program speaks of them.
+
+use std::collections::BTreeMap;
+
+use stillpoint_peers::MissingPeer;
+
+/// The peers that were built in, with their versions.
+pub(crate) fn versions() -> BTreeMap<String, String> {
+    stillpoint_peers::versions()
+        .into_iter()
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .collect()
+}
+
+/// Whether a contender other than our own was built in.
+pub(crate) fn is_built_in(contender: &str) -> bool {
+    stillpoint_peers::catalogue().iter().any(|entry| entry.name == contender)
+}
+
+/// What to do to have the rows of a peer that was left out.
+pub(crate) fn how_to_get(missing: &MissingPeer) -> String {
+    let MissingPeer { peer, package, why, .. } = missing;
+    format!("{peer} left out ({why}): install {package}, then run again")
+}
+
+/// The missing peer that a contender comes from.
+pub(crate) fn missing_for(contender: &str) -> Option<&'static MissingPeer> {
+    stillpoint_peers::missing().iter().find(|missing| missing.contenders.contains(&contender))
+}

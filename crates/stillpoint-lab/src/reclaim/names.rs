@@ -1,0 +1,123 @@
+//! The stable names of scenarios and contenders, and in which way each contender waits for its readers.
+
+use serde::Serialize;
+
+/// Each reader on a CPU of its own, the writer on another one: the talk's figure A.
+pub(crate) const OWN_CORE: &str = "own-core";
+/// All readers on one CPU, the writer on another one: figure B.
+pub(crate) const ONE_CORE: &str = "one-core";
+/// The readers spread over several CPUs, the writer on the last of them: figure C.
+pub(crate) const SPREAD: &str = "spread";
+
+/// The names of all scenarios.
+pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
+
+/// What all others are compared to.
+pub(crate) const BASELINE: &str = "liburcu/qsbr";
+
+/// How the writer spends the time until the next delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Policy {
+    /// It sleeps, and frees what is ready at each delete.
+    Delete,
+    /// It frees what is ready, over and over.
+    Poll,
+    /// It sleeps, and a second thread frees.
+    Background,
+}
+
+impl Policy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Poll => "poll",
+            Self::Background => "background",
+        }
+    }
+}
+
+/// When a contender takes part in a short run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quick {
+    /// In every scenario.
+    Always,
+    /// In `own-core` alone, where nothing is preempted.
+    OwnCore,
+    Never,
+}
+
+/// A contender of the experiment.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) quick: Quick,
+}
+
+const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
+    Entry { name, policy, quick }
+}
+
+/// All contenders, in the order of the tables. A short run has those whose figures are compared by a bar.
+pub(crate) const CONTENDERS: &[Entry] = &[
+    entry("stillpoint/protected", Policy::Poll, Quick::Always),
+    entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
+    entry("stillpoint/guard32", Policy::Poll, Quick::OwnCore),
+    entry("stillpoint/qsbr", Policy::Delete, Quick::OwnCore),
+    entry("stillpoint/qsbr+poll", Policy::Poll, Quick::OwnCore),
+    entry("stillpoint/qsbr+background", Policy::Background, Quick::OwnCore),
+    entry("liburcu/qsbr", Policy::Background, Quick::Always),
+    entry("liburcu/qsbr+rt", Policy::Background, Quick::Never),
+    entry("liburcu/memb", Policy::Background, Quick::Never),
+    entry("dpdk/rcu", Policy::Delete, Quick::Always),
+    entry("dpdk/rcu+poll", Policy::Poll, Quick::Always),
+    entry("dpdk/rcu+background", Policy::Background, Quick::Always),
+    entry("ck/epoch", Policy::Poll, Quick::Never),
+    entry("crossbeam-epoch", Policy::Poll, Quick::Never),
+    entry("seize", Policy::Poll, Quick::Never),
+    entry("haphazard", Policy::Poll, Quick::Never),
+];
+
+fn group(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(group, _)| group)
+}
+
+/// The values that `--contenders` takes: all names, and the part before the slash for all of a kind.
+pub(crate) fn contenders_and_groups() -> Vec<&'static str> {
+    let mut values: Vec<&'static str> = Vec::new();
+    for entry in CONTENDERS {
+        for value in [group(entry.name), entry.name] {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+    values
+}
+
+/// Whether the contender `name` is among those asked for; it is when nothing was asked for.
+pub(crate) fn asked_for(name: &str, asked: &[String]) -> bool {
+    asked.is_empty() || asked.iter().any(|asked| asked == name || asked == group(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_stands_for_all_of_its_contenders() {
+        let asked = ["dpdk".to_owned(), "seize".to_owned()];
+        let chosen: Vec<_> =
+            CONTENDERS.iter().map(|entry| entry.name).filter(|name| asked_for(name, &asked)).collect();
+        assert_eq!(chosen, ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background", "seize"]);
+    }
+
+    #[test]
+    fn names_are_unique_and_the_baseline_is_one_of_them() {
+        for (at, entry) in CONTENDERS.iter().enumerate() {
+            assert!(CONTENDERS[at + 1..].iter().all(|other| other.name != entry.name), "{}", entry.name);
+        }
+        assert!(CONTENDERS.iter().any(|entry| entry.name == BASELINE));
+    }
+}

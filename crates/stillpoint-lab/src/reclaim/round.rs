@@ -1,0 +1,347 @@
+//! One round: a contender, its readers and its writer, for a short time.
+//!
+//! The writer's thread runs the round. It starts the readers, lets them go together, writes to its schedule,
+//! and ends when everything it replaced is freed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
+
+use crate::interrupt;
+use crate::machine::{cpus, load};
+use crate::reclaim::gate::Gate;
+use crate::reclaim::names::Policy;
+use crate::reclaim::random::Random;
+use crate::reclaim::setting::Setting;
+
+/// Deletes a second.
+pub(crate) const RATE: u32 = 5_000;
+const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
+/// The writer's other work before each delete.
+const WORK: Duration = Duration::from_micros(20);
+/// How long the readers go on after the last delete, so that the delays of the last objects count in full.
+const TAIL: Duration = Duration::from_millis(300);
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) struct Round<'a> {
+    pub(crate) policy: Policy,
+    pub(crate) setting: &'a Setting,
+    pub(crate) elements: usize,
+    pub(crate) duration: Duration,
+    pub(crate) seed: u64,
+    pub(crate) delays: &'static Delays,
+}
+
+/// What a round gave.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Delays in nanoseconds.
+    pub(crate) delays: Vec<u64>,
+    pub(crate) deletes: usize,
+    pub(crate) freed: usize,
+    pub(crate) lookups_per_s: f64,
+    pub(crate) peak_pending: usize,
+    /// CPU time of the whole process while the writer wrote, in seconds.
+    pub(crate) cpu_s: f64,
+    /// CPU time of everything else on the CPUs of the round, in seconds; 0 where it is not known.
+    pub(crate) foreign_cpu_s: f64,
+}
+
+/// Runs a round on threads of its own; an error says why it does not count.
+pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
+    // What a void round before this one left behind is none of this one's.
+    drop(round.delays.take());
+    thread::scope(|scope| {
+        let writer = thread::Builder::new().name("writer".to_owned());
+        let writer = writer.spawn_scoped(scope, || write_and_read(contender, round));
+        match writer {
+            Ok(writer) => writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned())),
+            Err(error) => Err(format!("cannot start the writer's thread: {error}")),
+        }
+    })
+}
+
+fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
+    prepare_writer_thread(round.setting.writer_cpu)?;
+    let gate = Gate::default();
+    let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
+
+    thread::scope(|scope| {
+        let mut refused = None;
+        let mut readers = Vec::with_capacity(round.setting.readers());
+        for (index, &cpu) in round.setting.reader_cpus.iter().enumerate() {
+            let job = ReadJob { index, seed: reader_seed(round.seed, index), stop: &stop_readers };
+            let gate = &gate;
+            let thread = thread::Builder::new().name(format!("reader {index}"));
+            match thread.spawn_scoped(scope, move || read(contender, &job, cpu, gate)) {
+                Ok(reader) => readers.push(reader),
+                Err(error) => refused = Some(format!("cannot start reader {index}: {error}")),
+            }
+        }
+        let background = contender
+            .needs_background()
+            .then(|| scope.spawn(|| background(contender, round.setting.writer_cpu, &stop_background)));
+        let ready = refused.is_none() && gate.gathered(readers.len());
+
+        // No early return from here on: the threads above end only when they are told to.
+        let mut writer = contender.writer();
+        let cpus = round.setting.cpus();
+        let (cpu_before, busy_before) = (process_cpu_time(), load::busy(&cpus));
+        let begin = Instant::now();
+        gate.open();
+        let written = if ready { write(writer.as_mut(), round, begin) } else { Written::default() };
+        let cpu = process_cpu_time() - cpu_before;
+        let busy = load::busy(&cpus)
+            .zip(busy_before)
+            .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        finish_delays(writer.as_mut(), round, written.deletes);
+        // Relaxed: nothing is published with the flags; the joins below order what the threads leave behind.
+        stop_readers.store(true, Ordering::Relaxed);
+        let elapsed = begin.elapsed().as_secs_f64();
+        let outcomes: Vec<Result<ReadOutcome, String>> = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
+            .collect();
+        writer.drain();
+        stop_background.store(true, Ordering::Relaxed);
+        if let Some(background) = background {
+            background.join().map_err(|_| "the background reclaimer panicked".to_owned())??;
+        }
+        drop(writer);
+
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let freed = round.delays.freed();
+        check(&outcomes, written.deletes, freed)?;
+        Ok(Outcome {
+            delays: round.delays.take(),
+            deletes: written.deletes,
+            freed,
+            lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+            peak_pending: written.peak_pending,
+            cpu_s: cpu.as_secs_f64(),
+            foreign_cpu_s: busy.saturating_sub(cpu).as_secs_f64(),
+        })
+    })
+}
+
+/// The least timer slack, for every contender alike: the usual 50 µs would be added to each of the writer's
+/// sleeps. Threads that a peer starts from this one inherit it, and the CPU.
+fn prepare_writer_thread(cpu: usize) -> Result<(), String> {
+    cpus::pin(cpu)?;
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
+        .map_err(|error| format!("cannot set the timer slack: {error}"))
+}
+
+fn reader_seed(seed: u64, index: usize) -> u64 {
+    Random::new(seed).nth(index + 1)
+}
+
+fn read(
+    contender: &dyn Contender,
+    job: &ReadJob<'_>,
+    cpu: usize,
+    gate: &Gate,
+) -> Result<ReadOutcome, String> {
+    let outcome = cpus::pin(cpu).and_then(|()| {
+        catch_unwind(AssertUnwindSafe(|| contender.read(job, &|| gate.pass())))
+            .map_err(|_| format!("reader {} panicked", job.index))
+    });
+    if outcome.is_err() {
+        gate.fail();
+    }
+    outcome
+}
+
+fn background(contender: &dyn Contender, cpu: usize, stop: &AtomicBool) -> Result<(), String> {
+    let pinned = prepare_writer_thread(cpu);
+    // Also when it could not be pinned: the writer's drain waits for this thread.
+    contender.background(stop);
+    pinned
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    deletes: usize,
+    peak_pending: usize,
+}
+
+/// Deletes on schedule until the round's time is over. A writer that was held up catches up, so that every
+/// contender is asked for the same number of deletes.
+fn write(writer: &mut dyn Writer, round: &Round<'_>, begin: Instant) -> Written {
+    let end = begin + round.duration;
+    let mut keys = Random::new(round.seed);
+    let mut written = Written::default();
+    let mut next = begin;
+    // At least one delete, also when the threads' start has taken the whole time of a very short round.
+    loop {
+        let work = Instant::now();
+        while work.elapsed() < WORK {
+            std::hint::spin_loop();
+        }
+        writer.replace(keys.next() as usize & (round.elements - 1));
+        written.deletes += 1;
+        written.peak_pending = written.peak_pending.max(written.deletes.saturating_sub(round.delays.freed()));
+        next += INTERVAL;
+        wait(writer, round.policy, next.min(end));
+        if Instant::now() >= end || interrupt::requested() {
+            return written;
+        }
+    }
+}
+
+/// Goes on as between two deletes until everything is freed, or for as long as is worth it.
+fn finish_delays(writer: &mut dyn Writer, round: &Round<'_>, deletes: usize) {
+    let end = Instant::now() + TAIL;
+    while round.delays.freed() < deletes && Instant::now() < end && !interrupt::requested() {
+        if round.policy == Policy::Delete {
+            writer.poll();
+        }
+        wait(writer, round.policy, Instant::now() + INTERVAL);
+    }
+}
+
+fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
+    match policy {
+        Policy::Poll => {
+            while Instant::now() < until {
+                writer.poll();
+            }
+        }
+        Policy::Delete | Policy::Background => {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), String> {
+    let mismatches: u64 = outcomes.iter().map(|outcome| outcome.mismatches).sum();
+    if mismatches > 0 {
+        return Err(format!("{mismatches} lookups found an element that was freed under the reader"));
+    }
+    if freed != deletes {
+        return Err(format!("{deletes} objects were deleted and {freed} freed"));
+    }
+    Ok(())
+}
+
+/// User and system time of all threads, those that have ended included.
+fn process_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicPtr;
+    use stillpoint_peers::{Element, free_element};
+
+    /// A contender with one element and a defect of its own.
+    struct Defective {
+        slot: AtomicPtr<Element>,
+        delays: &'static Delays,
+        defect: Defect,
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Defect {
+        None,
+        Leaks,
+        SeesFreedElements,
+        ReaderPanicsAtOnce,
+        ReaderPanicsLater,
+    }
+
+    impl Contender for Defective {
+        fn name(&self) -> &'static str {
+            "defective"
+        }
+
+        fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+            assert!(self.defect != Defect::ReaderPanicsAtOnce, "as asked");
+            ready();
+            while !job.stop.load(Ordering::Relaxed) {
+                assert!(self.defect != Defect::ReaderPanicsLater, "as asked");
+                thread::yield_now();
+            }
+            ReadOutcome { lookups: 1, mismatches: u64::from(self.defect == Defect::SeesFreedElements) }
+        }
+
+        fn writer(&self) -> Box<dyn Writer + '_> {
+            Box::new(DefectiveWriter { of: self, unlinked: Vec::new() })
+        }
+    }
+
+    struct DefectiveWriter<'a> {
+        of: &'a Defective,
+        unlinked: Vec<*mut Element>,
+    }
+
+    impl Writer for DefectiveWriter<'_> {
+        fn replace(&mut self, _index: usize) {
+            let new = Box::into_raw(Box::new(Element::new(0, self.of.delays)));
+            // AcqRel: as in `Slots::replace`; nobody reads here.
+            let old = self.of.slot.swap(new, Ordering::AcqRel);
+            // SAFETY: unlinked just now, and freed in `drain` only.
+            unsafe { (*old).stamp_unlinked() };
+            self.unlinked.push(old);
+        }
+
+        fn poll(&mut self) {}
+
+        fn drain(&mut self) {
+            let kept = usize::from(self.of.defect == Defect::Leaks);
+            for element in self.unlinked.drain(kept..) {
+                // SAFETY: unlinked, freed once, and never read.
+                unsafe { free_element(element) };
+            }
+        }
+    }
+
+    fn run_with(defect: Defect) -> Result<Outcome, String> {
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));
+        let slot = AtomicPtr::new(Box::into_raw(Box::new(Element::new(0, delays))));
+        let cpu = cpus::allowed()[0];
+        let setting = Setting { scenario: "spread", reader_cpus: vec![cpu; 2], writer_cpu: cpu, cores: 1 };
+        let duration = Duration::from_millis(5);
+        let contender = Defective { slot, delays, defect };
+        let policy = Policy::Background;
+        run(&contender, &Round { policy, setting: &setting, elements: 256, duration, seed: 1, delays })
+    }
+
+    #[test]
+    fn a_sound_round_counts() {
+        let outcome = run_with(Defect::None).unwrap();
+        assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes);
+        assert_eq!(outcome.delays.len(), outcome.deletes);
+        assert_eq!(outcome.peak_pending, outcome.deletes, "nothing was freed before the end");
+    }
+
+    #[test]
+    fn a_leak_voids_the_round() {
+        let reason = run_with(Defect::Leaks).unwrap_err();
+        assert!(reason.contains("objects were deleted"), "{reason}");
+    }
+
+    #[test]
+    fn a_freed_element_under_a_reader_voids_the_round() {
+        let reason = run_with(Defect::SeesFreedElements).unwrap_err();
+        assert!(reason.contains("2 lookups"), "{reason}");
+    }
+
+    #[test]
+    fn a_reader_that_panics_voids_the_round_and_holds_nobody_up() {
+        for defect in [Defect::ReaderPanicsAtOnce, Defect::ReaderPanicsLater] {
+            let reason = run_with(defect).unwrap_err();
+            assert!(reason.contains("panicked"), "{reason}");
+        }
+    }
+}

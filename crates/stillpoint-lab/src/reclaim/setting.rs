@@ -1,0 +1,215 @@
+//! Who runs where: the settings of the scenarios on the CPUs of this machine.
+
+use crate::error::Stop;
+use crate::machine::cpus::format_list;
+use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
+
+/// A scenario with its readers and CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) scenario: &'static str,
+    /// The CPU of each reader.
+    pub(crate) reader_cpus: Vec<usize>,
+    /// The CPU of the writer, and of the thread that reclaims for it where a contender has one.
+    pub(crate) writer_cpu: usize,
+    /// The number of CPUs that readers run on.
+    pub(crate) cores: usize,
+}
+
+impl Setting {
+    fn new(scenario: &'static str, readers: usize, cpus: &[usize], writer_cpu: usize) -> Self {
+        let reader_cpus = cpus.iter().copied().cycle().take(readers).collect();
+        Self { scenario, reader_cpus, writer_cpu, cores: cpus.len() }
+    }
+
+    pub(crate) fn readers(&self) -> usize {
+        self.reader_cpus.len()
+    }
+
+    /// All CPUs of the setting, in order.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        let mut cpus = self.reader_cpus.clone();
+        cpus.push(self.writer_cpu);
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
+    }
+
+    /// The setting in words, for the caption of its table.
+    pub(crate) fn caption(&self) -> String {
+        let (readers, each) = match self.readers() {
+            1 => ("1 reader".to_owned(), ""),
+            readers => (format!("{readers} readers"), "each "),
+        };
+        let mut cpus = self.reader_cpus.clone();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let (cpus, writer) = (format_list(&cpus), self.writer_cpu);
+        match self.scenario {
+            OWN_CORE => {
+                format!(
+                    "Figure A, own-core: {readers}, {each}on its own CPU ({cpus}), the writer on CPU {writer}"
+                )
+            }
+            ONE_CORE => format!("Figure B, one-core: {readers} on CPU {cpus}, the writer on CPU {writer}"),
+            _ => format!(
+                "Figure C, spread: {readers} over {} CPUs ({cpus}), the writer on CPU {writer}",
+                self.cores
+            ),
+        }
+    }
+}
+
+/// How many readers the scenarios have when none are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The numbers whose figures are compared.
+    Usual,
+    /// Whole curves.
+    Full,
+}
+
+const SPREAD_READERS: usize = 8;
+
+/// The settings of the scenarios asked for (all when none are), on `cpus`; and a line for each scenario that
+/// these CPUs cannot hold.
+///
+/// A scenario that was asked for by name and cannot be held is an error.
+pub(crate) fn settings(
+    cpus: &[usize],
+    scenarios: &[String],
+    readers: &[usize],
+    extent: Extent,
+) -> Result<(Vec<Setting>, Vec<String>), Stop> {
+    let (mut settings, mut left_out) = (Vec::new(), Vec::new());
+    let asked = |name: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == name);
+    let or_else = |usual: &[usize], full: &[usize]| match (readers, extent) {
+        ([], Extent::Usual) => usual.to_vec(),
+        ([], Extent::Full) => full.to_vec(),
+        (asked, _) => asked.to_vec(),
+    };
+    let Some((&writer, others)) = cpus.split_last() else {
+        return Err(Stop::usage("no CPU was chosen to measure on"));
+    };
+
+    if asked(OWN_CORE) {
+        let doubling: Vec<usize> = doubling_up_to(others.len());
+        let counts = or_else(&usual_own_core(others.len()), &doubling);
+        let fitting: Vec<usize> = counts.iter().copied().filter(|&count| count <= others.len()).collect();
+        if fitting.is_empty() {
+            let needed = counts.iter().min().map_or(2, |count| count + 1);
+            left_out.push(format!("{OWN_CORE} needs {needed} CPUs or more, and there are {}", cpus.len()));
+        }
+        settings
+            .extend(fitting.into_iter().map(|count| Setting::new(OWN_CORE, count, &others[..count], writer)));
+    }
+    if asked(ONE_CORE) {
+        match others.first() {
+            Some(&cpu) => settings.extend(
+                or_else(&[8, 16], &[1, 2, 4, 8, 16])
+                    .into_iter()
+                    .map(|count| Setting::new(ONE_CORE, count, &[cpu], writer)),
+            ),
+            None => left_out.push(format!("{ONE_CORE} needs 2 CPUs or more, and there is 1")),
+        }
+    }
+    if asked(SPREAD) {
+        // On one CPU there is nothing to spread over; with more, that point of the curve is one-core's.
+        let over: Vec<usize> = match doubling_up_to(cpus.len().min(SPREAD_READERS)).split_off(1) {
+            over if over.is_empty() => vec![1],
+            over => over,
+        };
+        for count in or_else(&[SPREAD_READERS], &[SPREAD_READERS]) {
+            // A reader runs on one CPU: more CPUs than readers would be the same setting again.
+            let mut over: Vec<usize> = over.iter().map(|&cores| cores.min(count)).collect();
+            over.dedup();
+            for cores in over {
+                let cpus = &cpus[cpus.len() - cores..];
+                settings.push(Setting::new(SPREAD, count, cpus, writer));
+            }
+        }
+    }
+
+    if !left_out.is_empty() && (!scenarios.is_empty() || settings.is_empty()) {
+        return Err(Stop::usage(left_out.join("; ")));
+    }
+    Ok((settings, left_out))
+}
+
+/// One reader, and on larger machines as many as figure A of the talk ends with.
+fn usual_own_core(room: usize) -> Vec<usize> {
+    match room.min(8) {
+        0 | 1 => vec![1],
+        most => vec![1, most],
+    }
+}
+
+/// 1, 2, 4, ... and `most` itself.
+fn doubling_up_to(most: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count < most).collect();
+    counts.push(most.max(1));
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usual(cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
+        let (settings, _) = settings(cpus, &[], &[], Extent::Usual).unwrap();
+        settings.iter().map(|s| (s.scenario, s.readers(), s.cores)).collect()
+    }
+
+    #[test]
+    fn two_cpus_hold_every_scenario() {
+        assert_eq!(usual(&[0, 1]), [(OWN_CORE, 1, 1), (ONE_CORE, 8, 1), (ONE_CORE, 16, 1), (SPREAD, 8, 2)]);
+    }
+
+    #[test]
+    fn more_cpus_add_the_curve_of_figure_c() {
+        let cpus: Vec<usize> = (0..16).collect();
+        let spread: Vec<usize> = usual(&cpus).iter().filter(|s| s.0 == SPREAD).map(|s| s.2).collect();
+        assert_eq!(spread, [2, 4, 8]);
+        assert!(usual(&cpus).contains(&(OWN_CORE, 8, 8)));
+    }
+
+    #[test]
+    fn the_writer_has_a_cpu_of_its_own_but_in_spread() {
+        let (settings, left_out) = settings(&[3, 5, 7], &[], &[], Extent::Full).unwrap();
+        assert!(left_out.is_empty());
+        for setting in settings {
+            assert_eq!(setting.writer_cpu, 7);
+            assert_eq!(setting.reader_cpus.contains(&7), setting.scenario == SPREAD, "{setting:?}");
+        }
+    }
+
+    #[test]
+    fn spread_goes_round_robin() {
+        let (settings, _) = settings(&[4, 6], &[SPREAD.to_owned()], &[3], Extent::Usual).unwrap();
+        assert_eq!(settings[0].reader_cpus, [4, 6, 4]);
+    }
+
+    #[test]
+    fn spread_uses_no_more_cpus_than_it_has_readers() {
+        let cpus: Vec<usize> = (0..16).collect();
+        let (settings, _) = settings(&cpus, &[SPREAD.to_owned()], &[1, 3], Extent::Usual).unwrap();
+        let spread: Vec<(usize, usize)> = settings.iter().map(|s| (s.readers(), s.cores)).collect();
+        assert_eq!(spread, [(1, 1), (3, 2), (3, 3)]);
+    }
+
+    #[test]
+    fn one_cpu_leaves_out_what_it_cannot_hold() {
+        let (settings, left_out) = settings(&[0], &[], &[], Extent::Usual).unwrap();
+        assert_eq!(settings.iter().map(|s| s.scenario).collect::<Vec<_>>(), [SPREAD]);
+        assert_eq!(left_out.len(), 2);
+    }
+
+    #[test]
+    fn a_scenario_asked_for_by_name_must_fit() {
+        let asked = [OWN_CORE.to_owned()];
+        let message = settings(&[0, 1], &asked, &[8], Extent::Usual).unwrap_err().to_string();
+        assert!(message.contains("own-core needs 9 CPUs"), "{message}");
+        assert!(settings(&[0, 1], &asked, &[1, 8], Extent::Usual).is_ok(), "the fitting number was enough");
+    }
+}

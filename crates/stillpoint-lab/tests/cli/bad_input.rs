@@ -1,0 +1,119 @@
+//! Bad input: one clear line on standard error, exit code 2, nothing measured and nothing written.
+
+use crate::common::{run, stderr, stdout};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Asserts that the program refuses `arguments` at once, in one line that has all of `expected` in it.
+#[track_caller]
+fn refused(arguments: &[&str], expected: &[&str]) {
+    let output = run(arguments);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+    assert!(message.starts_with("error: "), "{message}");
+    for part in expected {
+        assert!(message.contains(part), "{arguments:?}: '{part}' is not in: {message}");
+    }
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_valid_ones() {
+    refused(&["bench", "reclam"], &["'reclam'", "reclaim", "micro", "all"]);
+    refused(&["bench", "reclaim", "--contenders", "stillpoint,rcu"], &["'rcu'", "dpdk/rcu+poll", "seize"]);
+    refused(
+        &["bench", "reclaim", "--scenarios", "two-core"],
+        &["'two-core'", "own-core", "one-core", "spread"],
+    );
+    refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate"]);
+    refused(&["dance"], &["'dance'"]);
+    refused(&["bench"], &["<EXPERIMENT>"]);
+}
+
+#[test]
+fn scenarios_of_another_experiment_are_refused() {
+    refused(&["bench", "reclaim", "--scenarios", "pin"], &["reclaim has no scenario pin", "one-core"]);
+    refused(&["bench", "micro", "--scenarios", "spread"], &["micro has no scenario spread", "quiescent"]);
+    refused(&["bench", "micro", "--scenarios", "heavy", "--contenders", "dpdk/rcu+poll"], &["none of these"]);
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    refused(&["bench", "reclaim", "--readers", "0"], &["at least 1 reader"]);
+    refused(&["bench", "reclaim", "--readers", "8,1025"], &["1024"]);
+    refused(&["bench", "reclaim", "--readers", "many"], &["'many'"]);
+    refused(&["bench", "reclaim", "--rounds", "0"], &["'0'"]);
+    refused(&["bench", "reclaim", "--duration", "soon"], &["'soon'"]);
+    refused(&["bench", "reclaim", "--duration", "2h"], &["1h"]);
+    refused(&["bench", "reclaim", "--elements", "1000"], &["power of two"]);
+    refused(&["bench", "reclaim", "--quick", "--full"], &["--quick", "--full"]);
+}
+
+#[test]
+fn more_readers_than_cpus_are_refused_where_each_needs_its_own() {
+    let last = last_cpu().to_string();
+    let arguments = ["bench", "reclaim", "--cpus", &last, "--scenarios", "own-core", "--readers", "3"];
+    refused(&arguments, &["own-core needs 4 CPUs", "there are 1"]);
+}
+
+#[test]
+fn cpus_that_do_not_exist_are_refused() {
+    refused(&["bench", "reclaim", "--cpus", "1023"], &["CPU 1023 does not exist", "this machine has CPUs"]);
+    refused(&["bench", "micro", "--cpus", "0-"], &["'0-'"]);
+    refused(&["bench", "micro", "--cpus", "0,0"], &["twice"]);
+}
+
+#[test]
+fn cpus_that_the_process_may_not_use_are_refused() {
+    let last = last_cpu();
+    let all = sched_getaffinity(None).unwrap();
+    let Some(other) = (0..last).find(|&cpu| all.is_set(cpu)) else {
+        return; // with a single CPU there is none to be kept from
+    };
+    // The program inherits the affinity of the thread that starts it.
+    let thread = std::thread::spawn(move || {
+        let mut one = CpuSet::new();
+        one.set(other);
+        sched_setaffinity(None, &one).unwrap();
+        let (last, expected) = (last.to_string(), format!("CPU {last} is not open to this process"));
+        refused(&["bench", "reclaim", "--cpus", &last], &[&expected]);
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn an_unwritable_file_is_found_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    for command in [["bench", "reclaim"].as_slice(), &["bench", "micro"], &["doctor"]] {
+        let with = |file: &str| {
+            let arguments: Vec<&str> = command.iter().copied().chain(["--json", file]).collect();
+            refused(&arguments, &["cannot write", file]);
+        };
+        with(&path("no/such/folder/a.json"));
+        with(&path(""));
+        with("/proc/no-such-file.json");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something was left behind");
+    refused(&["man", &path("no/such/folder")], &["cannot write the manual pages"]);
+}
+
+#[test]
+fn too_little_memory_says_what_is_needed() {
+    let elements = (1u64 << 40).to_string();
+    refused(&["bench", "reclaim", "--elements", &elements], &["GiB", "available", "--elements"]);
+}
+
+#[test]
+fn a_peer_that_was_left_out_is_refused_with_its_package() {
+    for missing in stillpoint_peers::missing() {
+        for name in missing.contenders.iter().copied().chain([missing.peer]) {
+            refused(&["bench", "reclaim", "--contenders", name], &[missing.peer, missing.package]);
+        }
+    }
+}
+
+fn last_cpu() -> usize {
+    let all = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).rfind(|&cpu| all.is_set(cpu)).expect("a thread may run somewhere")
+}

@@ -1,0 +1,202 @@
+//! Short measurements: the form of the results, not their figures.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::common::{json, run, stderr, stdout, stillpoint};
+use serde_json::Value;
+
+/// A tiny run of every contender that was built in. `spread` fits on any machine.
+const TINY: [&str; 12] = [
+    "bench",
+    "reclaim",
+    "--scenarios",
+    "spread",
+    "--readers",
+    "2",
+    "--elements",
+    "256",
+    "--duration",
+    "20ms",
+    "--rounds",
+    "2",
+];
+
+fn tiny(more: &[&'static str]) -> Vec<&'static str> {
+    TINY.iter().chain(more).copied().collect()
+}
+
+/// `object[key]` as a number.
+fn number(object: &Value, key: &str) -> f64 {
+    object[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number in {object}"))
+}
+
+#[test]
+fn reclaim_has_flat_rows_of_the_agreed_form() {
+    let result = json(&run(&tiny(&["--json"])));
+    assert_eq!(result["schema"], 1);
+    assert!(result["command"].as_str().unwrap().starts_with("stillpoint bench reclaim --scenarios spread"));
+    assert!(result["machine"]["model"].is_string());
+    assert!(result["machine"]["peers"]["seize"].is_string());
+
+    let rows = result["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+    for ours in ["protected", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"] {
+        assert!(names.contains(&format!("stillpoint/{ours}").as_str()), "{names:?}");
+    }
+    for peer in stillpoint_peers::catalogue() {
+        assert!(names.contains(&peer.name), "{} is missing in {names:?}", peer.name);
+    }
+    for row in rows {
+        check_row(row);
+    }
+}
+
+fn check_row(row: &Value) {
+    assert_eq!((&row["experiment"], &row["scenario"]), (&"reclaim".into(), &"spread".into()));
+    let (params, metrics) = (&row["params"], &row["metrics"]);
+    assert_eq!(params["readers"], 2);
+    assert!(["delete", "poll", "background"].contains(&params["policy"].as_str().unwrap()), "{params}");
+    assert!(row.get("void").is_none(), "{row}");
+    assert_eq!(metrics["deletes"], metrics["freed"], "{row}");
+    assert!(number(metrics, "deletes") >= 1.0 && number(metrics, "lookups_per_s") > 0.0, "{row}");
+    assert!(number(metrics, "peak_pending") >= 0.0 && number(metrics, "cpu_s") >= 0.0, "{row}");
+    let ordered =
+        ["delay_us_p50", "delay_us_p99", "delay_us_p999", "delay_us_max"].map(|key| number(metrics, key));
+    assert!(ordered[0] > 0.0 && ordered.is_sorted(), "{row}");
+    let means =
+        ["delay_us_mean_least", "delay_us_mean", "delay_us_mean_most"].map(|key| number(metrics, key));
+    assert!(means.is_sorted(), "{row}");
+}
+
+#[test]
+fn a_file_gets_the_json_and_the_terminal_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.json");
+    let mut arguments = tiny(&["--contenders", "stillpoint/qsbr,seize", "--json"]);
+    let name = path.to_string_lossy().into_owned();
+    arguments.push(&name);
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    let result: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(result["rows"].as_array().unwrap().iter().any(|row| row["contender"] == "seize"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file is left");
+    let tables = stdout(&output);
+    for part in ["Figure C, spread", "p99.9", "stillpoint/qsbr", "seize", "│", "seize: "] {
+        assert!(tables.contains(part), "'{part}' is not in:\n{tables}");
+    }
+    assert!(!tables.contains("crossbeam-epoch: "), "a contender that was not asked for:\n{tables}");
+}
+
+#[test]
+fn the_same_seed_is_accepted_and_another_order_of_flags_too() {
+    let output = run(&[
+        "bench",
+        "--seed",
+        "7",
+        "--json=-",
+        "--scenarios=spread",
+        "--elements=256",
+        "--duration=6ms",
+        "--rounds=1",
+        "--readers=1",
+        "--contenders=stillpoint/protected",
+        "reclaim",
+    ]);
+    assert_eq!(json(&output)["rows"][0]["contender"], "stillpoint/protected");
+}
+
+#[test]
+fn a_pipe_gets_plain_lines_and_no_colours_unless_forced() {
+    let arguments = tiny(&["--contenders", "stillpoint/qsbr"]);
+    let plain = run(&arguments);
+    assert!(!stdout(&plain).contains('\x1b') && !stderr(&plain).contains('\x1b'));
+    assert!(stderr(&plain).contains("spread, readers 2, round 1 of 2"), "{}", stderr(&plain));
+
+    let forced = stillpoint(&arguments).env("CLICOLOR_FORCE", "1").output().unwrap();
+    assert!(stdout(&forced).contains('\x1b'), "the check above cannot fail");
+    let refused = stillpoint(&arguments).env("NO_COLOR", "1").output().unwrap();
+    assert!(!stdout(&refused).contains('\x1b'));
+}
+
+#[test]
+fn ctrl_c_ends_early_and_prints_what_there_is() {
+    let arguments = [
+        "bench",
+        "reclaim",
+        "--scenarios",
+        "spread",
+        "--readers",
+        "1,2",
+        "--elements",
+        "256",
+        "--duration",
+        "100s",
+        "--rounds",
+        "1000",
+        "--contenders",
+        "stillpoint/protected",
+        "--json",
+    ];
+    let mut child = stillpoint(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let told: Vec<String> = lines.collect();
+    let result = json(&child.wait_with_output().unwrap());
+    assert_eq!(result["rows"].as_array().unwrap().len(), 1, "the readers of the second number never began");
+    assert!(number(&result["rows"][0]["params"], "rounds") >= 2.0);
+    assert!(told.last().unwrap().starts_with("interrupted: 1 rows"), "{told:?}");
+}
+
+#[test]
+fn micro_has_a_cost_for_every_operation_of_ours() {
+    let result = json(&run(&[
+        "bench",
+        "micro",
+        "--duration",
+        "1ms",
+        "--rounds",
+        "1",
+        "--contenders",
+        "stillpoint,crossbeam-epoch",
+        "--json",
+    ]));
+    let rows = result["rows"].as_array().unwrap();
+    for operation in ["quiescent", "pin", "protect", "start", "check", "retire", "heavy"] {
+        let row =
+            rows.iter().find(|row| row["scenario"] == operation).unwrap_or_else(|| panic!("{operation}"));
+        assert_eq!(row["experiment"], "micro");
+        assert!(row["contender"].as_str().unwrap().starts_with("stillpoint/"), "{row}");
+        assert!(number(&row["metrics"], "ns_per_op") > 0.0, "{row}");
+    }
+    assert!(rows.iter().any(|row| row["contender"] == "crossbeam-epoch" && row["scenario"] == "pin"));
+}
+
+#[test]
+fn micro_prints_a_table_of_operations() {
+    let output = run(&[
+        "bench",
+        "micro",
+        "--duration",
+        "1ms",
+        "--rounds",
+        "1",
+        "--scenarios",
+        "pin,protect",
+        "--cpus",
+        "0",
+    ]);
+    let text = stdout(&output);
+    assert!(
+        text.contains("pin") && text.contains("stillpoint/protected") && text.contains("haphazard"),
+        "{text}"
+    );
+    assert!(!text.contains("stillpoint/qsbr"), "an operation that was not asked for:\n{text}");
+}

@@ -1,0 +1,6 @@
+//! The program as its users see it: what it prints, what it refuses, how it ends.
+
+mod bad_input;
+mod bench;
+mod common;
+mod other_commands;
