@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use stillpoint::rcu::{Domain, RcuCell, SynchronizeError};
 
@@ -29,20 +30,22 @@ fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
     // One reader a thread, made once: what it costs is not paid for each request.
     let reader = domain.reader();
     let (mut served, mut newest) = (0, 0);
-    while !done.load(Ordering::Relaxed) {
+    loop {
         let config = config.protect(&reader).expect("there always is a configuration");
         assert_eq!(config.limit, 10 * config.version);
         assert!(config.routes.iter().all(|&route| route == config.version));
         assert!(config.version >= newest, "time does not go back");
         newest = config.version;
         served += 1;
+        if done.load(Ordering::Relaxed) {
+            return served;
+        }
         // `config` is let go here: with the next request comes the next look.
     }
-    served
 }
 
 pub(crate) fn main() -> Result<(), SynchronizeError> {
-    const VERSIONS: u64 = 1000;
+    const VERSIONS: u64 = 500;
     let domain = Domain::builder().name("config").build().expect("the default mode is always to be had");
     let config = domain.cell(Config::new(0));
     let done = AtomicBool::new(false);
@@ -57,7 +60,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
             reclaimer.retire(old).expect("three workers hold up three configurations at the most");
             // Frees what no worker holds any more, and never waits for one.
             reclaimer.poll();
-            thread::yield_now();
+            thread::sleep(Duration::from_micros(20));
         }
         done.store(true, Ordering::Relaxed);
         workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum()

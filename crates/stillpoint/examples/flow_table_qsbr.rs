@@ -9,12 +9,14 @@
 //! Run it with `cargo run --example flow_table_qsbr`.
 
 use std::collections::VecDeque;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use stillpoint::rcu::{Domain, RcuArray, SynchronizeError, Token};
 
+const WORKERS: usize = 2;
 const FLOWS: usize = 64;
 const COUNTERS: usize = FLOWS + 32;
 const BURST: usize = 32;
@@ -23,8 +25,15 @@ struct Flow {
     counter: usize,
 }
 
-fn work(domain: &Domain, table: &RcuArray<Flow>, counters: &[AtomicU64], done: &AtomicBool) {
+fn work(
+    domain: &Domain,
+    table: &RcuArray<Flow>,
+    counters: &[AtomicU64],
+    started: &Barrier,
+    done: &AtomicBool,
+) {
     let mut reader = domain.qsbr_reader();
+    started.wait();
     let mut packet = 0_usize;
     while !done.load(Ordering::Relaxed) {
         for _ in 0..BURST {
@@ -57,13 +66,14 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
     let mut free: Vec<usize> = (FLOWS..COUNTERS).collect();
     let mut quarantine = VecDeque::new();
     let mut reclaimer = domain.reclaimer();
-    let done = AtomicBool::new(false);
+    let (started, done) = (Barrier::new(WORKERS + 1), AtomicBool::new(false));
     let (mut packets, mut replaced, mut other_work) = (0, 0, 0_u64);
 
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| work(&domain, &table, &counters, &done));
+        for _ in 0..WORKERS {
+            scope.spawn(|| work(&domain, &table, &counters, &started, &done));
         }
+        started.wait();
         while replaced < REPLACED {
             // Tokens of a domain end in their order, so the oldest one tells about all.
             while quarantine.front().is_some_and(|oldest: &Quarantined| domain.check(oldest.token)) {

@@ -82,7 +82,11 @@ pub(crate) fn is(variant: Variant) -> bool {
 /// The ordering that the protocol asks for, or relaxed if `variant` is the one chosen.
 #[inline(always)]
 pub(crate) fn order(variant: Variant, right: Ordering) -> Ordering {
-    if is(variant) { Ordering::Relaxed } else { right }
+    if is(variant) {
+        Ordering::Relaxed
+    } else {
+        right
+    }
 }
 
 fn chosen() -> Option<Variant> {

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::thread::{MembarrierCommand, membarrier};
+use rustix::thread::{membarrier, MembarrierCommand};
 
 use super::FenceError;
 

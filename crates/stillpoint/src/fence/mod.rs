@@ -51,7 +51,7 @@ mod model;
 
 use std::fmt;
 
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::{fence, Ordering};
 
 /// Which side pays for the order between readers and writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,7 +69,11 @@ impl Mode {
     ///
     /// The first call of the process probes; later ones remember.
     pub fn best() -> Self {
-        if asymmetric_supported().is_ok() { Mode::Asymmetric } else { Mode::Symmetric }
+        if asymmetric_supported().is_ok() {
+            Mode::Asymmetric
+        } else {
+            Mode::Symmetric
+        }
     }
 
     /// The reader's side of the pair.

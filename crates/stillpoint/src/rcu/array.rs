@@ -8,7 +8,7 @@ use super::home::Home;
 use super::link::Link;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
-use super::region::{Region, sealed::Sealed};
+use super::region::{sealed::Sealed, Region};
 use super::retired::Retired;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.

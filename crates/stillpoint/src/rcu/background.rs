@@ -2,11 +2,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::Core;
 use super::engine::backlog::{Backlog, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::stack::Stack;
 use super::engine::wait::Patience;
+use super::engine::Core;
 use super::error::{RetireError, RetireReason};
 use super::retired::Retired;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +120,7 @@ impl BackgroundReclaimer {
         match self.inbox.phase() {
             ABANDONED => true,
             RUNNING => false,
-            _ => self.backlog.len() == 0 && self.inbox.stack.is_empty() && !self.inbox.core.has_orphans(),
+            _ => self.backlog.len() == 0 && self.inbox.stack.is_empty(),
         }
     }
 

@@ -1,12 +1,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::engine::Core;
 use super::engine::record::Record;
+use super::engine::Core;
 use super::link::Link;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
-use super::region::{Region, sealed::Sealed};
+use super::region::{sealed::Sealed, Region};
 use crate::fence::Mode;
 
 /// An [`RcuArray`](super::RcuArray) as one reader sees it: made by [`RcuArray::bind`](super::RcuArray::bind).

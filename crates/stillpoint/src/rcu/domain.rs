@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::background::{BackgroundBuilder, BackgroundReclaimer};
 use super::cell::RcuCell;
-use super::engine::Core;
 use super::engine::grace::Grace;
 use super::engine::wait::Interrupted;
+use super::engine::Core;
 use super::error::{BuildError, Stall, SynchronizeError};
 use super::qsbr::QsbrReader;
 use super::reader::Reader;

@@ -2,8 +2,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::Core;
 use super::engine::record::{Kind, Record};
+use super::engine::Core;
 use super::retired::Retired;
 use crate::fence::FenceError;
 

@@ -3,11 +3,11 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::Core;
 use super::engine::record::{Kind, Record};
 use super::engine::registry::Claim;
+use super::engine::Core;
 use super::error::SynchronizeError;
-use super::region::{Region, sealed::Sealed};
+use super::region::{sealed::Sealed, Region};
 
 /// A reader that pays nothing for its loads, and announces from time to time that it holds none: quiescent
 /// state based reclamation.

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::Core;
-use super::engine::record::{Hazard, Kind, PASSIVE, Record, clear_hazard};
+use super::engine::record::{clear_hazard, Hazard, Kind, Record, PASSIVE};
 use super::engine::registry::Claim;
-use super::region::{Region, sealed::Sealed};
+use super::engine::Core;
+use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};
 use crate::fence::Mode;
 

@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::Core;
 use super::engine::backlog::{Backlog, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::wait::Patience;
+use super::engine::Core;
 use super::error::{RetireError, RetireReason, Stall, SynchronizeError};
 use super::retired::Retired;
 

@@ -3,9 +3,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::engine::Core;
-use super::engine::garbage::Garbage;
+use super::engine::garbage::{self, Garbage};
 use super::engine::grace::Grace;
+use super::engine::Core;
 use super::home::Home;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -88,7 +88,11 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// assert_eq!(*old.try_into_box().expect("there is no reader"), "kept");
     /// ```
     pub fn try_into_box(mut self) -> Result<Box<T>, Self> {
-        if self.is_free() { Ok(self.take_object()) } else { Err(self) }
+        if self.is_free() {
+            Ok(self.take_object())
+        } else {
+            Err(self)
+        }
     }
 
     /// Whether no reader can hold the object any more.
@@ -155,12 +159,9 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
         if let Some(core) = self.home.core() {
             core.shared_ledger().share_retired();
             core.add_orphan(garbage);
-        } else if let Err(panic) = {
+        } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
-            unsafe { garbage.free() }
-        } && !std::thread::panicking()
-        {
-            std::panic::resume_unwind(panic);
+            garbage::resume(unsafe { garbage.free() }.err());
         }
     }
 }

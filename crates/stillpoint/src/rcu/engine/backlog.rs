@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Core;
-use super::garbage::{Garbage, Panic};
+use super::garbage::{self, Garbage, Panic};
 use super::grace::Grace;
 use super::ledger::Ledger;
 use super::record::Record;
 use super::registry::Claim;
 use super::stack::Taken;
+use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 
@@ -133,12 +133,13 @@ impl Backlog {
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll(&mut self, limit: usize) -> Result<usize, FenceError> {
         self.adopt_orphans();
-        let ready = self.ready()?;
+        let ready = self.ready(limit)?;
         Ok(self.sweep(ready, limit))
     }
 
-    /// Starts a token for what is open, if it is time, and counts the objects at the front whose token is over.
-    fn ready(&mut self) -> Result<usize, FenceError> {
+    /// Starts a token for what is open, if it is time, and counts the objects at the front whose token is over,
+    /// until there are `limit` or more.
+    fn ready(&mut self, limit: usize) -> Result<usize, FenceError> {
         if busted::is(Variant::HazardsFirst) {
             self.core.gather_hazards(&mut self.hazards);
         }
@@ -151,10 +152,12 @@ impl Backlog {
         }
         let mut ready = 0;
         for batch in &self.batches {
-            if !busted::is(Variant::IgnoreRegions)
-                && let Grace::HeldUp(_) = self.core.check(batch.token)?
-            {
+            if ready >= limit {
                 break;
+            }
+            match self.core.check(batch.token)? {
+                Grace::HeldUp(_) if !busted::is(Variant::IgnoreRegions) => break,
+                _ => {}
             }
             ready += batch.objects;
         }
@@ -200,9 +203,7 @@ impl Backlog {
             }
         }
         self.account(freed.objects);
-        if let Some(panic) = freed.panic {
-            std::panic::resume_unwind(panic);
-        }
+        garbage::resume(freed.panic);
         freed.objects
     }
 

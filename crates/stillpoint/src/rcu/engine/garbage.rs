@@ -1,10 +1,18 @@
 //! An unlinked object, its type erased.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 /// What a destructor panicked with.
 pub(crate) type Panic = Box<dyn std::any::Any + Send>;
+
+/// Goes on with the panic of a destructor, unless the thread is unwinding already: a second panic would abort.
+pub(crate) fn resume(panic: Option<Panic>) {
+    match panic {
+        Some(panic) if !std::thread::panicking() => resume_unwind(panic),
+        _ => {}
+    }
+}
 
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 
 use std::ptr;
 
+use super::record::{Kind, Record, PASSIVE};
 use super::Core;
-use super::record::{Kind, PASSIVE, Record};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
@@ -93,7 +93,11 @@ impl Core {
         // Acquire: pairs with the release in `scan`, in another thread's check: what the readers did before
         // they passed happens before what the caller does next.
         let acquire = busted::order(Variant::CompletedRelaxed, Ordering::Acquire);
-        if self.progress.completed.load(acquire) >= token { Ok(Grace::Over) } else { self.scan(token) }
+        if self.progress.completed.load(acquire) >= token {
+            Ok(Grace::Over)
+        } else {
+            self.scan(token)
+        }
     }
 
     /// Looks at every region reader, the one that held up the last check first.
@@ -103,9 +107,8 @@ impl Core {
         // Acquire: pairs with the release below, as the record is looked into. Which one it is is a hint.
         let hint = self.progress.laggard.load(Ordering::Acquire);
         // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
-        if let Some(laggard) = unsafe { hint.as_ref() }
-            && blocks(laggard.observe(), token)
-        {
+        let laggard = unsafe { hint.as_ref() };
+        if let Some(laggard) = laggard.filter(|laggard| blocks(laggard.observe(), token)) {
             return Ok(Grace::HeldUp(laggard));
         }
 

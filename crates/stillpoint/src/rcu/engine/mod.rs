@@ -24,8 +24,8 @@ pub(crate) mod registry;
 pub(crate) mod stack;
 pub(crate) mod wait;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainU64;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -171,10 +171,6 @@ impl Drop for Core {
                 }
             }
         }
-        if let Some(panic) = first
-            && !std::thread::panicking()
-        {
-            std::panic::resume_unwind(panic);
-        }
+        garbage::resume(first);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::ptr::NonNull;
 
-use super::Core;
-use super::record::{Hazard, Kind, PASSIVE, Record, clear_hazard, set_hazard};
+use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
+use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::Mode;
-use crate::sync::atomic::{AtomicPtr, Ordering, fence};
+use crate::sync::atomic::{fence, AtomicPtr, Ordering};
 
 impl Core {
     /// Registers the calling thread as a reader.

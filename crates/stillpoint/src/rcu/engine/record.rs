@@ -114,7 +114,11 @@ impl Record {
         let first = &self.hazards[0];
         // Relaxed: the owner reads what it wrote itself. The branch is predicted, so that neither the search
         // for a slot nor its release forms a chain of dependent loads and stores.
-        if first.load(Ordering::Relaxed).is_null() { first } else { self.next_free_hazard() }
+        if first.load(Ordering::Relaxed).is_null() {
+            first
+        } else {
+            self.next_free_hazard()
+        }
     }
 
     /// The first hazard slot, for who has the reader to itself. What a forgotten protected load has left in it
@@ -203,7 +207,11 @@ impl Record {
 
     pub(crate) fn kind(&self) -> Kind {
         // Acquire: pairs with the release in `adopt`.
-        if self.kind.load(Ordering::Acquire) == Kind::Qsbr as u32 { Kind::Qsbr } else { Kind::Reader }
+        if self.kind.load(Ordering::Acquire) == Kind::Qsbr as u32 {
+            Kind::Qsbr
+        } else {
+            Kind::Reader
+        }
     }
 
     pub(crate) fn tid(&self) -> u32 {

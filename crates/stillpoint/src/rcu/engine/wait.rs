@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::Backoff;
 
-use super::Core;
 use super::grace::Grace;
 use super::record::Record;
+use super::Core;
 use crate::fence::FenceError;
-use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);

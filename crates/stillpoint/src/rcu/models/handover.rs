@@ -2,10 +2,10 @@
 
 use std::ptr::NonNull;
 
-use loom::sync::Arc as LoomArc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::Arc as LoomArc;
 
-use super::{EVERY, Object, Shared, UNORDERED, explore, spawn};
+use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::garbage::Garbage;
 use crate::rcu::engine::stack::Stack;
 

@@ -1,6 +1,6 @@
 //! Protected loads against retirement.
 
-use super::{EVERY, Shared, explore, spawn};
+use super::{explore, spawn, Shared, EVERY};
 use crate::rcu::engine::record::set_hazard;
 
 #[test]

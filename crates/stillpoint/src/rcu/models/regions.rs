@@ -1,6 +1,6 @@
 //! Guards and QSBR readers against retirement.
 
-use super::{EVERY, Object, Shared, explore, spawn};
+use super::{explore, spawn, Object, Shared, EVERY};
 
 #[test]
 fn pin_against_retire() {

@@ -1,6 +1,6 @@
 //! Readers that come and go while a writer checks.
 
-use super::{EVERY, Shared, explore, spawn};
+use super::{explore, spawn, Shared, EVERY};
 
 /// The reader's record is claimed, left and claimed again by a reader of another kind.
 #[test]

@@ -1,6 +1,6 @@
 //! Tokens, and what checks remember.
 
-use super::{EVERY, Object, Shared, explore, spawn};
+use super::{explore, spawn, Object, Shared, EVERY};
 
 /// Each writer's fence and scan serve the other one's token, or must not.
 #[test]
