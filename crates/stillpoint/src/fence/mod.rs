@@ -13,13 +13,14 @@
 //!
 //! # What the pair promises
 //!
-//! For every call of [`light`] by any thread of the process and every call of [`heavy`] that returned `Ok`,
-//! one comes before the other:
-//! - either everything the reader did before `light()` happens before everything that follows `heavy()`,
-//! - or everything the writer did before `heavy()` happens before everything that follows `light()`.
+//! For every call L of [`light`] by any thread of the process and every call H of [`heavy`] that returned `Ok`, one
+//! of the two holds, for accesses to atomics:
+//! - what was stored before L, or something newer, is seen by every load after H;
+//! - what was stored before H, or something newer, is seen by every load after L.
 //!
-//! So in the pattern above, either the writer sees the announcement or the reader sees the unlink.
-//! The second half of each sentence carries over to threads that learn of the fence by an acquire load.
+//! So in the pattern above, either the writer sees the announcement or the reader sees the unlink. "After H" includes
+//! the loads of other threads that learned of the fence by an acquire load. The pair does not replace release and
+//! acquire: who *reads* an announcement and goes on from there needs them as everywhere.
 //!
 //! # Why it holds
 //!
@@ -33,8 +34,9 @@
 //! one when it comes back: both the same as an interrupt. The kernel documents both barriers in
 //! `Documentation/scheduler/membarrier.rst`.
 //!
-//! Miri knows no such system call: there, both are sequentially consistent fences, which have the same promise
-//! by the C++20 memory model, only dearer for the reader. For loom, see `fence/model.rs`.
+//! Miri knows no such system call: there, both are sequentially consistent fences, which keep the same promise by the
+//! C++20 memory model (their total order agrees with the order in which atomics change), only dearer for the reader.
+//! So do the fences of [`Mode::Symmetric`]. For loom, see `fence/model.rs`.
 //!
 //! # Costs
 //!

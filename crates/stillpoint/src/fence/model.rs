@@ -1,9 +1,9 @@
-//! The pair of fences as loom sees it: just its promise, and nothing more.
+//! The asymmetric pair as loom sees it.
 //!
-//! Read-modify-writes of one location are totally ordered. The later of two receives what the earlier one
-//! released. So of a `light` and a `heavy`, one is ordered after the other: the promise. A sequentially
-//! consistent fence on the reader's side would promise more: it would be an acquire fence for the loads before
-//! it as well, and hide an acquire that is missing there.
+//! Read-modify-writes of one location are totally ordered, and the later of two receives what the earlier one
+//! released. So of a `light` and a `heavy`, one is ordered after the other: the promise. A sequentially consistent
+//! fence on the reader's side would promise much more: it would be an acquire fence for the loads before it as well,
+//! and hide an acquire that is missing there. A little more than the promise remains: two `light`s are ordered, too.
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 

@@ -2,14 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::{Backlog, Obstacle, Pace};
+use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::stack::Stack;
 use super::engine::wait::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason};
 use super::retired::Retired;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{fence, AtomicUsize, Ordering};
 
 /// Reclaims on a thread of its own: retirements come from any thread through a [`Submitter`].
 ///
@@ -43,11 +44,13 @@ pub struct BackgroundReclaimer {
 struct Inbox {
     core: Arc<Core>,
     stack: Stack,
-    /// Objects on the stack, or about to be.
-    submitted: AtomicUsize,
-    /// Objects in the reclaimer's backlog, written by the reclaimer alone.
-    backlogged: AtomicUsize,
-    capacity: usize,
+    /// What is on the stack, or about to be.
+    submitted: Tally,
+    /// What is in the reclaimer's backlog, written by the reclaimer alone.
+    backlogged: Tally,
+    limits: Limits,
+    /// Number of submitted objects for which the reclaimer wants to be woken.
+    enough: AtomicUsize,
     submitters: AtomicUsize,
     /// One of the constants below; it only grows.
     phase: AtomicUsize,
@@ -68,76 +71,95 @@ impl BackgroundReclaimer {
     }
 
     /// Reclaims on the calling thread, until [`Submitter::stop`] was called, or the last submitter dropped,
-    /// and everything is freed; or until [`Submitter::abandon`] was called.
+    /// and everything is freed; or until [`Submitter::abandon`] was called. Without a submitter there is nobody to
+    /// stop it.
     ///
     /// While the kernel refuses the fence, nothing is freed: [`Stats::fence_error`](super::Stats::fence_error)
     /// says why.
     ///
     /// # Panics
-    /// With the panic of a destructor. Everything that was ready has been freed; call `run` again to go on.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. With the
+    /// panic of a destructor: everything that was ready has been freed; call `run` again to go on.
     pub fn run(&mut self) {
+        let core = Arc::clone(self.backlog.core());
+        if core.held_up_by_caller(u64::MAX).is_some() {
+            panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
+        }
         let mut patience = Patience::new();
         loop {
+            // Once for the whole turn: what is decided on must be what has not changed when the thread sleeps.
+            let phase = self.inbox.phase();
             let arrived = self.take_in();
-            let freed = self.backlog.poll(usize::MAX).unwrap_or(0);
+            if phase != RUNNING {
+                // Whatever the pace.
+                self.backlog.close();
+            }
+            let freed = self.backlog.poll(usize::MAX);
             self.count_backlog();
-            if self.is_finished() {
+            if phase == ABANDONED || (phase != RUNNING && self.has_nothing_left()) {
                 return;
             }
             if freed > 0 {
                 // For submitters that wait for room.
-                self.inbox.core.event().notify();
+                core.event().notify();
             }
             if arrived || freed > 0 {
                 patience = Patience::new();
             } else {
-                self.pause(&mut patience);
+                self.pause(phase, &mut patience);
             }
         }
+    }
+
+    fn has_nothing_left(&self) -> bool {
+        self.backlog.len() == 0 && self.inbox.stack.is_empty() && !self.inbox.core.has_orphans()
     }
 
     /// Moves what was submitted to the backlog.
     fn take_in(&mut self) -> bool {
-        let mut arrived = 0;
-        // The stack gives the newest first; the order within one hand-over does not matter.
-        for garbage in self.inbox.stack.take() {
-            self.backlog.retire(garbage);
-            arrived += 1;
+        let (mut objects, mut bytes) = (0, 0);
+        for garbage in self.inbox.stack.take().oldest_first() {
+            objects += 1;
+            bytes += garbage.bytes();
+            self.inbox.core.hand_on(&garbage);
+            self.backlog.push(garbage);
         }
-        // In this order, so that the limit is never exceeded: an object is counted twice for a moment.
+        // Counted at the new place before it is no longer counted at the old one: the limit is not exceeded.
         self.count_backlog();
-        // Relaxed: a count, exact by being read-modify-write.
-        self.inbox.submitted.fetch_sub(arrived, Ordering::Relaxed);
-        arrived > 0
+        self.inbox.submitted.subtract(objects, bytes);
+        objects > 0
     }
 
     fn count_backlog(&self) {
-        // Relaxed: a count that orders nothing.
-        self.inbox.backlogged.store(self.backlog.len(), Ordering::Relaxed);
-    }
-
-    fn is_finished(&self) -> bool {
-        match self.inbox.phase() {
-            ABANDONED => true,
-            RUNNING => false,
-            _ => self.backlog.len() == 0 && self.inbox.stack.is_empty(),
-        }
+        self.inbox.backlogged.set(self.backlog.len(), self.backlog.bytes());
     }
 
     /// Sleeps until there is something to do, or a little while if what is in the way cannot tell.
-    fn pause(&self, patience: &mut Patience) {
+    fn pause(&self, phase: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
-        let phase = inbox.phase();
-        let changed = || !inbox.stack.is_empty() || inbox.core.has_orphans() || inbox.phase() != phase;
         let event = inbox.core.event();
+        let phase = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
+        let has_work = |enough: usize| {
+            (!inbox.stack.is_empty() && inbox.submitted.objects() >= enough)
+                || inbox.phase() != phase
+                || (inbox.core.has_orphans() && self.backlog.has_room(0))
+        };
+        // Submitters notify when there is enough.
+        let sleep = |limit, enough| {
+            inbox.enough.store(enough, Ordering::Relaxed);
+            event.sleep_unless(limit, || has_work(enough));
+            inbox.enough.store(1, Ordering::Relaxed);
+        };
         match self.backlog.obstacle() {
-            Ok(Obstacle::Nothing) if self.backlog.len() == 0 => event.sleep_unless(None, changed),
-            Ok(Obstacle::Nothing) => {}
-            Ok(Obstacle::Reader(record)) => patience.wait(event, Some(record), None, changed),
+            Ok(Obstacle::Nothing) if self.backlog.len() == 0 => sleep(None, 1),
             Ok(Obstacle::Pace(until)) => {
-                event.sleep_unless(Some(until.saturating_duration_since(Instant::now())), changed);
+                let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+                sleep(limit, self.backlog.missing().max(1));
             }
-            Ok(Obstacle::Hazard) | Err(_) => patience.wait(event, None, None, changed),
+            Ok(Obstacle::Reader(record)) => patience.wait(event, Some(record), None, || has_work(1)),
+            Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
+                patience.wait(event, None, None, || has_work(1))
+            }
         }
     }
 }
@@ -154,28 +176,83 @@ impl Inbox {
         self.core.event().notify();
     }
 
-    /// Reserves room for one object, unless the limit is reached.
-    fn reserve(&self) -> bool {
-        // Relaxed: counts that order nothing.
-        let submitted = self.submitted.fetch_add(1, Ordering::Relaxed);
-        let fits = submitted.saturating_add(self.backlogged.load(Ordering::Relaxed)) < self.capacity;
+    /// Reserves room for one object, unless a limit is reached.
+    fn reserve(&self, bytes: usize) -> bool {
+        let (before, bytes_before) = self.submitted.add(bytes);
+        let objects = before.saturating_add(self.backlogged.objects());
+        let total = bytes_before.saturating_add(self.backlogged.bytes()).saturating_add(bytes);
+        let fits = objects < self.limits.objects && total <= self.limits.bytes;
         if !fits {
-            self.submitted.fetch_sub(1, Ordering::Relaxed);
+            self.submitted.subtract(1, bytes);
         }
         fits
     }
 
+    /// Hands over an object for which there is room.
     fn submit(&self, garbage: Garbage) {
+        self.core.shared_ledger().share_retired();
+        self.core.shared_ledger().pend(garbage.bytes());
         self.stack.push(garbage);
-        self.core.event().notify();
+        // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
+        // sleeps, or its wish is seen here.
+        fence(Ordering::SeqCst);
+        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) {
+            self.core.event().notify();
+        }
+        // The reclaimer may have been dropped since the phase was looked at; it may not have seen this object then.
+        if self.phase() == CLOSED {
+            self.pass_on();
+        }
     }
 
     /// Passes what nobody will take in any more to the domain.
     fn pass_on(&self) {
-        for garbage in self.stack.take() {
-            self.core.shared_ledger().share_retired();
-            self.core.add_orphan(garbage);
-        }
+        let (core, submitted) = (&self.core, &self.submitted);
+        core.add_orphans(self.stack.take().oldest_first().inspect(|garbage| {
+            submitted.subtract(1, garbage.bytes());
+            core.hand_on(garbage);
+        }));
+    }
+}
+
+/// Numbers of objects and of bytes.
+#[derive(Debug)]
+struct Tally {
+    objects: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self { objects: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Adds one object, and returns the numbers before.
+    fn add(&self, bytes: usize) -> (usize, usize) {
+        // Acquire: pairs with the release in `subtract`: who no longer sees an object counted here sees it counted
+        // in the backlog.
+        (self.objects.fetch_add(1, Ordering::Acquire), self.bytes.fetch_add(bytes, Ordering::Acquire))
+    }
+
+    fn subtract(&self, objects: usize, bytes: usize) {
+        // Release: pairs with the acquire in `add`.
+        self.objects.fetch_sub(objects, Ordering::Release);
+        self.bytes.fetch_sub(bytes, Ordering::Release);
+    }
+
+    fn set(&self, objects: usize, bytes: usize) {
+        // Relaxed: published by the release in `subtract`.
+        self.objects.store(objects, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn objects(&self) -> usize {
+        // Relaxed: counts that order nothing.
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -217,15 +294,15 @@ impl Submitter {
     /// Hands an object in, and wakes the reclaimer if it sleeps. Lock-free; allocates a node.
     ///
     /// # Errors
-    /// When as many objects wait as the reclaimer has capacity for, when the object is of another domain, or
-    /// when the reclaimer is gone. The object is handed back.
+    /// When as much waits as the reclaimer has capacity for, when the object is of another domain, or when the
+    /// reclaimer is gone. The object is handed back.
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let inbox = &*self.inbox;
         let reason = if !retired.is_of(&inbox.core) {
             RetireReason::ForeignDomain
         } else if inbox.phase() == CLOSED {
             RetireReason::Closed
-        } else if !inbox.reserve() {
+        } else if !inbox.reserve(Retired::<T>::bytes()) {
             RetireReason::Full
         } else {
             inbox.submit(retired.into_garbage());
@@ -263,21 +340,20 @@ impl Submitter {
     /// [`Reclaimer::defer`](super::Reclaimer::defer) does. When the reclaimer is gone, the domain keeps it for
     /// its other reclaimers.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
-        // Relaxed: a count that orders nothing.
-        self.inbox.submitted.fetch_add(1, Ordering::Relaxed);
-        self.inbox.submit(Garbage::callback(function));
-        if self.inbox.phase() == CLOSED {
-            self.inbox.pass_on();
-        }
+        let garbage = Garbage::callback(function);
+        self.inbox.submitted.add(garbage.bytes());
+        self.inbox.submit(garbage);
     }
 
     /// Objects handed in and not freed yet.
     pub fn pending(&self) -> usize {
-        // Relaxed: counts.
-        self.inbox.submitted.load(Ordering::Relaxed) + self.inbox.backlogged.load(Ordering::Relaxed)
+        self.inbox.submitted.objects() + self.inbox.backlogged.objects()
     }
 
     /// Lets [`BackgroundReclaimer::run`] return once everything is freed. Returns at once.
+    ///
+    /// What is handed in, or left to the domain, meanwhile is freed as well. What is handed in later waits for
+    /// another `run`, or for the reclaimer's drop, which passes it to the domain.
     pub fn stop(&self) {
         self.inbox.advance(STOPPING);
     }
@@ -312,7 +388,7 @@ impl fmt::Debug for Submitter {
     }
 }
 
-/// Makes a [`BackgroundReclaimer`].
+/// Makes a [`BackgroundReclaimer`]. Counts as a handle of the domain, like the reclaimer itself.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -328,7 +404,7 @@ impl fmt::Debug for Submitter {
 #[derive(Debug, Clone)]
 pub struct BackgroundBuilder {
     core: Arc<Core>,
-    capacity: usize,
+    limits: Limits,
     pace: Pace,
 }
 
@@ -337,12 +413,19 @@ impl BackgroundBuilder {
     const DEFAULT_CAPACITY: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self { core, capacity: Self::DEFAULT_CAPACITY, pace: Pace::DEFAULT }
+        let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
+        Self { core, limits, pace: Pace::DEFAULT }
     }
 
     /// Objects that may wait at a time; 1,048,576 by default, and at least 1.
     pub fn capacity(mut self, objects: usize) -> Self {
-        self.capacity = objects.max(1);
+        self.limits.objects = objects.max(1);
+        self
+    }
+
+    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default.
+    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
         self
     }
 
@@ -364,12 +447,16 @@ impl BackgroundBuilder {
         let inbox = Inbox {
             core: Arc::clone(&self.core),
             stack: Stack::new(),
-            submitted: AtomicUsize::new(0),
-            backlogged: AtomicUsize::new(0),
-            capacity: self.capacity,
+            submitted: Tally::new(),
+            backlogged: Tally::new(),
+            limits: self.limits,
+            enough: AtomicUsize::new(1),
             submitters: AtomicUsize::new(0),
             phase: AtomicUsize::new(RUNNING),
         };
-        BackgroundReclaimer { backlog: Backlog::new(self.core, self.pace), inbox: Arc::new(inbox) }
+        BackgroundReclaimer {
+            backlog: Backlog::new(self.core, self.pace, self.limits),
+            inbox: Arc::new(inbox),
+        }
     }
 }

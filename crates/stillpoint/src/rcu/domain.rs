@@ -1,9 +1,11 @@
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::background::{BackgroundBuilder, BackgroundReclaimer};
 use super::cell::RcuCell;
+use super::engine::backlog::{Backlog, Limits, Pace};
 use super::engine::grace::Grace;
 use super::engine::wait::Interrupted;
 use super::engine::Core;
@@ -148,13 +150,18 @@ impl Domain {
         self.core.wait_for(self.value_of(token), limit)
     }
 
-    /// Waits for a grace period: no region reader holds anything that was unlinked before this call.
+    /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
+    /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), as far
+    /// as no protected load holds it.
     ///
     /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
     ///
     /// # Errors
     /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) when the calling thread itself is in the way,
-    /// [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence. Both at once.
+    /// [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence; both immediately.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, SynchronizeError};
@@ -167,7 +174,7 @@ impl Domain {
     /// # Ok::<(), SynchronizeError>(())
     /// ```
     pub fn synchronize(&self) -> Result<(), SynchronizeError> {
-        self.core.synchronize(None)
+        Core::synchronize(&self.core, None)
     }
 
     /// As [`synchronize`](Domain::synchronize), for `limit` at the longest.
@@ -175,7 +182,7 @@ impl Domain {
     /// # Errors
     /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the reader in the way.
     pub fn synchronize_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
-        self.core.synchronize(Some(limit))
+        Core::synchronize(&self.core, Some(limit))
     }
 
     /// What the domain has done so far.
@@ -202,7 +209,7 @@ impl Domain {
         unsafe { self.core.reset_after_fork() }
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
@@ -230,6 +237,13 @@ impl fmt::Debug for Domain {
 pub struct Token {
     value: u64,
     domain: u64,
+}
+
+/// Tokens of different domains are not ordered.
+impl PartialOrd for Token {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self.domain == other.domain).then(|| self.value.cmp(&other.value))
+    }
 }
 
 /// Makes a [`Domain`].
@@ -274,8 +288,18 @@ impl DomainBuilder {
 }
 
 impl Core {
-    pub(super) fn synchronize(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        self.wait_for(self.start(), limit)
+    pub(super) fn synchronize(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        if !this.has_orphans() {
+            return this.wait_for(this.start(), limit);
+        }
+        // What is not freed in the end goes back to the domain with the backlog.
+        let limits = Limits { objects: usize::MAX, bytes: usize::MAX };
+        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, limits);
+        orphans.adopt(usize::MAX);
+        let token = orphans.close().unwrap_or_else(|| this.start());
+        this.wait_for(token, limit)?;
+        orphans.advance(usize::MAX);
+        Ok(())
     }
 
     pub(super) fn wait_for(&self, token: u64, limit: Option<Duration>) -> Result<(), SynchronizeError> {

@@ -198,6 +198,32 @@ impl<T: Send + Sync + 'static> fmt::Debug for RetireError<T> {
 
 impl<T: Send + Sync + 'static> Error for RetireError<T> {}
 
+/// The wait for an object's readers ended before they did; the object is handed back in `retired`.
+pub struct FreeError<T: Send + Sync + 'static> {
+    /// The object. Dropping it leaves it to the domain.
+    pub retired: Retired<T>,
+    /// Why it was not freed.
+    pub cause: SynchronizeError,
+}
+
+impl<T: Send + Sync + 'static> fmt::Display for FreeError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the object was not freed: {}", self.cause)
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for FreeError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FreeError").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> Error for FreeError<T> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
 /// The cell held something else; the new object is handed back in `new`.
 pub struct CompareExchangeError<T> {
     /// What was to be linked.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::atomic::{fence, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::engine::Core;
@@ -34,7 +35,14 @@ impl Home {
 
     /// The domain, unless its last handle is gone.
     pub(super) fn core(&self) -> Option<Arc<Core>> {
-        self.weak().upgrade()
+        let core = self.weak().upgrade();
+        if core.is_none() {
+            // Acquire: pairs with the release decrement of each handle's drop. `upgrade` has read the last one, or what
+            // followed it in its release sequence, by a relaxed load: whatever readers did before they dropped their
+            // handles happens before what the caller does with an object that no domain looks after.
+            fence(Ordering::Acquire);
+        }
+        core
     }
 
     /// Panics unless `core` is this domain.

@@ -35,7 +35,7 @@ mod background;
 mod bound;
 mod cell;
 mod domain;
-mod engine;
+pub(crate) mod engine;
 mod error;
 mod home;
 mod link;
@@ -44,7 +44,7 @@ mod models;
 mod qsbr;
 mod reader;
 mod reclaimer;
-mod region;
+pub(crate) mod region;
 mod retired;
 mod stats;
 
@@ -54,7 +54,8 @@ pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
-    BuildError, CompareExchangeError, ReaderKind, RetireError, RetireReason, Stall, SynchronizeError,
+    BuildError, CompareExchangeError, FreeError, ReaderKind, RetireError, RetireReason, Stall,
+    SynchronizeError,
 };
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};

@@ -88,7 +88,7 @@ impl QsbrReader {
     /// As [`Domain::synchronize`](super::Domain::synchronize).
     pub fn synchronize(&mut self) -> Result<(), SynchronizeError> {
         let core = Arc::clone(&self.core);
-        self.offline(|| core.synchronize(None))
+        self.offline(|| Core::synchronize(&core, None))
     }
 }
 

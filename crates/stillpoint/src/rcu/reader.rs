@@ -106,18 +106,18 @@ impl Reader {
     }
 
     #[inline(always)]
-    pub(super) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &Record {
         // SAFETY: the record lives as long as the core, which the reader holds.
         unsafe { self.record.as_ref() }
     }
 
     #[inline(always)]
-    pub(super) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
 
     #[inline(always)]
-    pub(super) fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         &self.core
     }
 }

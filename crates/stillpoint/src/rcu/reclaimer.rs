@@ -2,21 +2,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::{Backlog, Obstacle, Pace};
+use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::wait::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason, Stall, SynchronizeError};
 use super::retired::Retired;
 
-/// Objects that one poll adopts or frees are counted in a `usize`: no limit.
+/// For polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
 
 /// A writer's queue of retired objects, polled by its owner: no thread is needed.
 ///
 /// `retire` takes an object in, `poll` frees what no reader can hold any more, on the writer's own time. Each
 /// poll starts one grace period for all that was retired since the last start, so that bursts share a token
-/// and a fence. When dropped, what is pending passes to the domain: its other reclaimers adopt it.
+/// and a fence. When dropped, what is pending passes to the domain: its other reclaimers adopt it, a bounded share
+/// with each poll.
+///
+/// Destructors run within `poll`. They may panic, retire to the domain by dropping a [`Retired`], and use other
+/// reclaimers; this one is borrowed.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -36,18 +40,11 @@ const NO_LIMIT: usize = usize::MAX;
 /// ```
 pub struct Reclaimer {
     backlog: Backlog,
-    limits: Limits,
-}
-
-/// How much may wait.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    objects: usize,
-    bytes: usize,
 }
 
 impl Reclaimer {
-    /// Takes an object in. Constant time, amortised; when the queue is full, it polls first.
+    /// Takes an object in. Constant time, amortised. When the queue is full, it starts a grace period for what has
+    /// none yet, whatever the pace, and frees what is ready.
     ///
     /// # Errors
     /// When the queue is full of objects that readers hold up, or the object is of another domain. The object
@@ -59,9 +56,10 @@ impl Reclaimer {
         if !retired.is_of(self.backlog.core()) {
             return Err(RetireError { retired, reason: RetireReason::ForeignDomain });
         }
-        if !self.has_room(Retired::<T>::bytes()) {
-            self.poll();
-            if !self.has_room(Retired::<T>::bytes()) {
+        if !self.backlog.has_room(Retired::<T>::bytes()) {
+            self.backlog.close();
+            self.backlog.advance(NO_LIMIT);
+            if !self.backlog.has_room(Retired::<T>::bytes()) {
                 return Err(RetireError { retired, reason: RetireReason::Full });
             }
         }
@@ -129,11 +127,10 @@ impl Reclaimer {
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
-        // The domain remembers the error of the fence.
-        self.backlog.poll(limit).unwrap_or(0)
+        self.backlog.poll(limit)
     }
 
-    /// Waits until everything retired so far is freed.
+    /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
     ///
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize). Waits for ever for a protected load that is
@@ -160,13 +157,15 @@ impl Reclaimer {
     fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        // Once: others may leave more to the domain for ever.
+        self.backlog.adopt(usize::MAX);
         if let Some(token) = self.backlog.close() {
             let core = Arc::clone(self.backlog.core());
             core.wait_for(token, limit)?;
         }
         let mut patience = Patience::new();
         loop {
-            self.backlog.poll(NO_LIMIT).map_err(SynchronizeError::Fence)?;
+            self.backlog.advance(NO_LIMIT);
             if self.backlog.len() == 0 {
                 return Ok(());
             }
@@ -184,7 +183,9 @@ impl Reclaimer {
             Ok(Obstacle::Reader(record)) => {
                 SynchronizeError::Stalled(Stall::new(core, record, begun.elapsed()))
             }
-            Ok(_) => SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.len() },
+            Ok(_) => {
+                SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.held() }
+            }
         }
     }
 
@@ -206,11 +207,6 @@ impl Reclaimer {
     pub fn pending_bytes(&self) -> usize {
         self.backlog.bytes()
     }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.backlog.len() < self.limits.objects
-            && self.backlog.bytes().saturating_add(bytes) <= self.limits.bytes
-    }
 }
 
 impl fmt::Debug for Reclaimer {
@@ -222,7 +218,7 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a [`Reclaimer`].
+/// Makes a [`Reclaimer`]. Counts as a handle of the domain, like the reclaimer itself.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -280,6 +276,6 @@ impl ReclaimerBuilder {
 
     /// Makes the reclaimer.
     pub fn build(self) -> Reclaimer {
-        Reclaimer { backlog: Backlog::new(self.core, self.pace), limits: self.limits }
+        Reclaimer { backlog: Backlog::new(self.core, self.pace, self.limits) }
     }
 }

@@ -11,7 +11,7 @@ use super::engine::Core;
 /// ```
 pub trait Region: sealed::Sealed {}
 
-pub(super) mod sealed {
+pub(crate) mod sealed {
     use super::Core;
 
     /// # Safety

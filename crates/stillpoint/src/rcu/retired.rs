@@ -2,17 +2,22 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 use super::engine::garbage::{self, Garbage};
 use super::engine::grace::Grace;
+use super::engine::wait::Patience;
 use super::engine::Core;
+use super::error::{FreeError, SynchronizeError};
 use super::home::Home;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
 ///
 /// It is freed when every region reader of its domain has passed **and** no hazard slot holds it. Give it to a
-/// [`Reclaimer`](super::Reclaimer); a value that is dropped instead is handed to the domain, whose reclaimers
-/// adopt it. It can still be read.
+/// [`Reclaimer`](super::Reclaimer), or wait with [`free`](Retired::free). It can still be read.
+///
+/// **A value that is dropped instead is left to the domain.** There its reclaimers adopt it, or a later
+/// [`synchronize`](super::Domain::synchronize) frees it; without either it waits for the last handle.
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;
@@ -26,7 +31,7 @@ use super::home::Home;
 /// assert_eq!(reclaimer.poll(), 1); // there is no reader
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
-#[must_use = "give it to a reclaimer; dropping it leaves it to the reclaimers of the domain"]
+#[must_use = "give it to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
 pub struct Retired<T: Send + Sync + 'static> {
     object: NonNull<T>,
     home: Home,
@@ -75,6 +80,43 @@ impl<T: Send + Sync + 'static> Retired<T> {
         }
     }
 
+    /// Waits until no reader can hold the object, for `limit` at the longest, and frees it.
+    ///
+    /// # Errors
+    /// As [`Domain::synchronize_timeout`](super::Domain::synchronize_timeout), and
+    /// [`Pinned`](SynchronizeError::Pinned) when a protected load still holds it. The object is handed back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use stillpoint::rcu::{Domain, FreeError};
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(1);
+    /// cell.replace(2).unwrap().free(Some(Duration::from_secs(1)))?;
+    /// # Ok::<(), FreeError<i32>>(())
+    /// ```
+    pub fn free(mut self, limit: Option<Duration>) -> Result<(), FreeError<T>> {
+        let Some(core) = self.home.core() else {
+            drop(self.take_object());
+            return Ok(());
+        };
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let token = *self.token.get_or_insert_with(|| core.start());
+        if let Err(cause) = core.wait_for(token, limit) {
+            return Err(FreeError { retired: self, cause });
+        }
+        let mut patience = Patience::new();
+        while !self.is_free() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let cause = SynchronizeError::Pinned { domain: core.name().to_owned(), objects: 1 };
+                return Err(FreeError { retired: self, cause });
+            }
+            patience.wait(core.event(), None, deadline, || false);
+        }
+        drop(self.take_object());
+        Ok(())
+    }
+
     /// As [`try_free`](Retired::try_free), but returns the object itself.
     ///
     /// # Errors
@@ -112,12 +154,13 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// The object, which [`is_free`](Retired::is_free).
     fn take_object(self) -> Box<T> {
         let (object, home) = self.into_parts();
+        // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
+        let object = unsafe { Box::from_raw(object.as_ptr()) };
         if let Some(core) = home.core() {
             core.shared_ledger().share_retired();
             core.shared_ledger().share_freed();
         }
-        // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
-        unsafe { Box::from_raw(object.as_ptr()) }
+        object
     }
 
     fn into_parts(self) -> (NonNull<T>, Home) {
@@ -158,10 +201,10 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
         let garbage = Garbage::object(self.object);
         if let Some(core) = self.home.core() {
             core.shared_ledger().share_retired();
-            core.add_orphan(garbage);
+            core.add_orphans([garbage]);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
-            garbage::resume(unsafe { garbage.free() }.err());
+            garbage::resume(unsafe { garbage::free_left(garbage) });
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `long syscall(SYS_futex, uint32_t *uaddr, int op, uint32_t val, ...)`, process-private.
 
+#[cfg(not(loom))]
 use std::time::Duration;
 
+#[cfg(not(loom))]
 use crate::sync::atomic::AtomicU32;
 
 /// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
@@ -25,14 +27,43 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// A model has no futex: the waiter lets others run and looks again.
-#[cfg(any(loom, miri))]
+/// Miri has no such system call here: the waiter lets others run and looks again.
+#[cfg(miri)]
 pub(crate) fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(miri)]
     std::thread::yield_now();
 }
 
-#[cfg(any(loom, miri))]
+#[cfg(miri)]
 pub(crate) fn wake_all(_word: &AtomicU32) {}
+
+#[cfg(loom)]
+pub(crate) use model::{wait, wake_all};
+
+/// A futex for models: a sleep without a limit that nobody ends is a deadlock, which loom reports.
+#[cfg(loom)]
+mod model {
+    use std::time::Duration;
+
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref PARKED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
+        if limit.is_some() {
+            return loom::thread::yield_now();
+        }
+        let parked = PARKED.0.lock().unwrap();
+        // Relaxed: the kernel's look at the word is ordered by its own lock, as this one is.
+        if word.load(Ordering::Relaxed) == seen {
+            drop(PARKED.1.wait(parked).unwrap());
+        }
+    }
+
+    pub(crate) fn wake_all(_word: &AtomicU32) {
+        let _parked = PARKED.0.lock().unwrap();
+        PARKED.1.notify_all();
+    }
+}

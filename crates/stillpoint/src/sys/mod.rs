@@ -1,6 +1,8 @@
 //! The edge to Linux.
 
 mod futex;
+#[cfg(not(loom))]
+pub(crate) mod pages;
 mod thread;
 
 pub(crate) use futex::{wait, wake_all};

@@ -7,7 +7,7 @@
 //! New objects join the *open* end. A poll starts a token for all that is open, unless the last start was too
 //! short a time ago: so a burst of retirements shares one token and one fence. Objects whose token is over are
 //! compared with the hazard slots, gathered once for all of them; those that are pinned move to `held` and
-//! are compared again at each later poll.
+//! are compared again at each later poll, which then costs a look at every hazard slot of the domain.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use super::grace::Grace;
 use super::ledger::Ledger;
 use super::record::Record;
 use super::registry::Claim;
-use super::stack::Taken;
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
@@ -41,20 +40,27 @@ impl Pace {
         Self { batch: 128, interval: if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(50) } };
 }
 
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) objects: usize,
+    pub(crate) bytes: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct Backlog {
     core: Arc<Core>,
     ledger: Claim<Ledger>,
     pace: Pace,
+    limits: Limits,
     queue: VecDeque<Garbage>,
     /// The front of the queue, in groups with one token each.
     batches: VecDeque<Batch>,
     /// Objects at the back of the queue that have no token yet.
     open: usize,
-    held: Vec<Garbage>,
+    held: Vec<Held>,
     bytes: usize,
     started: Option<Instant>,
-    adopted: Taken,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
 }
@@ -63,16 +69,27 @@ pub(crate) struct Backlog {
 struct Batch {
     token: u64,
     objects: usize,
+    /// Age of the domain at the start.
     started: Duration,
 }
 
-/// What holds the oldest objects up.
+/// An object whose token is over, and that a hazard slot held when it was last compared.
+#[derive(Debug)]
+struct Held {
+    garbage: Garbage,
+    /// As for its batch.
+    started: Duration,
+}
+
+/// What is in the way of the next object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Obstacle<'c> {
+    /// Nothing, or there is no object.
     Nothing,
     Reader(&'c Record),
     Hazard,
-    Pace(Instant),
+    /// Its token is to be started then; `None` for the end of time.
+    Pace(Option<Instant>),
 }
 
 // SAFETY: the claim points into the core, which the backlog keeps alive, and everything else is `Send`; nothing
@@ -80,18 +97,18 @@ pub(crate) enum Obstacle<'c> {
 unsafe impl Send for Backlog {}
 
 impl Backlog {
-    pub(crate) fn new(core: Arc<Core>, pace: Pace) -> Self {
+    pub(crate) fn new(core: Arc<Core>, pace: Pace, limits: Limits) -> Self {
         Self {
             ledger: core.ledgers.claim(),
             core,
             pace,
+            limits,
             queue: VecDeque::new(),
             batches: VecDeque::new(),
             open: 0,
             held: Vec::new(),
             bytes: 0,
             started: None,
-            adopted: Taken::none(),
             hazards: Vec::new(),
         }
     }
@@ -108,6 +125,16 @@ impl Backlog {
         self.bytes
     }
 
+    /// Objects past their grace period that hazard slots hold.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether one more object of this size is within the limits.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.len() < self.limits.objects && self.bytes.saturating_add(bytes) <= self.limits.bytes
+    }
+
     fn ledger(&self) -> &Ledger {
         // SAFETY: the core is alive, as the backlog holds it.
         unsafe { self.ledger.slot() }
@@ -117,51 +144,56 @@ impl Backlog {
     pub(crate) fn retire(&mut self, garbage: Garbage) {
         self.ledger().count_retired();
         self.push(garbage);
-        self.ledger().set_pending(self.len(), self.bytes);
     }
 
     /// Takes in an object that was counted before.
-    fn push(&mut self, garbage: Garbage) {
+    pub(crate) fn push(&mut self, garbage: Garbage) {
         self.bytes += garbage.bytes();
         self.queue.push_back(garbage);
         self.open += 1;
+        self.ledger().set_pending(self.len(), self.bytes);
     }
 
-    /// Frees what is ready, `limit` objects at the most, and returns their number. Never waits for a reader.
+    /// Takes `limit` of the objects that nobody looks after, at the most, and leaves the others to others.
+    pub(crate) fn adopt(&mut self, limit: usize) {
+        if limit == 0 || !self.core.has_orphans() {
+            return;
+        }
+        let mut orphans = self.core.take_orphans();
+        for garbage in orphans.by_ref().take(limit) {
+            self.core.hand_on(&garbage);
+            self.push(garbage);
+        }
+        self.core.give_orphans_back(orphans);
+    }
+
+    /// Adopts a bounded share of orphans, as far as there is room, and frees what is ready, `limit` objects at the
+    /// most. Returns their number. Never waits for a reader.
     ///
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
-    pub(crate) fn poll(&mut self, limit: usize) -> Result<usize, FenceError> {
-        self.adopt_orphans();
-        let ready = self.ready(limit)?;
-        Ok(self.sweep(ready, limit))
+    pub(crate) fn poll(&mut self, limit: usize) -> usize {
+        if self.has_room(0) {
+            self.adopt(ADOPTED_PER_POLL.min(self.limits.objects - self.len()));
+        }
+        if self.open > 0 && self.is_time() {
+            self.close();
+        }
+        self.advance(limit)
     }
 
-    /// Starts a token for what is open, if it is time, and counts the objects at the front whose token is over,
-    /// until there are `limit` or more.
-    fn ready(&mut self, limit: usize) -> Result<usize, FenceError> {
+    /// As [`poll`](Backlog::poll), but neither adopts nor starts anything.
+    pub(crate) fn advance(&mut self, limit: usize) -> usize {
         if busted::is(Variant::HazardsFirst) {
             self.core.gather_hazards(&mut self.hazards);
         }
-        if self.open > 0 && self.is_time() {
-            self.start();
-        }
-        // The fence for the newest token serves the older ones as well.
-        if let Some(newest) = self.batches.back() {
-            self.core.ensure_fenced(newest.token)?;
-        }
-        let mut ready = 0;
-        for batch in &self.batches {
-            if ready >= limit {
-                break;
-            }
-            match self.core.check(batch.token)? {
-                Grace::HeldUp(_) if !busted::is(Variant::IgnoreRegions) => break,
-                _ => {}
-            }
-            ready += batch.objects;
-        }
-        Ok(ready)
+        let ready = self.ready(limit);
+        self.sweep(ready, limit)
+    }
+
+    /// Number of objects that the open batch lacks.
+    pub(crate) fn missing(&self) -> usize {
+        self.pace.batch.saturating_sub(self.open)
     }
 
     fn is_time(&self) -> bool {
@@ -169,52 +201,88 @@ impl Backlog {
         self.open >= self.pace.batch || self.pace.interval.is_zero() || !self.core.needs_heavy() || due()
     }
 
-    fn start(&mut self) {
-        let token = self.core.start();
-        let started = self.core.age();
-        self.started = Some(Instant::now());
-        self.batches.push_back(Batch { token, objects: self.open, started });
-        self.open = 0;
+    /// Starts a token for what is open. Returns the token that the newest object waits for.
+    pub(crate) fn close(&mut self) -> Option<u64> {
+        if self.open > 0 {
+            let token = self.core.start();
+            let started = self.core.age();
+            self.started = Some(Instant::now());
+            self.batches.push_back(Batch { token, objects: self.open, started });
+            self.open = 0;
+        }
+        self.batches.back().map(|batch| batch.token)
+    }
+
+    /// Counts the objects at the front whose token is over, until there are `limit` or more.
+    ///
+    /// A batch is not fenced before the ones in front of it are over, since it could not go sooner; the fence then
+    /// serves all that have been started.
+    fn ready(&self, limit: usize) -> usize {
+        let mut ready = 0;
+        for batch in &self.batches {
+            let over = match self.core.check(batch.token) {
+                Ok(Grace::Over) => true,
+                Ok(Grace::HeldUp(_)) => busted::is(Variant::IgnoreRegions),
+                // The domain remembers the error; what was fenced before may still go.
+                Err(_) => false,
+            };
+            if !over || ready >= limit {
+                break;
+            }
+            ready += batch.objects;
+        }
+        ready
     }
 
     /// Frees the first `ready` objects of the queue, and what is held, as far as no hazard slot holds them.
     fn sweep(&mut self, ready: usize, limit: usize) -> usize {
-        if ready == 0 && self.held.is_empty() {
-            return 0;
-        }
-        if busted::is(Variant::IgnoreHazards) {
-            self.hazards.clear();
-        } else if !busted::is(Variant::HazardsFirst) {
-            self.core.gather_hazards(&mut self.hazards);
-        }
         let mut freed = Freed::default();
-        for index in (0..self.held.len()).rev() {
-            if freed.objects < limit && !self.is_pinned(&self.held[index]) {
-                let garbage = self.held.swap_remove(index);
-                self.free(garbage, &mut freed);
+        if ready > 0 || !self.held.is_empty() {
+            if busted::is(Variant::IgnoreHazards) {
+                self.hazards.clear();
+            } else if !busted::is(Variant::HazardsFirst) {
+                self.core.gather_hazards(&mut self.hazards);
             }
-        }
-        for _ in 0..ready.min(limit - freed.objects) {
-            let garbage = self.pop_ready();
-            if self.is_pinned(&garbage) {
-                self.held.push(garbage);
-            } else {
-                self.free(garbage, &mut freed);
-            }
+            self.sweep_held(limit, &mut freed);
+            self.sweep_queue(ready, limit, &mut freed);
         }
         self.account(freed.objects);
         garbage::resume(freed.panic);
         freed.objects
     }
 
+    fn sweep_held(&mut self, limit: usize, freed: &mut Freed) {
+        for index in (0..self.held.len()).rev() {
+            if freed.objects < limit && !self.is_pinned(&self.held[index].garbage) {
+                let held = self.held.swap_remove(index);
+                self.free(held.garbage, freed);
+            }
+        }
+    }
+
+    fn sweep_queue(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
+        for _ in 0..ready {
+            if freed.objects == limit {
+                break;
+            }
+            let (garbage, started) = self.pop_ready();
+            if self.is_pinned(&garbage) {
+                self.held.push(Held { garbage, started });
+            } else {
+                self.free(garbage, freed);
+            }
+        }
+    }
+
     /// The object at the front, whose batch is over.
-    fn pop_ready(&mut self) -> Garbage {
+    fn pop_ready(&mut self) -> (Garbage, Duration) {
         let batch = self.batches.front_mut().expect("ready objects belong to a batch");
+        let started = batch.started;
         batch.objects -= 1;
         if batch.objects == 0 {
             self.batches.pop_front();
         }
-        self.queue.pop_front().expect("batches count the objects of the queue")
+        (self.queue.pop_front().expect("batches count the objects of the queue"), started)
     }
 
     fn is_pinned(&self, garbage: &Garbage) -> bool {
@@ -227,34 +295,46 @@ impl Backlog {
         // SAFETY: the object's token is over, so every region reader has passed; its address was in no hazard
         // slot gathered after that.
         if let Err(panic) = unsafe { garbage.free() } {
-            freed.panic.get_or_insert(panic);
+            garbage::keep_first(&mut freed.panic, panic);
         }
     }
 
     fn account(&self, freed: usize) {
         let ledger = self.ledger();
-        ledger.count_freed(freed);
-        ledger.set_pending(self.len(), self.bytes);
-        ledger.set_oldest(self.batches.front().map(|batch| batch.started));
+        if freed > 0 {
+            ledger.count_freed(freed);
+            ledger.set_pending(self.len(), self.bytes);
+        }
+        let held = self.held.iter().map(|held| held.started);
+        ledger.set_oldest(held.chain(self.batches.front().map(|batch| batch.started)).min());
     }
 
-    /// Takes a bounded share of the objects that nobody looks after.
-    fn adopt_orphans(&mut self) {
-        if self.adopted.is_empty() {
-            if !self.core.has_orphans() {
-                return;
+    /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
+    ///
+    /// # Safety
+    /// No reader can hold an object of `context` any more.
+    pub(crate) unsafe fn free_unreachable(&mut self, context: *const ()) -> Option<Panic> {
+        let held = self.held.drain(..).map(|held| held.garbage);
+        let pending: Vec<Garbage> = held.chain(self.queue.drain(..)).collect();
+        self.batches.clear();
+        (self.open, self.bytes) = (0, 0);
+        let mut freed = Freed::default();
+        for garbage in pending {
+            if garbage.is_of(context) {
+                freed.objects += 1;
+                // SAFETY: the caller's promise.
+                if let Err(panic) = unsafe { garbage.free() } {
+                    garbage::keep_first(&mut freed.panic, panic);
+                }
+            } else {
+                self.push(garbage);
             }
-            self.adopted = self.core.take_orphans();
         }
-        for _ in 0..ADOPTED_PER_POLL {
-            let Some(garbage) = self.adopted.next() else { break };
-            self.core.forget_orphan(&garbage);
-            self.push(garbage);
-        }
-        self.ledger().set_pending(self.len(), self.bytes);
+        self.account(freed.objects);
+        freed.panic
     }
 
-    /// What is in the way of the oldest object.
+    /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
         if let Some(batch) = self.batches.front() {
             return Ok(match self.core.check(batch.token)? {
@@ -262,24 +342,11 @@ impl Backlog {
                 Grace::Over => Obstacle::Nothing,
             });
         }
-        Ok(if self.open > 0 {
-            self.started.map_or(Obstacle::Nothing, |started| Obstacle::Pace(started + self.pace.interval))
-        } else if !self.held.is_empty() {
-            Obstacle::Hazard
-        } else {
-            Obstacle::Nothing
+        Ok(match self.started {
+            _ if !self.held.is_empty() => Obstacle::Hazard,
+            Some(started) if self.open > 0 => Obstacle::Pace(started.checked_add(self.pace.interval)),
+            _ => Obstacle::Nothing,
         })
-    }
-
-    /// The token that the newest object waits for, started now if there is none yet.
-    pub(crate) fn close(&mut self) -> Option<u64> {
-        while !self.adopted.is_empty() {
-            self.adopt_orphans();
-        }
-        if self.open > 0 {
-            self.start();
-        }
-        self.batches.back().map(|batch| batch.token)
     }
 }
 
@@ -292,18 +359,12 @@ struct Freed {
 /// What is pending passes to the domain.
 impl Drop for Backlog {
     fn drop(&mut self) {
-        let pending = self.held.drain(..).chain(self.queue.drain(..));
-        for garbage in pending {
-            if busted::is(Variant::DropFrees) {
-                // SAFETY: none; this is what the broken variant is about.
-                drop(unsafe { garbage.free() });
-            } else {
-                self.core.add_orphan(garbage);
-            }
-        }
-        for garbage in &mut self.adopted {
-            self.core.forget_orphan(&garbage);
-            self.core.add_orphan(garbage);
+        let pending = self.held.drain(..).map(|held| held.garbage).chain(self.queue.drain(..));
+        if busted::is(Variant::DropFrees) {
+            // SAFETY: none; this is what the broken variant is about.
+            pending.for_each(|garbage| drop(unsafe { garbage.free() }));
+        } else {
+            self.core.add_orphans(pending);
         }
         let ledger = self.ledger();
         ledger.set_pending(0, 0);

@@ -1,17 +1,69 @@
 //! An unlinked object, its type erased.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 /// What a destructor panicked with.
 pub(crate) type Panic = Box<dyn std::any::Any + Send>;
 
+/// Keeps the first panic of several. The payload of a later one is dropped, and leaked if that panics, too.
+pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
+    if first.is_none() {
+        *first = Some(panic);
+    } else if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
+}
+
 /// Goes on with the panic of a destructor, unless the thread is unwinding already: a second panic would abort.
 pub(crate) fn resume(panic: Option<Panic>) {
     match panic {
-        Some(panic) if !std::thread::panicking() => resume_unwind(panic),
-        _ => {}
+        Some(panic) if std::thread::panicking() => keep_first(&mut Some(Box::new(())), panic),
+        Some(panic) => resume_unwind(panic),
+        None => {}
     }
+}
+
+thread_local! {
+    /// Objects that destructors retired while this thread frees what a domain left behind.
+    static LEFT: RefCell<Option<VecDeque<Garbage>>> = const { RefCell::new(None) };
+}
+
+/// Frees an object whose domain has no handle any more, and then what its destructor retired, one after the other:
+/// a chain of objects, each of which retires the next one, does not recurse. Returns the first panic.
+///
+/// # Safety
+/// No reader can hold the object any more, nor what its destructor retires to domains that are gone.
+pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
+    let mut next = Some(garbage);
+    let is_outermost = LEFT
+        .try_with(|left| match &mut *left.borrow_mut() {
+            Some(queue) => {
+                queue.extend(next.take());
+                false
+            }
+            empty => {
+                *empty = Some(VecDeque::new());
+                true
+            }
+        })
+        // The thread is ending, and its locals are gone: no queue, but the object is freed all the same.
+        .unwrap_or(false);
+    let mut first = None;
+    while let Some(garbage) = next {
+        // SAFETY: the caller's promise.
+        if let Err(panic) = unsafe { garbage.free() } {
+            keep_first(&mut first, panic);
+        }
+        next = LEFT.try_with(|left| left.borrow_mut().as_mut()?.pop_front()).unwrap_or(None);
+    }
+    if is_outermost {
+        // The queue is empty. It is taken out of the cell before it is dropped.
+        drop(LEFT.try_with(RefCell::take));
+    }
+    first
 }
 
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).
@@ -19,7 +71,9 @@ pub(crate) fn resume(panic: Option<Panic>) {
 pub(crate) struct Garbage {
     object: NonNull<()>,
     bytes: usize,
-    destroy: unsafe fn(NonNull<()>),
+    /// Where the object's memory belongs; null for one that came from `Box`.
+    context: *const (),
+    destroy: unsafe fn(NonNull<()>, *const ()),
 }
 
 // SAFETY: made from values that are `Send` only (see the constructors), and it owns its object.
@@ -28,22 +82,52 @@ unsafe impl Send for Garbage {}
 impl Garbage {
     /// The object behind `pointer`, which came from `Box::into_raw` and is owned by the caller.
     pub(crate) fn object<T: Send + Sync + 'static>(pointer: NonNull<T>) -> Self {
-        unsafe fn destroy<T>(object: NonNull<()>) {
+        unsafe fn destroy<T>(object: NonNull<()>, _context: *const ()) {
             // SAFETY: `free` is called once, with the pointer that `object` was given.
             drop(unsafe { Box::from_raw(object.cast::<T>().as_ptr()) });
         }
-        Self { object: pointer.cast(), bytes: size_of::<T>(), destroy: destroy::<T> }
+        Self { object: pointer.cast(), bytes: size_of::<T>(), context: ptr::null(), destroy: destroy::<T> }
+    }
+
+    /// An object whose memory belongs to `context`: `destroy` is called with both.
+    ///
+    /// # Safety
+    /// The caller owns the object, which may be dropped by any thread. Once no reader can hold it, `destroy` may be
+    /// called with it, and `context` is alive then: its owner takes back by
+    /// [`Backlog::free_unreachable`](super::backlog::Backlog::free_unreachable) what is left.
+    pub(crate) unsafe fn in_context(
+        object: NonNull<()>,
+        bytes: usize,
+        context: *const (),
+        destroy: unsafe fn(NonNull<()>, *const ()),
+    ) -> Self {
+        Self { object, bytes, context, destroy }
+    }
+
+    /// Whether the object's memory belongs to `context`.
+    pub(crate) fn is_of(&self, context: *const ()) -> bool {
+        ptr::eq(self.context, context)
     }
 
     /// A function to be called when the region readers have passed.
     pub(crate) fn callback<F: FnOnce() + Send + 'static>(function: F) -> Self {
-        unsafe fn call<F: FnOnce()>(object: NonNull<()>) {
-            // SAFETY: as in `destroy`.
-            let function = unsafe { Box::from_raw(object.cast::<F>().as_ptr()) };
-            function();
+        /// Not of size zero, so that it has an address of its own, which no hazard slot holds.
+        struct Callback<F> {
+            function: F,
+            _address: u8,
         }
-        let pointer = NonNull::from(Box::leak(Box::new(function)));
-        Self { object: pointer.cast(), bytes: size_of::<F>(), destroy: call::<F> }
+        unsafe fn call<F: FnOnce()>(object: NonNull<()>, _context: *const ()) {
+            // SAFETY: as in `destroy`.
+            let callback = unsafe { Box::from_raw(object.cast::<Callback<F>>().as_ptr()) };
+            (callback.function)();
+        }
+        let callback = Box::leak(Box::new(Callback { function, _address: 0 }));
+        Self {
+            object: NonNull::from(callback).cast(),
+            bytes: size_of::<F>(),
+            context: ptr::null(),
+            destroy: call::<F>,
+        }
     }
 
     /// The address that hazard slots are compared with.
@@ -65,6 +149,6 @@ impl Garbage {
     pub(crate) unsafe fn free(self) -> Result<(), Panic> {
         // SAFETY: the constructors paired `object` with its `destroy`, and `self` is consumed; no reader is
         // left, by the caller's promise. Unwind safety: nothing of the engine is borrowed here.
-        catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object) }))
+        catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))
     }
 }

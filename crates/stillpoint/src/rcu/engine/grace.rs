@@ -12,7 +12,7 @@ use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-/// How far the domain has come. All three only ever grow, or are hints.
+/// How far the domain has come. The tokens only ever grow.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// For every token up to this one, a fence has begun after its start, and has completed.
@@ -60,7 +60,7 @@ impl Core {
         // Release: pairs with the acquire loads in `enter` and `report`. A read-modify-write continues the
         // release sequences of earlier starts, so that a reader that sees a later token has also seen what
         // was unlinked before this one. Acquire: for the same reason, of this thread's own checks.
-        self.token.fetch_add(1, Ordering::AcqRel) + 1
+        self.token.fetch_add(1, busted::order(Variant::StartRelaxed, Ordering::AcqRel)) + 1
     }
 
     /// Number of tokens started.
@@ -72,7 +72,7 @@ impl Core {
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         // Acquire: pairs with the release below: the scan that follows comes after the fence.
-        let fenced = self.progress.fenced.load(Ordering::Acquire);
+        let fenced = self.progress.fenced.load(busted::order(Variant::FencedRelaxed, Ordering::Acquire));
         if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > super::FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
@@ -83,7 +83,7 @@ impl Core {
             bound = self.token.load(Ordering::Acquire);
         }
         // Release: pairs with the acquire load above, in another thread's check.
-        self.progress.fenced.fetch_max(bound, Ordering::AcqRel);
+        self.progress.fenced.fetch_max(bound, busted::order(Variant::FencedRelaxed, Ordering::AcqRel));
         Ok(bound)
     }
 
@@ -134,7 +134,12 @@ impl Core {
 
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
-        self.records.iter().find(|record| record.is_mine() && blocks(record.observe(), token))
+        let tid = crate::sys::thread_id();
+        self.records.iter().find(|record| {
+            // The state first: its acquire load makes the holder known that published it. The id as well as the
+            // handle: a handle is used again after its thread, which may have left a reader behind, has ended.
+            blocks(record.observe(), token) && record.is_mine() && record.tid() == tid
+        })
     }
 
     /// Puts the address in every hazard slot that is set into `addresses`, sorted.
@@ -161,10 +166,13 @@ impl Core {
             return Ok(());
         }
         // SeqCst: pairs with the fences in `register`, in `online`, and in symmetric readers' `light`.
-        crate::sync::atomic::fence(Ordering::SeqCst);
+        if !busted::is(Variant::WriterNoFence) {
+            crate::sync::atomic::fence(Ordering::SeqCst);
+        }
         // Acquire: pairs with the release in `unregister`. Without a reader that relies on light fences the
         // fence above is enough: one that registers now comes after it, and sees what was unlinked.
-        if self.mode == Mode::Symmetric || self.light_readers.load(Ordering::Acquire) == 0 {
+        let acquire = busted::order(Variant::CountRelaxed, Ordering::Acquire);
+        if self.mode == Mode::Symmetric || self.light_readers.load(acquire) == 0 {
             return Ok(());
         }
         if busted::is(Variant::NoHeavy) {
@@ -172,7 +180,7 @@ impl Core {
         }
         let answer = fence::heavy();
         // Relaxed, both: statistics.
-        self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
+        self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         let errno = answer.err().map_or(0, FenceError::raw_os_error);
         self.progress.errno.store(errno, Ordering::Relaxed);
         answer

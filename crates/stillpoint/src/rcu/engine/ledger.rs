@@ -60,13 +60,13 @@ impl Ledger {
         self.freed.fetch_add(1, RELAXED);
     }
 
-    pub(crate) fn pend(&self, objects: usize, bytes: usize) {
-        self.pending.fetch_add(objects as u64, RELAXED);
+    pub(crate) fn pend(&self, bytes: usize) {
+        self.pending.fetch_add(1, RELAXED);
         self.pending_bytes.fetch_add(bytes as u64, RELAXED);
     }
 
-    pub(crate) fn unpend(&self, objects: usize, bytes: usize) {
-        self.pending.fetch_sub(objects as u64, RELAXED);
+    pub(crate) fn unpend(&self, bytes: usize) {
+        self.pending.fetch_sub(1, RELAXED);
         self.pending_bytes.fetch_sub(bytes as u64, RELAXED);
     }
 }

@@ -32,7 +32,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::fence::Mode;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use garbage::{Garbage, Panic};
+use garbage::Garbage;
 use grace::Progress;
 use ledger::Ledger;
 use record::Record;
@@ -98,26 +98,39 @@ impl Core {
         &self.event
     }
 
-    /// Takes in an object that nobody else looks after.
-    pub(crate) fn add_orphan(&self, garbage: Garbage) {
-        self.shared_ledger.pend(1, garbage.bytes());
-        self.orphans.push(garbage);
-        // A background reclaimer may be asleep.
-        self.event.notify();
-    }
-
-    /// Hands all orphans to the caller, who counts them from now on.
-    pub(crate) fn take_orphans(&self) -> Taken {
-        self.orphans.take()
-    }
-
-    /// One of the orphans taken is now counted elsewhere.
-    pub(crate) fn forget_orphan(&self, garbage: &Garbage) {
-        self.shared_ledger.unpend(1, garbage.bytes());
+    /// Takes in objects that nobody else looks after, and that were counted as retired before.
+    pub(crate) fn add_orphans(&self, orphans: impl IntoIterator<Item = Garbage>) {
+        for garbage in orphans {
+            self.shared_ledger.pend(garbage.bytes());
+            self.orphans.push(garbage);
+        }
+        self.tell_of_orphans();
     }
 
     pub(crate) fn has_orphans(&self) -> bool {
         !self.orphans.is_empty()
+    }
+
+    /// Hands all orphans to the caller, who gives back what it does not want.
+    pub(crate) fn take_orphans(&self) -> Taken {
+        self.orphans.take()
+    }
+
+    pub(crate) fn give_orphans_back(&self, orphans: Taken) {
+        self.orphans.give_back(orphans);
+        self.tell_of_orphans();
+    }
+
+    /// A background reclaimer may be asleep.
+    fn tell_of_orphans(&self) {
+        if self.has_orphans() {
+            self.event.notify();
+        }
+    }
+
+    /// An object that was counted by all is now counted by the backlog that has it.
+    pub(crate) fn hand_on(&self, garbage: &Garbage) {
+        self.shared_ledger.unpend(garbage.bytes());
     }
 
     pub(crate) fn shared_ledger(&self) -> &Ledger {
@@ -161,14 +174,13 @@ const FIRST_TOKEN: u64 = 1;
 /// The last handle is gone: no reader is left, and everything may go at once.
 impl Drop for Core {
     fn drop(&mut self) {
-        let mut first: Option<Panic> = None;
-        // Destructors may hand in more; what they retire finds no domain any more and is freed on the spot.
-        while !self.orphans.is_empty() {
-            for garbage in self.orphans.take() {
-                // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
-                if let Err(panic) = unsafe { garbage.free() } {
-                    first.get_or_insert(panic);
-                }
+        let mut first = None;
+        // What destructors retire meanwhile finds no domain any more, and waits for its turn in `free_left`.
+        for orphan in self.orphans.take() {
+            // SAFETY: every reader holds a handle of the domain, and there is no handle any more. The handles'
+            // count is acquired by `Arc` before it drops its contents.
+            if let Some(panic) = unsafe { garbage::free_left(orphan) } {
+                garbage::keep_first(&mut first, panic);
             }
         }
         garbage::resume(first);

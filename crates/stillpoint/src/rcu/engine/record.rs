@@ -128,6 +128,26 @@ impl Record {
         &self.hazards[0]
     }
 
+    /// The first slots, for who has the reader to itself as for [`first_hazard`](Record::first_hazard). All are
+    /// cleared.
+    pub(crate) fn own_hazards<const N: usize>(&self) -> [&Hazard; N] {
+        for hazard in self.hazards() {
+            // Relaxed: the owner reads what it wrote itself.
+            if !hazard.load(Ordering::Relaxed).is_null() {
+                clear_hazard(hazard);
+            }
+        }
+        // Each is marked meanwhile, so that the next search finds another one. No object has this address.
+        let mark = ptr::without_provenance_mut(1);
+        let own = std::array::from_fn(|_| {
+            let hazard = self.free_hazard();
+            set_hazard(hazard, mark);
+            hazard
+        });
+        own.into_iter().for_each(clear_hazard);
+        own
+    }
+
     #[cold]
     fn next_free_hazard(&self) -> &Hazard {
         // Relaxed throughout: as above.
@@ -219,7 +239,7 @@ impl Record {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Whether the calling thread holds the record.
+    /// Whether the calling thread holds the record, or, in the child of a `fork`, its copy in the parent does.
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
         self.thread.load(Ordering::Relaxed) == crate::sys::thread_handle()

@@ -131,7 +131,7 @@ impl<T: Default> Chunk<T> {
             match self.claimed.compare_exchange_weak(
                 claimed,
                 claimed | 1 << index,
-                Ordering::Acquire,
+                busted::order(Variant::ClaimRelaxed, Ordering::Acquire),
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(Claim { chunk: NonNull::from(self), index }),

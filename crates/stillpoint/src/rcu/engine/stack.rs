@@ -3,7 +3,7 @@
 //! Pushing is one compare-and-swap in a loop; taking is one swap. Nothing is ever popped singly, so there is
 //! no ABA problem, and any thread may take. A thread that is preempted anywhere holds nobody up.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use super::garbage::Garbage;
 use crate::busted::{self, Variant};
@@ -43,6 +43,34 @@ impl Stack {
         }
     }
 
+    /// Puts objects back that were taken. Lock-free; constant time unless others have pushed meanwhile.
+    pub(crate) fn give_back(&self, mut taken: Taken) {
+        let newest = std::mem::replace(&mut taken.next, ptr::null_mut());
+        if newest.is_null() {
+            return;
+        }
+        // Release, in both exchanges: as in `push`.
+        if self.newest.compare_exchange(ptr::null_mut(), newest, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
+            return;
+        }
+        let mut oldest = newest;
+        // SAFETY: the chain was taken from the stack, and belongs to this call alone until it is published again.
+        while let Some(older) = NonNull::new(unsafe { (*oldest).older }) {
+            oldest = older.as_ptr();
+        }
+        // Relaxed: `current` is not followed here.
+        let mut current = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: as above.
+            unsafe { (*oldest).older = current };
+            match self.newest.compare_exchange_weak(current, newest, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => current = now,
+            }
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         // Acquire: an object seen here is seen by a following `take`, too.
         self.newest.load(Ordering::Acquire).is_null()
@@ -74,12 +102,17 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub(crate) fn none() -> Self {
-        Self { next: ptr::null_mut() }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.next.is_null()
+    /// Turns the order round: the oldest first.
+    pub(crate) fn oldest_first(mut self) -> Self {
+        let mut turned = ptr::null_mut();
+        let mut next = std::mem::replace(&mut self.next, ptr::null_mut());
+        while !next.is_null() {
+            // SAFETY: the chain belongs to this value alone.
+            let older = unsafe { std::mem::replace(&mut (*next).older, turned) };
+            turned = next;
+            next = older;
+        }
+        Self { next: turned }
     }
 }
 

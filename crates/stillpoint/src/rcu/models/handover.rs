@@ -56,7 +56,7 @@ fn background_hand_over() {
 /// What a dropped reclaimer leaves is not freed under a reader.
 #[test]
 fn a_dropped_reclaimer_passes_on() {
-    explore(4, || {
+    explore(3, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();

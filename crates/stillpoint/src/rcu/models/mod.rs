@@ -14,12 +14,14 @@ mod regions;
 mod registration;
 mod tokens;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::{Domain, RcuCell};
+use crate::fence::Mode;
 
 /// What loom says when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
@@ -64,12 +66,25 @@ impl Drop for Object {
 /// No bound.
 const EVERY: usize = usize::MAX;
 
-/// Runs `model` through the executions that loom finds, with at most `preemptions` in each.
+/// Runs `model` in both fence modes, through the executions that loom finds with at most `preemptions` in each (in
+/// the symmetric mode two at the most).
 fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = (preemptions != EVERY).then_some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(model);
+    let model = Arc::new(model);
+    for (mode, preemptions) in [(Mode::Asymmetric, preemptions), (Mode::Symmetric, preemptions.min(2))] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = (preemptions != EVERY).then_some(preemptions);
+        builder.max_branches = 20_000;
+        let model = Arc::clone(&model);
+        builder.check(move || {
+            MODE.set(mode);
+            model();
+        });
+    }
+}
+
+std::thread_local! {
+    /// The fence mode of the model's domains: loom runs all threads of a model on one thread of the system.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Asymmetric) };
 }
 
 /// A domain and some cells of it, to be shared by the threads of a model.
@@ -80,7 +95,7 @@ struct Shared<const CELLS: usize> {
 
 impl<const CELLS: usize> Shared<CELLS> {
     fn new() -> Arc<Self> {
-        let domain = Domain::new();
+        let domain = Domain::builder().fence(MODE.get()).build().expect("a model may do what it likes");
         Arc::new(Self { cells: std::array::from_fn(|_| domain.cell(Object::new())), domain })
     }
 

@@ -19,7 +19,7 @@ fn protect_against_retire() {
 /// The slot goes from one object to the next: the scan may read the second and must still come after the first.
 #[test]
 fn a_slot_is_set_again() {
-    explore(EVERY, || {
+    explore(5, || {
         let shared = Shared::<2>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();
@@ -40,7 +40,7 @@ fn a_slot_is_set_again() {
 /// More objects in one hand than the record has slots: a block is chained while the writer scans.
 #[test]
 fn a_block_is_chained() {
-    explore(4, || {
+    explore(3, || {
         let shared = Shared::<2>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();
@@ -59,7 +59,7 @@ fn a_block_is_chained() {
 /// What the crate's own data structures do: an object reached under a guard is pinned before the guard ends.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
-    explore(EVERY, || {
+    explore(5, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();

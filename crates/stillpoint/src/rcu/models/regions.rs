@@ -4,7 +4,7 @@ use super::{explore, spawn, Object, Shared, EVERY};
 
 #[test]
 fn pin_against_retire() {
-    explore(EVERY, || {
+    explore(5, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();
@@ -37,7 +37,7 @@ fn a_section_follows_another() {
 
 #[test]
 fn guards_overlap() {
-    explore(EVERY, || {
+    explore(5, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();

@@ -1,6 +1,7 @@
 //! Readers that come and go while a writer checks.
 
-use super::{explore, spawn, Shared, EVERY};
+use super::{explore, spawn, Shared, EVERY, UNORDERED};
+use crate::rcu::engine::record::PASSIVE;
 
 /// The reader's record is claimed, left and claimed again by a reader of another kind.
 #[test]
@@ -17,6 +18,28 @@ fn a_record_changes_hands() {
             if let Some(object) = shared.cells[0].load(&reader) {
                 object.read();
             }
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        reader.join().unwrap();
+    });
+}
+
+/// A reader of guards follows a QSBR reader on the same record: it must not find itself in a section already.
+#[test]
+fn a_record_goes_from_qsbr_to_guards() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            drop(shared.domain.qsbr_reader());
+            let reader = shared.domain.reader();
+            let guard = reader.pin();
+            if let Some(object) = shared.cells[0].load(&guard) {
+                object.read();
+            }
+            drop(guard);
+            assert_eq!(reader.record().state(), PASSIVE, "{UNORDERED}: the section goes on");
         });
         let mut reclaimer = shared.domain.reclaimer();
         reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
@@ -54,7 +77,7 @@ fn a_chunk_is_appended() {
             let reader = shared.domain.reader();
             if let Some(object) = shared.cells[0].load(&reader.pin()) {
                 object.read();
-            }
+            };
         };
         let threads = [spawn(&shared, read), spawn(&shared, read)];
         let mut reclaimer = shared.domain.reclaimer();

@@ -11,7 +11,7 @@ fn two_writers_share_what_they_found_out() {
             let reader = shared.domain.reader();
             if let Some(object) = shared.cells[1].load(&reader.pin()) {
                 object.read();
-            }
+            };
         });
         let other = spawn(&shared, |shared| {
             let token = shared.domain.start();
@@ -35,7 +35,7 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
             let reader = shared.domain.reader();
             if let Some(object) = shared.cells[0].load(&reader.pin()) {
                 object.read();
-            }
+            };
         });
         let other = spawn(&shared, |shared| {
             let core = shared.domain.core();
@@ -50,13 +50,13 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
 /// The second token needs a fence of its own.
 #[test]
 fn a_fence_serves_older_tokens_alone() {
-    explore(4, || {
+    explore(3, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();
             if let Some(object) = shared.cells[0].load(&reader.pin()) {
                 object.read();
-            }
+            };
         });
         let first = shared.domain.start();
         shared.domain.check(first);
@@ -80,7 +80,7 @@ fn a_newer_token_includes_the_older_ones() {
             let reader = shared.domain.reader();
             if let Some(object) = shared.cells[0].load(&reader.pin()) {
                 object.read();
-            }
+            };
         });
         let mut reclaimer = shared.domain.reclaimer();
         reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
