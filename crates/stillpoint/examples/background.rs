@@ -5,8 +5,8 @@
 //!
 //! Run it with `cargo run --example background`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 

@@ -9,8 +9,8 @@
 //! Run it with `cargo run --example flow_table_qsbr`.
 
 use std::collections::VecDeque;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 

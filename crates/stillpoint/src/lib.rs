@@ -33,3 +33,4 @@ pub mod fence;
 pub mod rcu;
 mod sync;
 mod sys;
+pub mod table;

@@ -1,0 +1,273 @@
+//! Where the entries live: slots that never move, found by index, used again through lists of free ones.
+//!
+//! A free slot holds the index of the next free one in its own memory; the lists are short-lived locks, and a thread
+//! that finds one taken turns to the next list, and then to a slot that was never used.
+
+use std::cell::UnsafeCell;
+#[cfg(not(loom))]
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+// Not modelled: the lists hand memory over, and are locked around a few instructions.
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crossbeam_utils::{Backoff, CachePadded};
+
+use super::bucket::NO_ENTRY;
+use super::chunks::Chunks;
+use super::slab::{Touch, Zeroed};
+
+/// Key and value of an entry.
+#[derive(Debug)]
+pub(crate) struct Pair<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+}
+
+/// Memory of one entry. Never of size zero, so that each entry has an address of its own.
+pub(crate) struct Slot<K, V>(UnsafeCell<Contents<K, V>>);
+
+/// Shared memory; apart in a model, where a late reader is to find what the pair was.
+#[cfg(not(loom))]
+#[repr(C)]
+union Contents<K, V> {
+    /// Of a free slot: the index of the next free one.
+    next: u32,
+    pair: ManuallyDrop<Pair<K, V>>,
+}
+
+#[cfg(loom)]
+struct Contents<K, V> {
+    next: u32,
+    pair: std::mem::MaybeUninit<Pair<K, V>>,
+}
+
+// SAFETY: zeroes are a free slot.
+unsafe impl<K, V> Zeroed for Slot<K, V> {
+    #[cfg(loom)]
+    fn zeroed() -> Self {
+        Self(UnsafeCell::new(Contents { next: NO_ENTRY, pair: std::mem::MaybeUninit::uninit() }))
+    }
+}
+
+// SAFETY: a slot is a place in memory; who may use its contents is up to the table, which asks for `Send + Sync`.
+unsafe impl<K: Send, V: Send> Send for Slot<K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
+
+/// What a lookup needs of an arena, in registers.
+pub(crate) struct Lens<'a, K, V> {
+    first: *mut Slot<K, V>,
+    len: usize,
+    arena: &'a Arena<K, V>,
+}
+
+impl<K, V> Clone for Lens<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Lens<'_, K, V> {}
+
+impl<'a, K, V> Lens<'a, K, V> {
+    pub(crate) fn new(arena: &'a Arena<K, V>) -> Self {
+        let (first, len) = arena.slots.first();
+        Self { first, len, arena }
+    }
+
+    /// As [`Arena::pair`].
+    #[inline(always)]
+    pub(crate) fn pair(&self, index: u32) -> NonNull<Pair<K, V>> {
+        if (index as usize) < self.len {
+            pair_in(self.first.wrapping_add(index as usize))
+        } else {
+            self.arena.pair(index)
+        }
+    }
+}
+
+/// The pair in a slot.
+#[inline(always)]
+fn pair_in<K, V>(slot: *mut Slot<K, V>) -> NonNull<Pair<K, V>> {
+    // SAFETY: slots are in slabs, which do not start at null; no reference to the contents is made.
+    unsafe { NonNull::new_unchecked((&raw mut (*(*slot).0.get()).pair).cast()) }
+}
+
+/// Lists of free slots.
+const LISTS: usize = 8;
+
+pub(crate) struct Arena<K, V> {
+    slots: Chunks<Slot<K, V>>,
+    /// Slots from this index on were never used.
+    fresh: CachePadded<AtomicU32>,
+    /// No index reaches this.
+    limit: u32,
+    free: [CachePadded<FreeList>; LISTS],
+}
+
+impl<K, V> Arena<K, V> {
+    /// For `slots` entries before it allocates again, and `limit` in all; `None` when there is no memory.
+    pub(crate) fn new(slots: usize, limit: Option<usize>, touch: Touch) -> Option<Self> {
+        let most = u32::MAX as usize - 1;
+        let limit = limit.unwrap_or(most).min(most) + 1;
+        // One more: the index 0 means that there is no entry.
+        let slots = slots.checked_add(1)?.min(limit).max(2);
+        Some(Self {
+            slots: Chunks::new(slots, touch)?,
+            fresh: CachePadded::new(AtomicU32::new(1)),
+            limit: limit as u32,
+            free: Default::default(),
+        })
+    }
+
+    /// A slot, which is the caller's alone; `None` when the limit is reached or there is no memory.
+    pub(crate) fn allocate(&self, hint: usize) -> Option<u32> {
+        let lists = || (0..LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
+        lists()
+            .filter(|list| list.seems_filled())
+            .find_map(|list| self.pop(list.try_lock()?))
+            .or_else(|| self.take_fresh())
+            .or_else(|| lists().find_map(|list| self.pop(list.lock())))
+    }
+
+    fn pop(&self, list: Locked<'_>) -> Option<u32> {
+        let index = list.head();
+        if index == NO_ENTRY {
+            return None;
+        }
+        // SAFETY: a slot in a list is free, and holds the next index; the list is locked.
+        list.set_head(unsafe { (*(*self.slots.get(index)).0.get()).next });
+        Some(index)
+    }
+
+    fn take_fresh(&self) -> Option<u32> {
+        // Relaxed, both: the memory of a fresh slot is nobody's, and its chunk is published by `ensure`.
+        let mut fresh = self.fresh.load(Ordering::Relaxed);
+        loop {
+            if fresh >= self.limit || !self.slots.ensure(fresh) {
+                return None;
+            }
+            match self.fresh.compare_exchange_weak(fresh, fresh + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(fresh),
+                Err(now) => fresh = now,
+            }
+        }
+    }
+
+    /// Makes slots for `additional` entries, with their pages. False when there is no memory, or the limit is below.
+    pub(crate) fn reserve(&self, additional: usize) -> bool {
+        // Relaxed: slots that are taken meanwhile are not the caller's.
+        let mut fresh = self.fresh.load(Ordering::Relaxed);
+        let Some(end) = u32::try_from(additional).ok().and_then(|more| fresh.checked_add(more)) else {
+            return false;
+        };
+        if end > self.limit {
+            return false;
+        }
+        while fresh < end {
+            if !self.slots.ensure_touched(fresh, Touch::Now) {
+                return false;
+            }
+            fresh = self.slots.end_of_chunk(fresh);
+        }
+        true
+    }
+
+    /// Gives a slot back, whose pair is gone.
+    ///
+    /// # Safety
+    /// The slot came from [`allocate`](Arena::allocate), and is the caller's alone.
+    pub(crate) unsafe fn free(&self, index: u32, hint: usize) {
+        let taken = (0..LISTS).find_map(|turn| self.free[hint.wrapping_add(turn) % LISTS].try_lock());
+        let list = taken.unwrap_or_else(|| self.free[hint % LISTS].lock());
+        // SAFETY: the slot is the caller's.
+        unsafe { (*(*self.slots.get(index)).0.get()).next = list.head() };
+        list.set_head(index);
+    }
+
+    /// The pair in a slot.
+    #[inline(always)]
+    pub(crate) fn pair(&self, index: u32) -> NonNull<Pair<K, V>> {
+        pair_in(self.slots.get(index))
+    }
+
+    pub(crate) fn index_of(&self, pair: NonNull<Pair<K, V>>) -> u32 {
+        self.slots.index_of(pair.as_ptr().cast())
+    }
+
+    /// Memory reserved for entries, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.bytes()
+    }
+}
+
+#[derive(Default)]
+struct FreeList {
+    locked: AtomicBool,
+    /// Changed by the holder of the lock alone.
+    head: AtomicU32,
+}
+
+impl FreeList {
+    /// Whether a lock is worth its price.
+    fn seems_filled(&self) -> bool {
+        // Relaxed: a hint.
+        self.head.load(Ordering::Relaxed) != NO_ENTRY
+    }
+
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        // Relaxed: spares the exchange where it would fail. Acquire: pairs with the release of `Locked`'s drop.
+        let free = !self.locked.load(Ordering::Relaxed) && !self.locked.swap(true, Ordering::Acquire);
+        // Not `then_some`: a lock that is made and dropped unlocks.
+        free.then(|| Locked(self))
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        let backoff = Backoff::new();
+        loop {
+            if let Some(locked) = self.try_lock() {
+                return locked;
+            }
+            backoff.snooze();
+        }
+    }
+}
+
+struct Locked<'l>(&'l FreeList);
+
+impl Locked<'_> {
+    // Relaxed, both: the lock orders its holders.
+    fn head(&self) -> u32 {
+        self.0.head.load(Ordering::Relaxed)
+    }
+
+    fn set_head(&self, index: u32) {
+        self.0.head.store(index, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `try_lock`.
+        self.0.locked.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again_and_a_limit_holds() {
+        let arena = Arena::<(), ()>::new(2, Some(5), Touch::Lazily).unwrap();
+        let taken: Vec<u32> = (0..5).map(|hint| arena.allocate(hint).unwrap()).collect();
+        assert_eq!(taken, [1, 2, 3, 4, 5]);
+        assert_eq!(arena.allocate(0), None);
+        let addresses: std::collections::HashSet<_> = taken.iter().map(|&index| arena.pair(index)).collect();
+        assert_eq!(addresses.len(), 5, "entries of size zero have addresses of their own");
+        assert!(taken.iter().all(|&index| arena.index_of(arena.pair(index)) == index));
+        // SAFETY: allocated above, and given back once.
+        unsafe { arena.free(3, 7) };
+        assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(3), None));
+    }
+}

@@ -1,0 +1,236 @@
+//! One array of buckets, with the overflow buckets of its chains.
+
+use std::ptr::{self, NonNull};
+
+use super::bucket::{Bucket, END, MOVED};
+use super::chunks::Chunks;
+use super::slab::{Slab, Touch};
+use super::stripe::STRIPES;
+use crate::rcu::engine::garbage::Garbage;
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// Entries for each bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
+const LOAD: usize = if cfg!(loom) { 1 } else { 5 };
+
+#[derive(Debug)]
+pub(crate) struct Array {
+    buckets: Slab<Bucket>,
+    mask: usize,
+    /// Overflow buckets, from the index 1 on. They stay in their chains as long as the array.
+    overflow: Chunks<Bucket>,
+    /// Index of the first overflow bucket that was never used.
+    fresh: AtomicU32,
+    /// The array of twice the size that this one's entries move to, once there is one.
+    next: AtomicPtr<Array>,
+    /// Stripes whose buckets have all moved.
+    stripes_moved: AtomicUsize,
+    stripe_limit: usize,
+    #[cfg(loom)]
+    witness: Witness,
+}
+
+/// Tells a model of a lookup in an array that does not come before its free.
+#[cfg(loom)]
+#[derive(Debug)]
+struct Witness(loom::cell::UnsafeCell<bool>);
+
+// SAFETY: written by the drop alone; that this comes after every read is what the models check.
+#[cfg(loom)]
+unsafe impl Sync for Witness {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Send for Witness {}
+
+#[cfg(loom)]
+impl Witness {
+    fn read(&self) {
+        // SAFETY: the protocol under test keeps the array alive; loom reports it where it does not.
+        let alive = self.0.with(|place| unsafe { *place });
+        assert!(alive, "Causality violation: an array was read after its free");
+    }
+}
+
+#[cfg(loom)]
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // SAFETY: as in `read`.
+        self.0.with_mut(|place| unsafe { *place = false });
+    }
+}
+
+impl Array {
+    /// Number of buckets for `entries` without growth; `None` when that is beyond what can be addressed.
+    pub(crate) fn len_for(entries: usize) -> Option<usize> {
+        entries.div_ceil(LOAD).max(STRIPES).checked_next_power_of_two().filter(|&len| len <= 1 << 31)
+    }
+
+    /// An array of `len` buckets, a power of two, on the heap; `None` when there is no memory.
+    pub(crate) fn new(len: usize, touch: Touch) -> Option<Box<Self>> {
+        debug_assert!(len.is_power_of_two() && len >= STRIPES);
+        let mean = len * LOAD / STRIPES;
+        let spread = if cfg!(loom) { 0 } else { 4 * mean.isqrt() };
+        Some(Box::new(Self {
+            stripe_limit: mean + spread,
+            buckets: Slab::new(len, touch)?,
+            mask: len - 1,
+            overflow: Chunks::new((len / 8).max(2), touch)?,
+            fresh: AtomicU32::new(1),
+            next: AtomicPtr::new(ptr::null_mut()),
+            stripes_moved: AtomicUsize::new(0),
+            #[cfg(loom)]
+            witness: Witness(loom::cell::UnsafeCell::new(true)),
+        }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// The array on its way to being freed.
+    pub(crate) fn into_garbage(array: NonNull<Self>) -> Garbage {
+        #[cfg(loom)]
+        if crate::table::busted::is(crate::table::busted::Variant::NextNotPinned) {
+            // The memory stays, so that a late reader meets the witness instead of something else.
+            unsafe fn leave(array: NonNull<()>, _context: *const ()) {
+                // SAFETY: an array, whose witness is dropped once.
+                unsafe { std::ptr::drop_in_place(&raw mut (*array.cast::<Array>().as_ptr()).witness) };
+            }
+            // SAFETY: an array, with the function for it.
+            return unsafe { Garbage::in_context(array.cast(), size_of::<Self>(), ptr::null(), leave) };
+        }
+        Garbage::object(array)
+    }
+
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { buckets: self.buckets.start(), mask: self.mask, array: self }
+    }
+
+    pub(crate) fn index_of(&self, hash: u64) -> usize {
+        hash as usize & self.mask
+    }
+
+    pub(crate) fn bucket(&self, index: usize) -> &Bucket {
+        assert!(index <= self.mask, "the index is masked");
+        // SAFETY: within the slab, which the array owns.
+        unsafe { &*self.buckets.start().add(index) }
+    }
+
+    /// The bucket behind a link that is neither [`END`] nor [`MOVED`].
+    #[inline]
+    pub(crate) fn overflow(&self, link: u32) -> &Bucket {
+        // SAFETY: links are made by `append` of this array, after `ensure`, and read by acquire loads.
+        unsafe { &*self.overflow.get(link) }
+    }
+
+    /// The bucket at `index` and those that it has overflowed into, as far as the chain does not end in a move.
+    pub(crate) fn chain(&self, index: usize) -> impl Iterator<Item = &Bucket> {
+        std::iter::successors(Some(self.bucket(index)), |bucket| match bucket.link() {
+            END | MOVED => None,
+            link => Some(self.overflow(link)),
+        })
+    }
+
+    /// Appends an overflow bucket to a chain, of which `last` is the last bucket. `None` when there is no memory.
+    /// For the holder of the stripe's lock.
+    pub(crate) fn append(&self, last: &Bucket) -> Option<&Bucket> {
+        // Relaxed throughout: the bucket is published by its link, and its chunk by `ensure`.
+        let mut fresh = self.fresh.load(Ordering::Relaxed);
+        loop {
+            if fresh == MOVED || !self.overflow.ensure(fresh) {
+                return None;
+            }
+            match self.fresh.compare_exchange_weak(fresh, fresh + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => fresh = now,
+            }
+        }
+        last.set_link(fresh);
+        Some(self.overflow(fresh))
+    }
+
+    /// A free slot of the chain at `index`, which is lengthened if it has none. `None` when there is no memory. For
+    /// the holder of the stripe's lock.
+    pub(crate) fn room(&self, index: usize) -> Option<(&Bucket, usize)> {
+        let mut last = self.bucket(index);
+        for bucket in self.chain(index) {
+            if let Some(slot) = bucket.free_slot() {
+                return Some((bucket, slot));
+            }
+            last = bucket;
+        }
+        Some((self.append(last)?, 0))
+    }
+
+    /// Number of overflow buckets in use.
+    pub(crate) fn overflowed(&self) -> usize {
+        // Relaxed: for statistics.
+        self.fresh.load(Ordering::Relaxed) as usize - 1
+    }
+
+    /// Every bucket, those of the chains included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Bucket> {
+        (0..self.len())
+            .map(|index| self.bucket(index))
+            .chain((1..=self.overflowed() as u32).map(|link| self.overflow(link)))
+    }
+
+    /// The array that this one moves to.
+    #[inline]
+    pub(crate) fn next(&self) -> *mut Array {
+        // Acquire: pairs with the release in `set_next`.
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// False when there is one already.
+    pub(crate) fn try_set_next(&self, next: *mut Array) -> bool {
+        // Release: publishes the array. Relaxed on failure: nothing is followed.
+        self.next.compare_exchange(ptr::null_mut(), next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Counts a stripe that has moved; true for the last one.
+    pub(crate) fn count_moved_stripe(&self) -> bool {
+        // AcqRel: whoever counts last comes after all that the others did to the array, and may retire it.
+        self.stripes_moved.fetch_add(1, Ordering::AcqRel) + 1 == STRIPES
+    }
+
+    /// Entries that the array takes before it grows.
+    pub(crate) fn capacity(&self) -> usize {
+        self.len() * LOAD
+    }
+
+    /// Entries of one stripe from which on it is worth while to count all: four standard deviations above the mean of
+    /// a full array.
+    pub(crate) fn stripe_limit(&self) -> usize {
+        self.stripe_limit
+    }
+
+    /// Memory of the buckets, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len() * size_of::<Bucket>() + self.overflow.bytes()
+    }
+
+    pub(crate) fn allow_huge_pages(&self) {
+        self.buckets.allow_huge_pages();
+        self.overflow.allow_huge_pages();
+    }
+}
+
+/// What a lookup needs of an array, in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    buckets: *const Bucket,
+    mask: usize,
+    pub(crate) array: &'a Array,
+}
+
+impl<'a> View<'a> {
+    /// The first bucket of the chain that `hash` belongs to.
+    #[inline(always)]
+    pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
+        #[cfg(loom)]
+        self.array.witness.read();
+        // SAFETY: masked, so within the slab, which lives as long as the array.
+        unsafe { &*self.buckets.add(hash as usize & self.mask) }
+    }
+}

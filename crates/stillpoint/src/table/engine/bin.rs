@@ -1,0 +1,208 @@
+//! Removed entries on their way to being freed.
+//!
+//! Some backlogs, each behind a lock that nobody waits for: a writer takes the first that is free, and leaves its
+//! entry on a stack when all are taken. So no writer waits for another one, nor for a reader, and an entry is
+//! never lost: what cannot be freed yet stays, and its memory with it.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+// Not modelled: counts.
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use crossbeam_utils::CachePadded;
+
+use crate::rcu::engine::backlog::{Backlog, Limits, Pace};
+use crate::rcu::engine::garbage::{keep_first, Garbage, Panic};
+use crate::rcu::engine::stack::Stack;
+use crate::rcu::engine::Core;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
+/// Destructors that one call of a writer runs at the most.
+const FREED_PER_CALL: usize = 32;
+/// A writer that removes entries faster than this polls once for several of them,
+const INTERVAL: Duration = Duration::from_micros(5);
+/// but not for more than so many.
+const POLLED_TOGETHER: usize = 64;
+/// The room for entries is limited by the arena, if at all.
+const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
+/// A writer looks at a shard of the others at every so many of its own polls.
+const FOREIGN: usize = 16;
+
+pub(crate) struct Bin {
+    shards: [CachePadded<Shard>; SHARDS],
+    /// What found every shard taken.
+    stack: Stack,
+    stacked: AtomicUsize,
+    made: Instant,
+}
+
+struct Shard {
+    locked: AtomicBool,
+    /// Length of the backlog, written under the lock.
+    pending: AtomicUsize,
+    polls: AtomicUsize,
+    /// Nanoseconds from the bin's making to the last poll of a writer.
+    polled: AtomicU64,
+    backlog: UnsafeCell<Backlog>,
+}
+
+// SAFETY: the backlog, which is `Send`, is used by the holder of the lock alone.
+unsafe impl Sync for Shard {}
+
+impl Bin {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        let shard = || Shard {
+            locked: AtomicBool::new(false),
+            pending: AtomicUsize::new(0),
+            polls: AtomicUsize::new(0),
+            polled: AtomicU64::new(0),
+            backlog: UnsafeCell::new(Backlog::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
+        };
+        Self {
+            shards: std::array::from_fn(|_| CachePadded::new(shard())),
+            stack: Stack::new(),
+            stacked: AtomicUsize::new(0),
+            made: Instant::now(),
+        }
+    }
+
+    /// Takes in what was unlinked just now. Never waits, and frees nothing.
+    pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
+        if let Some(mut shard) = self.any(hint) {
+            shard.backlog().retire(garbage);
+        } else {
+            // Relaxed: a count.
+            self.stacked.fetch_add(1, Ordering::Relaxed);
+            self.stack.push(garbage);
+        }
+    }
+
+    /// Frees a bounded number of what is ready. Never waits; does nothing when nothing is pending here, or when
+    /// another thread is at it.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn poll(&self, hint: usize) {
+        let shard = &self.shards[hint % SHARDS];
+        // Relaxed: hints, which may be lost.
+        let turn = shard.polls.load(Ordering::Relaxed).wrapping_add(1);
+        shard.polls.store(turn, Ordering::Relaxed);
+        let pending = shard.pending.load(Ordering::Relaxed);
+        if pending > 0 {
+            if pending >= POLLED_TOGETHER || self.is_due(shard) {
+                self.poll_shard(hint, FREED_PER_CALL);
+            }
+        } else if turn % FOREIGN == 0 {
+            self.poll_shard(hint.wrapping_add(turn / FOREIGN), FREED_PER_CALL);
+        }
+    }
+
+    /// Whether the last poll was long enough ago.
+    fn is_due(&self, shard: &Shard) -> bool {
+        if cfg!(loom) {
+            return true;
+        }
+        let now = self.made.elapsed().as_nanos() as u64;
+        // Relaxed, both: a hint.
+        let due = now - shard.polled.load(Ordering::Relaxed).min(now) >= INTERVAL.as_nanos() as u64;
+        if due {
+            shard.polled.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+
+    fn poll_shard(&self, hint: usize, limit: usize) -> usize {
+        let Some(mut shard) = self.shards[hint % SHARDS].try_lock() else { return 0 };
+        // Relaxed: a hint.
+        if self.stacked.load(Ordering::Relaxed) > 0 {
+            for garbage in self.stack.take() {
+                self.stacked.fetch_sub(1, Ordering::Relaxed);
+                shard.backlog().retire(garbage);
+            }
+        }
+        shard.backlog().poll(limit)
+    }
+
+    /// Frees all that is ready, whoever left it.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    pub(crate) fn poll_all(&self) -> usize {
+        (0..SHARDS).map(|shard| self.poll_shard(shard, usize::MAX)).sum()
+    }
+
+    /// As [`poll_all`](Bin::poll_all), for who has no room left: starts a grace period at once, whatever the pace.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    pub(crate) fn press(&self) {
+        for shard in &self.shards {
+            if let Some(mut shard) = shard.try_lock() {
+                shard.backlog().close();
+            }
+        }
+        self.poll_all();
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        // Relaxed: counts that may be old by the time they are read.
+        let shards = self.shards.iter().map(|shard| shard.pending.load(Ordering::Relaxed));
+        shards.sum::<usize>() + self.stacked.load(Ordering::Relaxed)
+    }
+
+    fn any(&self, hint: usize) -> Option<Locked<'_>> {
+        (0..SHARDS).find_map(|turn| self.shards[hint.wrapping_add(turn) % SHARDS].try_lock())
+    }
+
+    /// Frees what belongs to `context` at once.
+    ///
+    /// # Safety
+    /// No reader can hold an object of `context` any more.
+    pub(crate) unsafe fn free_unreachable(&mut self, context: *const ()) -> Option<Panic> {
+        let mut first = None;
+        let mut stacked = self.stack.take();
+        for shard in &mut self.shards {
+            let backlog = shard.backlog.get_mut();
+            for garbage in &mut stacked {
+                backlog.retire(garbage);
+            }
+            // SAFETY: the caller's promise.
+            let panic = unsafe { backlog.free_unreachable(context) };
+            if let Some(panic) = panic {
+                keep_first(&mut first, panic);
+            }
+        }
+        first
+    }
+}
+
+impl Shard {
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        // Relaxed: spares the exchange where it would fail. Acquire: pairs with the release of `Locked`'s drop.
+        let free = !self.locked.load(Ordering::Relaxed) && !self.locked.swap(true, Ordering::Acquire);
+        // Not `then_some`: a lock that is made and dropped unlocks.
+        free.then(|| Locked(self))
+    }
+}
+
+struct Locked<'b>(&'b Shard);
+
+impl Locked<'_> {
+    fn backlog(&mut self) -> &mut Backlog {
+        // SAFETY: the lock is held, and `self` borrowed exclusively.
+        unsafe { &mut *self.0.backlog.get() }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let pending = self.backlog().len();
+        // Relaxed: a count.
+        self.0.pending.store(pending, Ordering::Relaxed);
+        // Release: pairs with the acquire in `try_lock`.
+        self.0.locked.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,245 @@
+//! One bucket: tags, indices of entries, and a link, in one cache line.
+//!
+//! ```text
+//!   bytes  0..16   8 tags of 16 bits: 0, or bits of the hash of the key in the slot
+//!         16..48   8 words of 32 bits: 0, or the index of an entry
+//!         48..52   link: nothing, the next bucket of the chain, or "moved to the next array"
+//! ```
+//!
+//! The word is what counts: an entry is in the table while a word holds its index. A tag is a hint that is never
+//! missing: it is set before the word and cleared after it. All are changed by the holder of the stripe's lock
+//! alone, so that plain stores suffice.
+
+use super::slab::Zeroed;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::table::busted::{self, Variant};
+
+/// Tags in one word of them.
+const LANES: usize = 4;
+const TAG_WORDS: usize = if cfg!(loom) { 1 } else { 2 };
+/// Entries of one bucket.
+pub(crate) const SLOTS: usize = TAG_WORDS * LANES;
+
+/// No entry: the index that is never handed out.
+pub(crate) const NO_ENTRY: u32 = 0;
+
+/// A link to nothing: the chain ends here.
+pub(crate) const END: u32 = 0;
+/// The chain's entries are in the next array.
+pub(crate) const MOVED: u32 = u32::MAX;
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    tags: [AtomicU64; TAG_WORDS],
+    words: [AtomicU32; SLOTS],
+    link: AtomicU32,
+}
+
+// SAFETY: made of atomic integers.
+unsafe impl Zeroed for Bucket {
+    #[cfg(loom)]
+    fn zeroed() -> Self {
+        Self {
+            tags: std::array::from_fn(|_| AtomicU64::new(0)),
+            words: std::array::from_fn(|_| AtomicU32::new(NO_ENTRY)),
+            link: AtomicU32::new(END),
+        }
+    }
+}
+
+/// The tag of a hash: bits that the choice of the bucket does not use, and never 0.
+#[inline(always)]
+pub(crate) fn tag_of(hash: u64) -> u16 {
+    (hash >> 48) as u16 | 1
+}
+
+/// For everybody.
+impl Bucket {
+    /// The slots with this tag.
+    #[inline(always)]
+    pub(crate) fn matching(&self, tag: u16) -> Hits {
+        // Acquire: pairs with the release in `set_tag`: whoever sees the tags that a mover cleared sees the link that
+        // it set before.
+        let acquire = busted::order(Variant::TagLoadRelaxed, Ordering::Acquire);
+        matching(std::array::from_fn(|at| self.tags[at].load(acquire)), tag)
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&self, slot: usize) -> &AtomicU32 {
+        &self.words[slot]
+    }
+
+    #[inline(always)]
+    pub(crate) fn link(&self) -> u32 {
+        // Acquire: pairs with the release in `set_link`: the overflow bucket, or the next array, is read.
+        self.link.load(Ordering::Acquire)
+    }
+
+    /// The index in a slot, for who holds a region or the stripe's lock.
+    #[inline(always)]
+    pub(crate) fn entry(&self, slot: usize) -> u32 {
+        // Acquire: pairs with the release in `set_entry`: the entry is read.
+        self.words[slot].load(busted::order(Variant::EntryLoadRelaxed, Ordering::Acquire))
+    }
+
+    /// The slots that hold an entry, and their indices.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        (0..SLOTS).map(|slot| (slot, self.entry(slot))).filter(|&(_, entry)| entry != NO_ENTRY)
+    }
+}
+
+/// For the holder of the stripe's lock.
+impl Bucket {
+    /// Links an entry in a slot that holds none.
+    pub(crate) fn link_entry(&self, slot: usize, tag: u16, entry: u32) {
+        self.set_tag(slot, tag);
+        self.set_entry(slot, entry);
+    }
+
+    /// Unlinks the entry of a slot.
+    pub(crate) fn unlink_entry(&self, slot: usize) {
+        self.set_entry(slot, NO_ENTRY);
+        self.set_tag(slot, 0);
+    }
+
+    /// Replaces what a slot holds. Release: publishes the entry; pairs with the acquire loads of the word.
+    pub(crate) fn set_entry(&self, slot: usize, entry: u32) {
+        self.words[slot].store(entry, busted::order(Variant::EntryStoreRelaxed, Ordering::Release));
+    }
+
+    fn set_tag(&self, slot: usize, tag: u16) {
+        let (at, shift) = (slot / LANES, slot % LANES * 16);
+        // Relaxed: written under the lock alone, which the caller holds.
+        let others = self.tags[at].load(Ordering::Relaxed) & !(0xffff << shift);
+        // Release: pairs with the acquire loads in `matching`.
+        self.tags[at].store(others | u64::from(tag) << shift, Ordering::Release);
+    }
+
+    pub(crate) fn tag(&self, slot: usize) -> u16 {
+        // Relaxed: as above.
+        (self.tags[slot / LANES].load(Ordering::Relaxed) >> (slot % LANES * 16)) as u16
+    }
+
+    /// Release: publishes the overflow bucket, or what was moved to the next array.
+    pub(crate) fn set_link(&self, link: u32) {
+        self.link.store(link, Ordering::Release);
+    }
+
+    pub(crate) fn free_slot(&self) -> Option<usize> {
+        (0..SLOTS).find(|&slot| self.entry(slot) == NO_ENTRY)
+    }
+
+    /// Takes every entry out.
+    pub(crate) fn empty(&self) {
+        for slot in 0..SLOTS {
+            if self.entry(slot) != NO_ENTRY {
+                self.unlink_entry(slot);
+            }
+        }
+    }
+}
+
+/// A set of slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hits(u64);
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(any(loom, miri))))]
+mod lanes {
+    use core::arch::x86_64::{_mm_cmpeq_epi16, _mm_movemask_epi8, _mm_set1_epi16, _mm_set_epi64x};
+
+    use super::{Hits, TAG_WORDS};
+
+    /// Two bits for each slot.
+    pub(super) const BITS: u32 = 2;
+
+    #[inline(always)]
+    pub(super) fn matching(tags: [u64; TAG_WORDS], tag: u16) -> Hits {
+        // SAFETY: SSE2 is there, by the configuration of this module.
+        let mask = unsafe {
+            let tags = _mm_set_epi64x(tags[1] as i64, tags[0] as i64);
+            _mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag as i16)))
+        };
+        Hits(mask as u64 & 0x5555)
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(any(loom, miri)))))]
+mod lanes {
+    use super::{Hits, LANES, TAG_WORDS};
+
+    /// One bit for each slot.
+    pub(super) const BITS: u32 = 1;
+    const LOW: u64 = 0x0001_0001_0001_0001;
+
+    /// Each lane that equals the tag becomes zero by the exclusive or; `low_half` then tells whether its lower 15
+    /// bits are, without a carry into the next lane.
+    #[inline(always)]
+    pub(super) fn matching(tags: [u64; TAG_WORDS], tag: u16) -> Hits {
+        let mut hits = 0;
+        for (at, tags) in tags.into_iter().enumerate() {
+            let different = tags ^ (LOW * u64::from(tag));
+            let low_half = (different & (LOW * 0x7fff)) + LOW * 0x7fff;
+            let zero = !(low_half | different) & (LOW << 15);
+            for lane in 0..LANES {
+                hits |= (zero >> (lane * 16 + 15) & 1) << (at * LANES + lane);
+            }
+        }
+        Hits(hits)
+    }
+}
+
+use lanes::matching;
+
+impl Iterator for Hits {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let slot = self.0.trailing_zeros() / lanes::BITS;
+        self.0 &= self.0 - 1;
+        Some(slot as usize)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_a_cache_line() {
+        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn every_slot_with_the_tag_is_found_and_no_other() {
+        let tags: [u16; SLOTS] = [1, 0x8001, 7, 1, 0xffff, 0, 0x7fff, 1];
+        let words = std::array::from_fn(|at| {
+            (0..LANES).fold(0, |word, lane| word | u64::from(tags[at * LANES + lane]) << (lane * 16))
+        });
+        for tag in [1, 0x8001, 7, 0xffff, 0x7fff, 3, 0x8000] {
+            let expected: Vec<usize> = (0..SLOTS).filter(|&slot| tags[slot] == tag).collect();
+            assert_eq!(matching(words, tag).collect::<Vec<_>>(), expected, "{tag:#x}");
+        }
+    }
+
+    #[test]
+    fn a_slot_takes_and_gives_up_its_entry() {
+        let slab = super::super::slab::Slab::<Bucket>::new(1, super::super::slab::Touch::Lazily).unwrap();
+        // SAFETY: zeroed, and alive as long as the slab.
+        let bucket = unsafe { &*slab.start() };
+        for slot in 0..SLOTS {
+            assert_eq!(bucket.free_slot(), Some(slot));
+            bucket.link_entry(slot, 9 + slot as u16, slot as u32 + 1);
+        }
+        assert_eq!((bucket.free_slot(), bucket.tag(3)), (None, 12));
+        bucket.unlink_entry(3);
+        assert_eq!((bucket.free_slot(), bucket.matching(12).count()), (Some(3), 0));
+        assert_eq!(bucket.matching(13).collect::<Vec<_>>(), [4]);
+        bucket.empty();
+        assert_eq!(bucket.entries().count(), 0);
+    }
+}

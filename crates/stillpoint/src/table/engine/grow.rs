@@ -1,0 +1,205 @@
+//! The move to an array of twice the size, a few buckets with each write.
+//!
+//! A stripe moves its buckets in order, whoever holds its lock doing the work: a write moves the bucket it is about
+//! to change and [`SHARE`] more; an insertion that finds its own stripe done helps another one. The stripe that is
+//! done last makes the next array the current one, and retires the old.
+
+use std::hash::{BuildHasher, Hash};
+use std::ptr::{self, NonNull};
+
+use super::array::Array;
+use super::bucket::{Bucket, END, MOVED};
+use super::search::prefetch;
+use super::slab::Touch;
+use super::stripe::{Held, STRIPES};
+use super::{hint, Inner};
+use crate::sync::atomic::Ordering;
+use crate::table::busted::{self, Variant};
+
+/// Buckets that a write moves beside its own: a growth is done after half as many writes as there are buckets.
+pub(crate) const SHARE: usize = 2;
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash,
+    S: BuildHasher,
+{
+    /// Array and index of the bucket that holds the keys of `hash`, for the holder of the stripe; does the stripe's
+    /// share of a growth.
+    pub(super) fn locate<'s>(&'s self, held: &mut Held<'s>, hash: u64) -> (&'s Array, usize) {
+        let array = held.array();
+        // SAFETY: a next array is not retired before the stripe has left this one.
+        let Some(next) = (unsafe { array.next().as_ref() }) else { return (array, array.index_of(hash)) };
+        let index = array.index_of(hash);
+        let moved = usize::from(!is_moved(array.bucket(index)) && self.move_bucket(array, index, next));
+        let place = if is_moved(array.bucket(index)) { next } else { array };
+        let more = self.advance(held, index % STRIPES, SHARE);
+        held.note_moved(moved + more);
+        (place, place.index_of(hash))
+    }
+
+    /// Moves up to `share` buckets of the stripe `number`, and leaves the array when all are moved. Returns their
+    /// number.
+    ///
+    /// The array may be gone afterwards: the caller uses what it found out before.
+    fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> usize {
+        let array = held.array();
+        // SAFETY: as in `locate`.
+        let Some(next) = (unsafe { array.next().as_ref() }) else { return 0 };
+        let mut moved = 0;
+        while held.cursor() < array.len() && moved < share {
+            let index = held.cursor() + number;
+            if !is_moved(array.bucket(index)) {
+                if !self.move_bucket(array, index, next) {
+                    return moved;
+                }
+                moved += 1;
+            }
+            held.set_cursor(held.cursor() + STRIPES);
+        }
+        if held.cursor() >= array.len() {
+            held.leave_for(next);
+            if array.count_moved_stripe() {
+                self.finish(array, next);
+            }
+        }
+        moved
+    }
+
+    /// Moves the entries of one chain to the chains of the next array that its keys belong to. False when there is
+    /// no memory: nothing has changed then, nor after a panic of the user's `Hash`.
+    ///
+    /// The order is what readers rely on: the entries are linked in the next array; then each bucket of the old
+    /// chain is marked, and after that its words and tags are cleared. Whoever finds one of them cleared finds the
+    /// mark.
+    fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
+        for (_, entry) in array.bucket(index).entries() {
+            prefetch(self.arena.pair(entry).as_ptr());
+        }
+        let undo = Undo { array, index, next };
+        for bucket in array.chain(index) {
+            for (slot, entry) in bucket.entries() {
+                // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
+                let hash = self.hash(unsafe { &self.arena.pair(entry).as_ref().key });
+                // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
+                let target = index | (next.index_of(hash) & !(array.len() - 1));
+                let Some((bucket_of_next, free)) = next.room(target) else { return false };
+                bucket_of_next.link_entry(free, bucket.tag(slot), entry);
+            }
+        }
+        std::mem::forget(undo);
+        let mut old = array.bucket(index);
+        loop {
+            let link = old.link();
+            if busted::is(Variant::MarkLate) {
+                old.empty();
+            }
+            old.set_link(MOVED);
+            if !busted::is(Variant::OldWordKept) {
+                old.empty();
+            }
+            if link == END {
+                return true;
+            }
+            old = array.overflow(link);
+        }
+    }
+
+    /// The last stripe has left `array`: lookups begin in the next one from now on.
+    fn finish(&self, array: &Array, next: &Array) {
+        next.allow_huge_pages();
+        // Relaxed: for statistics.
+        self.growths.fetch_add(1, Ordering::Relaxed);
+        // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the
+        // old array.
+        self.current.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
+        self.bin.put(Array::into_garbage(NonNull::from(array)), hint());
+    }
+
+    /// Begins a growth when the table is full, for the holder of a stripe that has just taken an entry in. Without
+    /// memory for a larger array, chains grow longer instead.
+    pub(super) fn grow_if_full(&self, held: &Held<'_>) {
+        let array = held.array();
+        if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
+            self.begin_growth(array, array.len() * 2, Touch::Lazily);
+        }
+    }
+
+    /// Whether every stripe is in `array`, and none moves.
+    fn is_steady(&self, array: &Array) -> bool {
+        // Relaxed: compared, not followed; and a growth that begins at the same time is found by `begin_growth`.
+        ptr::eq(self.current.load(Ordering::Relaxed), array) && array.next().is_null()
+    }
+
+    /// The caller holds a stripe that is in `array`, which is current.
+    fn begin_growth(&self, array: &Array, len: usize, touch: Touch) -> bool {
+        let Some(next) = Array::new(len, touch) else { return false };
+        let next = Box::into_raw(next);
+        if !array.try_set_next(next) {
+            // SAFETY: from `Box::into_raw`, and not published.
+            drop(unsafe { Box::from_raw(next) });
+        }
+        true
+    }
+
+    /// An insertion whose own stripe is done moves a share of another one, so that a growth ends although some
+    /// stripes have no writers.
+    pub(super) fn help(&self) {
+        // Relaxed: any number will do.
+        let number = self.help.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        if let Some(mut held) = self.stripes[number].try_lock() {
+            let moved = self.advance(&mut held, number, SHARE);
+            held.note_moved(moved);
+        }
+    }
+
+    /// Makes room for `additional` more entries, and moves everything there now. False when there is no memory.
+    pub(crate) fn reserve(&self, additional: usize) -> bool {
+        let Some(entries) = self.len().checked_add(additional) else { return false };
+        let Some(len) = Array::len_for(entries) else { return false };
+        if !self.arena.reserve(additional) {
+            return false;
+        }
+        // A growth that is under way may be to a size that is too small still.
+        for _ in 0..2 {
+            if !self.move_everything() {
+                return false;
+            }
+            let held = self.stripes[0].lock();
+            let array = held.array();
+            if array.len() < len && self.is_steady(array) && !self.begin_growth(array, len, Touch::Now) {
+                return false;
+            }
+        }
+        self.move_everything()
+    }
+
+    fn move_everything(&self) -> bool {
+        let mut complete = true;
+        for (number, stripe) in self.stripes.iter().enumerate() {
+            let mut held = stripe.lock();
+            self.advance(&mut held, number, usize::MAX);
+            complete &= held.array().next().is_null() || held.cursor() == 0;
+        }
+        complete
+    }
+}
+
+fn is_moved(bucket: &Bucket) -> bool {
+    bucket.link() == MOVED
+}
+
+/// Takes back the links in the next array, which no reader can reach yet: nobody goes there for this chain before
+/// it is marked.
+struct Undo<'a> {
+    array: &'a Array,
+    index: usize,
+    next: &'a Array,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        let targets = (self.index..self.next.len()).step_by(self.array.len());
+        targets.flat_map(|target| self.next.chain(target)).for_each(Bucket::empty);
+    }
+}

@@ -1,0 +1,206 @@
+//! The engine behind `table`. The argument why it is correct is in `docs/design/table.md`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `slab`, `chunks` | zeroed memory; arrays that grow without moving |
+//! | `bucket`, `array` | tags, words and links; buckets with their overflow |
+//! | `arena` | the entries, found by index |
+//! | `stripe` | the writers' locks, and what goes with them |
+//! | `search` | the readers' protocol |
+//! | `write`, `grow` | the writers' protocol; the move to a larger array |
+//! | `bin` | removed entries on their way to being freed |
+
+pub(crate) mod arena;
+pub(crate) mod array;
+pub(crate) mod bin;
+pub(crate) mod bucket;
+pub(crate) mod chunks;
+mod grow;
+pub(crate) mod search;
+pub(crate) mod slab;
+pub(crate) mod stripe;
+pub(crate) mod write;
+
+use std::hash::{BuildHasher, Hash};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::rcu::engine::garbage::{keep_first, resume, Garbage};
+use crate::rcu::engine::Core;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use arena::{Arena, Pair};
+use array::Array;
+use bin::Bin;
+use slab::Touch;
+use stripe::{Stripe, STRIPES};
+
+/// A table without its public face. It does not move as long as it lives: entries on their way to being freed know
+/// the address of its arena.
+pub(crate) struct Inner<K, V, S> {
+    /// The array where lookups begin. Changed when the last stripe has left it.
+    current: AtomicPtr<Array>,
+    hasher: S,
+    arena: Arena<K, V>,
+    stripes: Box<[Stripe]>,
+    bin: Bin,
+    core: Arc<Core>,
+    /// For the helpers of a growth: the next stripe to look at.
+    help: std::sync::atomic::AtomicUsize,
+    growths: std::sync::atomic::AtomicUsize,
+}
+
+// SAFETY: the table owns its entries and arrays, which are `Send`.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for Inner<K, V, S> {}
+// SAFETY: entries are shared with readers, and dropped by whichever thread polls: hence both bounds. Everything else
+// is atomic, or behind a lock.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for Inner<K, V, S> {}
+
+/// What a new table is to have.
+pub(crate) struct Shape {
+    /// Entries without growth; 0 for the least there is, whose memory is touched as it is used.
+    pub(crate) capacity: usize,
+    /// The most entries.
+    pub(crate) limit: Option<usize>,
+}
+
+/// Slots beyond the capacity, for removed entries that wait: a few batches of them.
+const PENDING: usize = 1024;
+
+impl<K, V, S> Inner<K, V, S> {
+    /// `None` when there is no memory.
+    pub(crate) fn new(core: Arc<Core>, hasher: S, shape: &Shape) -> Option<Self> {
+        let touch = if shape.capacity > 0 { Touch::Now } else { Touch::Lazily };
+        let slots = match shape.capacity {
+            0 => 64,
+            capacity => capacity.checked_add(PENDING.min(capacity))?,
+        };
+        let arena = Arena::new(slots, shape.limit, touch)?;
+        let array = Box::into_raw(Array::new(Array::len_for(shape.capacity)?, touch)?);
+        Some(Self {
+            current: AtomicPtr::new(array),
+            hasher,
+            arena,
+            stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
+            bin: Bin::new(&core),
+            core,
+            help: Default::default(),
+            growths: Default::default(),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn bin(&self) -> &Bin {
+        &self.bin
+    }
+
+    pub(crate) fn arena(&self) -> &Arena<K, V> {
+        &self.arena
+    }
+
+    pub(crate) fn stripes(&self) -> &[Stripe] {
+        &self.stripes
+    }
+
+    /// How often the table has grown.
+    pub(crate) fn growths(&self) -> usize {
+        // Relaxed: for statistics.
+        self.growths.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stripes.iter().map(Stripe::entries).sum()
+    }
+
+    /// Calls `function` with the array that entries are in, or move to, and whether they do. A stripe is locked
+    /// meanwhile, which keeps the array.
+    pub(crate) fn with_newest<R>(&self, function: impl FnOnce(&Array, bool) -> R) -> R {
+        let held = self.stripes[0].lock();
+        let newest = held.newest();
+        // Relaxed: compared, not followed.
+        function(newest, !ptr::eq(self.current.load(Ordering::Relaxed), newest))
+    }
+
+    #[inline(always)]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64
+    where
+        S: BuildHasher,
+    {
+        self.hasher.hash_one(key)
+    }
+
+    /// An entry that was unlinked just now, on its way to being freed.
+    pub(crate) fn retire(&self, entry: u32) {
+        let object = self.arena.pair(entry).cast();
+        let context = ptr::from_ref(&self.arena).cast();
+        // SAFETY: the entry is unlinked, and its parts are `Send` (see `Table`); the arena is alive as long as the
+        // bin, whose drop is preceded by `free_unreachable`.
+        let garbage =
+            unsafe { Garbage::in_context(object, size_of::<Pair<K, V>>(), context, destroy::<K, V>) };
+        self.bin.put(garbage, hint());
+    }
+
+    /// A bounded share of the frees.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn poll(&self) {
+        self.bin.poll(hint());
+    }
+}
+
+/// Drops the pair of an entry and gives its slot back.
+///
+/// # Safety
+/// `object` is the pair of a slot of the arena `context`, and the caller's alone.
+unsafe fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
+    struct FreeSlot<'a, K, V>(&'a Arena<K, V>, u32);
+
+    impl<K, V> Drop for FreeSlot<'_, K, V> {
+        fn drop(&mut self) {
+            // SAFETY: the pair is gone, also if its drop panicked, and the slot the caller's alone.
+            unsafe { self.0.free(self.1, hint()) };
+        }
+    }
+
+    // SAFETY: the caller's promise.
+    let arena = unsafe { &*context.cast::<Arena<K, V>>() };
+    let pair = object.cast::<Pair<K, V>>();
+    let _slot = FreeSlot(arena, arena.index_of(pair));
+    // SAFETY: the caller's promise; an entry that was linked holds a pair.
+    unsafe { ptr::drop_in_place(pair.as_ptr()) };
+}
+
+/// Spreads threads over shards and lists. Any value will do.
+#[inline]
+pub(crate) fn hint() -> usize {
+    // The address of a thread's descriptor: far apart, in whole pages.
+    (crate::sys::thread_handle() >> 12).wrapping_mul(0x9e37_79b9) >> 7
+}
+
+impl<K, V, S> Drop for Inner<K, V, S> {
+    /// Frees everything at once: whoever drops a table has it alone, and every reference into it borrows it.
+    fn drop(&mut self) {
+        let context = ptr::from_ref(&self.arena).cast();
+        // SAFETY: no reader can hold an entry any more, as above.
+        let mut first = unsafe { self.bin.free_unreachable(context) };
+        // Acquire: pairs with the release of whoever changed it, although the caller has the table alone.
+        let mut next = self.current.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: made by `Box::into_raw`, current or the next one of a current array, so not retired.
+            let array = unsafe { Box::from_raw(next) };
+            next = array.next();
+            for (_, entry) in array.all().flat_map(|bucket| bucket.entries()) {
+                // SAFETY: an index is in one word at a time: the mover clears the old one. So the pair is dropped once.
+                let drop_pair = || unsafe { ptr::drop_in_place(self.arena.pair(entry).as_ptr()) };
+                if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
+                    keep_first(&mut first, panic);
+                }
+            }
+        }
+        resume(first);
+    }
+}

@@ -1,0 +1,378 @@
+//! The readers' protocol.
+
+use std::borrow::Borrow;
+use std::ptr::{self, NonNull};
+
+use super::arena::{Lens, Pair};
+use super::array::View;
+use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
+use super::Inner;
+use crate::fence::Mode;
+use crate::rcu::engine::record::{clear_hazard, set_hazard, Hazard};
+use crate::sync::atomic::Ordering;
+use crate::table::busted::{self, Variant};
+
+/// What the search of one chain found out.
+pub(crate) enum Found<T> {
+    Entry(T),
+    Absent,
+    /// The chain's entries are in the next array.
+    Moved,
+}
+
+/// An entry that a hazard slot holds, which is cleared when this is dropped.
+pub(crate) struct Held<'a, K, V> {
+    pub(crate) pair: NonNull<Pair<K, V>>,
+    hazard: &'a Hazard,
+}
+
+impl<'a, K, V> Held<'a, K, V> {
+    /// # Safety
+    /// The slot holds the address of the pair, and did so when the pair was linked, or before.
+    #[inline(always)]
+    pub(crate) unsafe fn new(pair: NonNull<Pair<K, V>>, hazard: &'a Hazard) -> Self {
+        Self { pair, hazard }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &Pair<K, V> {
+        // SAFETY: the slot holds it, by the promise of `new`.
+        unsafe { self.pair.as_ref() }
+    }
+}
+
+impl<K, V> Drop for Held<'_, K, V> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        clear_hazard(self.hazard);
+    }
+}
+
+/// Pins the entry in a slot of a bucket. `None`, and a clear hazard slot, when there is none.
+///
+/// The word that is loaded again is the one that the mover and every remover overwrite before the entry can be
+/// retired, so the reload proves that the entry was linked after the hazard slot was set.
+#[inline(always)]
+fn protect<'a, K, V>(
+    lens: Lens<'_, K, V>,
+    bucket: &Bucket,
+    slot: usize,
+    mode: Mode,
+    hazard: &'a Hazard,
+) -> Option<Held<'a, K, V>> {
+    let word = bucket.word(slot);
+    // Acquire: pairs with the release in `Bucket::set_entry`: whoever sees the word that a mover cleared sees the link
+    // that it set before. For an index, relaxed would suffice: it only says which address to announce.
+    let mut candidate = word.load(busted::order(Variant::FirstLoadRelaxed, Ordering::Acquire));
+    while candidate != NO_ENTRY {
+        let pair = lens.pair(candidate);
+        set_hazard(hazard, pair.as_ptr().cast());
+        if !busted::is(Variant::NoLight) {
+            mode.light();
+        }
+        // Acquire: pairs with the release in `Bucket::set_entry`: the entry is read, or the link that a mover set
+        // before it cleared the word.
+        let acquire = busted::order(Variant::ReloadRelaxed, Ordering::Acquire);
+        let current = if busted::is(Variant::NoReload) { candidate } else { word.load(acquire) };
+        if current == candidate {
+            return Some(Held { pair, hazard });
+        }
+        candidate = current;
+    }
+    clear_hazard(hazard);
+    None
+}
+
+/// Looks a key up in the chain that its hash belongs to, and pins the entry.
+///
+/// The key is compared after the load is confirmed: only then is the entry known to be alive.
+///
+/// # Safety
+/// The hazard slot is one of a reader of the table's domain, in `mode`, and used for nothing else during `'a`. The
+/// view's array is pinned.
+#[inline(always)]
+pub(crate) unsafe fn search_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    lens: Lens<'_, K, V>,
+    view: View<'_>,
+    hash: u64,
+    key: &Q,
+    mode: Mode,
+    hazard: &'a Hazard,
+) -> Found<Held<'a, K, V>> {
+    let tag = tag_of(hash);
+    let mut bucket = view.bucket(hash);
+    loop {
+        for slot in bucket.matching(tag) {
+            if busted::is(Variant::CompareFirst) {
+                let entry = bucket.word(slot).load(Ordering::Acquire);
+                // SAFETY: none; this is what the broken variant is about.
+                if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
+                    continue;
+                }
+            }
+            match protect(lens, bucket, slot, mode, hazard) {
+                Some(held) if held.get().key.borrow() == key => return Found::Entry(held),
+                _ => {}
+            }
+        }
+        match bucket.link() {
+            END => return Found::Absent,
+            MOVED if busted::is(Variant::IgnoreMark) => return Found::Absent,
+            MOVED => return Found::Moved,
+            link => bucket = view.array.overflow(link),
+        }
+    }
+}
+
+/// Looks a key up in one chain, for who holds a region.
+///
+/// # Safety
+/// The caller is in a region of the table's domain as long as it uses the pair.
+#[inline(always)]
+unsafe fn search_chain<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    lens: Lens<'g, K, V>,
+    view: View<'_>,
+    hash: u64,
+    key: &Q,
+) -> Found<&'g Pair<K, V>> {
+    let tag = tag_of(hash);
+    let mut bucket = view.bucket(hash);
+    loop {
+        for slot in bucket.matching(tag) {
+            let entry = bucket.entry(slot);
+            if entry != NO_ENTRY {
+                // SAFETY: linked while the caller was in its region, so alive until the end of that.
+                let pair = unsafe { lens.pair(entry).as_ref() };
+                if pair.key.borrow() == key {
+                    return Found::Entry(pair);
+                }
+            }
+        }
+        match bucket.link() {
+            END => return Found::Absent,
+            MOVED if busted::is(Variant::IgnoreMark) => return Found::Absent,
+            MOVED => return Found::Moved,
+            link => bucket = view.array.overflow(link),
+        }
+    }
+}
+
+/// Looks a key up from an array on, for who holds a region.
+///
+/// # Safety
+/// The array comes from [`Inner::view_in_region`], and the region lasts as long as the pair is used.
+#[inline(always)]
+pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    lens: Lens<'g, K, V>,
+    view: View<'g>,
+    hash: u64,
+    key: &Q,
+) -> Option<&'g Pair<K, V>> {
+    // SAFETY: the caller's promise.
+    match unsafe { search_chain(lens, view, hash, key) } {
+        Found::Entry(pair) => Some(pair),
+        Found::Absent => None,
+        // SAFETY: the caller's promise.
+        Found::Moved => unsafe { search_moved(lens, view, hash, key) },
+    }
+}
+
+/// # Safety
+/// As for [`search`].
+#[cold]
+#[inline(never)]
+unsafe fn search_moved<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    lens: Lens<'g, K, V>,
+    mut view: View<'g>,
+    hash: u64,
+    key: &Q,
+) -> Option<&'g Pair<K, V>> {
+    loop {
+        // SAFETY: a moved bucket has a next array, which is retired after this one: the region covers it.
+        view = unsafe { &*view.array.next() }.view();
+        // SAFETY: the caller's promise.
+        match unsafe { search_chain(lens, view, hash, key) } {
+            Found::Entry(pair) => return Some(pair),
+            Found::Absent => return None,
+            Found::Moved => {}
+        }
+    }
+}
+
+/// Looks a burst up, in three passes: the buckets are fetched, then the entries that the tags name first, then the
+/// keys are compared. So the cache misses of a pass overlap.
+///
+/// # Safety
+/// As for [`search`].
+#[inline]
+pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, const N: usize>(
+    lens: Lens<'g, K, V>,
+    view: View<'g>,
+    hashes: [u64; N],
+    key: impl Fn(usize) -> &'k Q,
+) -> [Option<&'g Pair<K, V>>; N] {
+    for hash in &hashes {
+        prefetch(view.bucket(*hash));
+    }
+    let candidates: [u32; N] = std::array::from_fn(|at| {
+        let bucket = view.bucket(hashes[at]);
+        let entry = bucket.matching(tag_of(hashes[at])).next().map_or(NO_ENTRY, |slot| bucket.entry(slot));
+        // The index of no entry has a place, too.
+        prefetch(lens.pair(entry).as_ptr());
+        entry
+    });
+    std::array::from_fn(|at| {
+        if candidates[at] != NO_ENTRY {
+            // SAFETY: linked while the caller was in its region.
+            let pair = unsafe { lens.pair(candidates[at]).as_ref() };
+            if pair.key.borrow() == key(at) {
+                return Some(pair);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { search(lens, view, hashes[at], key(at)) }
+    })
+}
+
+/// Fetches a cache line ahead of its use. A hint.
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch has no effect but on time, whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+impl<K, V, S> Inner<K, V, S> {
+    /// The array where lookups begin, for who is in a region of the table's domain during `'g`.
+    ///
+    /// # Safety
+    /// As said.
+    #[inline(always)]
+    pub(crate) unsafe fn view_in_region<'g>(&self) -> View<'g> {
+        // Acquire: pairs with the release in `finish`. SAFETY: it was current while the caller was in its region.
+        unsafe { &*self.current.load(Ordering::Acquire) }.view()
+    }
+
+    #[inline(always)]
+    pub(crate) fn lens(&self) -> Lens<'_, K, V> {
+        Lens::new(&self.arena)
+    }
+}
+
+/// The hazard slots of a bound reader: they are set and cleared through this alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots<'a> {
+    pub(crate) entry: &'a Hazard,
+    current: &'a Hazard,
+    next: &'a Hazard,
+    mode: Mode,
+}
+
+/// A lookup of a bound reader: which arrays it has pinned, and where it begins.
+///
+/// Small values that are passed around, not borrowed, so that they stay in registers from one lookup to the next.
+pub(crate) struct Pins<'a> {
+    pub(crate) slots: Slots<'a>,
+    view: View<'a>,
+}
+
+impl<'a> Pins<'a> {
+    /// Pins the current array.
+    ///
+    /// # Safety
+    /// The slots are those of a reader of the table's domain, in `mode`, and used for nothing else during `'a`, which
+    /// the table outlives.
+    pub(crate) unsafe fn new<K, V, S>(
+        inner: &Inner<K, V, S>,
+        [entry, current, next]: [&'a Hazard; 3],
+        mode: Mode,
+    ) -> Self {
+        let slots = Slots { entry, current, next, mode };
+        Self { slots, view: slots.pin_current(inner) }
+    }
+
+    /// Looks a key up, and pins its entry.
+    #[inline(always)]
+    pub(crate) fn search<K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+        &mut self,
+        inner: &Inner<K, V, S>,
+        lens: Lens<'_, K, V>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>> {
+        let Slots { mode, entry, .. } = self.slots;
+        // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
+        match unsafe { search_protected(lens, self.view, hash, key, mode, entry) } {
+            Found::Entry(held) => Some(held),
+            Found::Absent => None,
+            Found::Moved => {
+                let (view, held) = self.slots.search_moved(inner, self.view, hash, key);
+                self.view = view;
+                held
+            }
+        }
+    }
+}
+
+impl<'a> Slots<'a> {
+    /// Pins the array that is current now, in place of the one before.
+    fn pin_current<K, V, S>(self, inner: &Inner<K, V, S>) -> View<'a> {
+        let pinned = crate::rcu::engine::read::protect(self.mode, &inner.current, || self.current);
+        let (array, _) = pinned.expect("a table has an array");
+        // SAFETY: pinned until the slot is set again, and `Pins` then has another view.
+        unsafe { array.as_ref() }.view()
+    }
+
+    /// During a growth, and once after it.
+    #[cold]
+    #[inline(never)]
+    fn search_moved<K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+        self,
+        inner: &Inner<K, V, S>,
+        mut pinned: View<'a>,
+        hash: u64,
+        key: &Q,
+    ) -> (View<'a>, Option<Held<'a, K, V>>) {
+        loop {
+            // Relaxed: compared, not followed.
+            let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
+            let view = if is_current { self.pin_next(inner, pinned) } else { None };
+            let view = view.unwrap_or_else(|| {
+                clear_hazard(self.next);
+                pinned = self.pin_current(inner);
+                pinned
+            });
+            // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
+            match unsafe { search_protected(inner.lens(), view, hash, key, self.mode, self.entry) } {
+                Found::Entry(held) => return (pinned, Some(held)),
+                Found::Absent => return (pinned, None),
+                Found::Moved => {}
+            }
+        }
+    }
+
+    /// Pins the array that the pinned one moves to. `None` when the pinned one is not current any more.
+    fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
+        let next = pinned.array.next();
+        if !busted::is(Variant::NextNotPinned) {
+            set_hazard(self.next, next.cast());
+            self.mode.light();
+        }
+        // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired:
+        // this is the load that proves it. The address is not used again, since the array is pinned.
+        let is_current = ptr::eq(inner.current.load(Ordering::Acquire), pinned.array);
+        // SAFETY: a moved bucket has a next array, which is pinned, as above.
+        is_current.then(|| unsafe { &*next }.view())
+    }
+}
+
+impl Drop for Pins<'_> {
+    fn drop(&mut self) {
+        let Slots { entry, current, next, .. } = self.slots;
+        [entry, current, next].into_iter().for_each(clear_hazard);
+    }
+}

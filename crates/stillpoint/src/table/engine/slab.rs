@@ -1,0 +1,140 @@
+//! Arrays of zeroed memory, which the kernel hands out page by page.
+
+use std::ptr::NonNull;
+
+/// # Safety
+/// Memory of zeroes is a valid value, and there is nothing to drop.
+pub(crate) unsafe trait Zeroed: Sized {
+    /// The same value for a model, whose atomics are made by calls.
+    #[cfg(loom)]
+    fn zeroed() -> Self;
+}
+
+// SAFETY: as its integer.
+unsafe impl Zeroed for crate::sync::atomic::AtomicU32 {
+    #[cfg(loom)]
+    fn zeroed() -> Self {
+        Self::new(0)
+    }
+}
+
+/// When the pages of a slab are asked from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// At first use, in small pages: a huge page takes the kernel milliseconds to clear.
+    Lazily,
+    /// Now, in huge pages where the kernel has some.
+    Now,
+}
+
+/// An owned array.
+#[derive(Debug)]
+pub(crate) struct Slab<T: Zeroed> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: a slab owns its values like a boxed slice.
+unsafe impl<T: Zeroed + Send> Send for Slab<T> {}
+// SAFETY: as above; it gives shared access alone.
+unsafe impl<T: Zeroed + Sync> Sync for Slab<T> {}
+
+impl<T: Zeroed> Slab<T> {
+    /// `len` zeroed values, at least one; `None` when there is no memory for them.
+    pub(crate) fn new(len: usize, touch: Touch) -> Option<Self> {
+        assert!(len > 0 && size_of::<T>() > 0, "a slab has bytes");
+        Some(Self { start: memory::allocate(len, touch)?, len })
+    }
+
+    /// # Safety
+    /// Start and length are those of a slab that was forgotten.
+    pub(crate) unsafe fn from_raw(start: *mut T, len: usize) -> Self {
+        // SAFETY: slabs do not start at null.
+        Self { start: unsafe { NonNull::new_unchecked(start) }, len }
+    }
+
+    #[inline(always)]
+    pub(crate) fn start(&self) -> *mut T {
+        self.start.as_ptr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Allows the kernel to gather small pages that are in use into huge ones, at its leisure.
+    pub(crate) fn allow_huge_pages(&self) {
+        memory::allow_huge_pages(self.start, self.len);
+    }
+}
+
+impl<T: Zeroed> Drop for Slab<T> {
+    fn drop(&mut self) {
+        // SAFETY: from `allocate` with the same length, and nothing refers to it any more.
+        unsafe { memory::free(self.start, self.len) };
+    }
+}
+
+#[cfg(loom)]
+mod memory {
+    use super::*;
+
+    pub(super) fn allocate<T: Zeroed>(len: usize, _touch: Touch) -> Option<NonNull<T>> {
+        let values: Box<[T]> = (0..len).map(|_| T::zeroed()).collect();
+        Some(NonNull::from(Box::leak(values)).cast())
+    }
+
+    pub(super) fn allow_huge_pages<T>(_start: NonNull<T>, _len: usize) {}
+
+    /// # Safety
+    /// As for [`Box::from_raw`].
+    pub(super) unsafe fn free<T>(start: NonNull<T>, len: usize) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) });
+    }
+}
+
+#[cfg(not(loom))]
+mod memory {
+    use std::alloc::Layout;
+
+    use super::*;
+    use crate::sys::pages;
+
+    /// From this size on the kernel is asked for pages; below, the allocator for memory.
+    const LARGE: usize = 256 << 10;
+
+    pub(super) fn allocate<T: Zeroed>(len: usize, touch: Touch) -> Option<NonNull<T>> {
+        let layout = Layout::array::<T>(len).ok()?;
+        if is_mapped(&layout) {
+            return Some(pages::map(layout.size(), touch == Touch::Now)?.cast());
+        }
+        // SAFETY: the size is not 0 (see `Slab::new`).
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(NonNull::cast)
+    }
+
+    fn is_mapped(layout: &Layout) -> bool {
+        layout.size() >= LARGE && layout.align() <= pages::ALIGNMENT && !cfg!(miri)
+    }
+
+    pub(super) fn allow_huge_pages<T>(start: NonNull<T>, len: usize) {
+        let layout = Layout::array::<T>(len).expect("it was allocated with this layout");
+        if is_mapped(&layout) {
+            pages::allow_huge(start.cast(), layout.size());
+        }
+    }
+
+    /// # Safety
+    /// `start` came from [`allocate`] with the same length.
+    pub(super) unsafe fn free<T>(start: NonNull<T>, len: usize) {
+        let layout = Layout::array::<T>(len).expect("it was allocated with this layout");
+        if is_mapped(&layout) {
+            // SAFETY: the caller's promise.
+            unsafe { pages::unmap(start.cast(), layout.size()) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { std::alloc::dealloc(start.as_ptr().cast(), layout) };
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The writers' protocol: everything that happens under the lock of a stripe.
+//!
+//! Under a lock runs no code of the user's but `Eq` and `Hash`, and nobody waits for a reader. Values are made before,
+//! and dropped after.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use super::arena::Pair;
+use super::array::Array;
+use super::bucket::{tag_of, Bucket};
+use super::stripe::{Held, STRIPES};
+use super::{destroy, hint, Inner};
+use crate::rcu::engine::record::{set_hazard, Hazard};
+use crate::sync::atomic::Ordering;
+
+/// An entry that is not linked yet, or no more in need of it: dropped with its slot.
+pub(crate) struct Unlinked<'t, K, V, S> {
+    inner: &'t Inner<K, V, S>,
+    pub(crate) entry: u32,
+}
+
+impl<'t, K, V, S> Unlinked<'t, K, V, S> {
+    /// Puts a pair into a slot. The pair comes back when there is none.
+    pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
+        let allocate = || inner.arena.allocate(hint());
+        // When the limit is reached, what waits may have become free meanwhile.
+        let entry = allocate().or_else(|| {
+            inner.bin.press();
+            allocate()
+        });
+        let Some(entry) = entry else { return Err((key, value)) };
+        // SAFETY: the slot is this thread's alone.
+        unsafe { inner.arena.pair(entry).write(Pair { key, value }) };
+        Ok(Self { inner, entry })
+    }
+
+    pub(crate) fn key(&self) -> &K {
+        // SAFETY: the slot holds a pair, and is this value's alone.
+        unsafe { &self.inner.arena.pair(self.entry).as_ref().key }
+    }
+
+    /// The pair itself.
+    pub(crate) fn into_pair(self) -> (K, V) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: moved out once, after which the slot is given back without its pair.
+        let pair = unsafe { this.inner.arena.pair(this.entry).read() };
+        // SAFETY: the slot is this value's alone.
+        unsafe { this.inner.arena.free(this.entry, hint()) };
+        (pair.key, pair.value)
+    }
+
+    /// It is linked: the table owns it.
+    fn linked(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
+    fn drop(&mut self) {
+        let pair = self.inner.arena.pair(self.entry).cast();
+        // SAFETY: the slot holds a pair that no reader has seen, and is this value's alone.
+        unsafe { destroy::<K, V>(pair, ptr::from_ref(&self.inner.arena).cast()) };
+    }
+}
+
+/// What became of a new entry.
+pub(crate) enum Insertion<'t, K, V, S> {
+    /// It is in the table, in place of this one, if there was any.
+    Done(Option<u32>),
+    /// The key is there already, with this entry.
+    Present(Unlinked<'t, K, V, S>, u32),
+    /// No memory for an overflow bucket.
+    NoRoom(Unlinked<'t, K, V, S>),
+}
+
+/// Where an entry is linked.
+struct Spot<'s> {
+    bucket: &'s Bucket,
+    slot: usize,
+    entry: u32,
+}
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+{
+    fn lock(&self, hash: u64) -> Held<'_> {
+        self.stripes[hash as usize % STRIPES].lock()
+    }
+
+    /// The entry that `is_it` picks among those in the chain whose tag fits.
+    fn find<'s>(
+        &self,
+        (array, index): (&'s Array, usize),
+        hash: u64,
+        mut is_it: impl FnMut(u32, &K) -> bool,
+    ) -> Option<Spot<'s>> {
+        let tag = tag_of(hash);
+        array.chain(index).find_map(|bucket| {
+            bucket.matching(tag).find_map(|slot| {
+                let entry = bucket.entry(slot);
+                // SAFETY: tags of unlinked entries are cleared before the lock is given back, so the slot holds one;
+                // nobody else may unlink it while this thread holds the lock.
+                let key = unsafe { &self.arena.pair(entry).as_ref().key };
+                is_it(entry, key).then_some(Spot { bucket, slot, entry })
+            })
+        })
+    }
+
+    /// Links a new entry. One with the same key is replaced, unless `keep` says to leave it; with `pin`, the entry
+    /// that is in the table afterwards is put into that hazard slot.
+    pub(crate) fn insert<'t>(
+        &'t self,
+        new: Unlinked<'t, K, V, S>,
+        keep: bool,
+        pin: Option<&Hazard>,
+    ) -> Insertion<'t, K, V, S> {
+        let hash = self.hash(new.key());
+        let mut held = self.lock(hash);
+        let place = self.locate(&mut held, hash);
+        if let Some(spot) = self.find(place, hash, |_, key| key == new.key()) {
+            if keep {
+                self.pin(pin, spot.entry);
+                drop(held);
+                return Insertion::Present(new, spot.entry);
+            }
+            self.pin(pin, new.entry);
+            // Release: publishes the new entry, and unlinks the old one.
+            spot.bucket.set_entry(spot.slot, new.entry);
+            new.linked();
+            return Insertion::Done(Some(spot.entry));
+        }
+        let (array, index) = place;
+        let Some((bucket, slot)) = array.room(index) else {
+            drop(held);
+            return Insertion::NoRoom(new);
+        };
+        self.pin(pin, new.entry);
+        bucket.link_entry(slot, tag_of(hash), new.entry);
+        new.linked();
+        held.count(1);
+        self.grow_if_full(&held);
+        // Relaxed: compared, not followed. The stripe has moved ahead: others are behind.
+        let ahead = !ptr::eq(self.current.load(Ordering::Relaxed), held.array());
+        drop(held);
+        if ahead {
+            self.help();
+        }
+        Insertion::Done(None)
+    }
+
+    /// Pins an entry that is linked, or about to be, under the lock: whoever unlinks it takes the lock later, and so
+    /// comes after this store.
+    fn pin(&self, hazard: Option<&Hazard>, entry: u32) {
+        if let Some(hazard) = hazard {
+            set_hazard(hazard, self.arena.pair(entry).as_ptr().cast());
+        }
+    }
+
+    /// Unlinks the entry of a key, which the caller then owns but for its readers.
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        self.unlink(self.hash(key), |_, found| found.borrow() == key)
+    }
+
+    /// Unlinks this very entry, whose key has this hash. False when it is not in the table any more.
+    ///
+    /// The caller pins the entry, so that its index does not belong to another one meanwhile.
+    pub(crate) fn remove_entry(&self, hash: u64, entry: u32) -> bool {
+        self.unlink(hash, |found, _| found == entry).is_some()
+    }
+
+    fn unlink(&self, hash: u64, is_it: impl FnMut(u32, &K) -> bool) -> Option<u32> {
+        let mut held = self.lock(hash);
+        let place = self.locate(&mut held, hash);
+        let spot = self.find(place, hash, is_it)?;
+        spot.bucket.unlink_entry(spot.slot);
+        held.count(-1);
+        Some(spot.entry)
+    }
+
+    /// Puts `new` in the place of this very entry, whose key has this hash; comes back when that is not in the table
+    /// any more. The caller pins the old entry, as for [`remove_entry`](Inner::remove_entry).
+    pub(crate) fn replace_entry<'t>(
+        &'t self,
+        hash: u64,
+        old: u32,
+        new: Unlinked<'t, K, V, S>,
+    ) -> Result<(), Unlinked<'t, K, V, S>> {
+        let mut held = self.lock(hash);
+        let place = self.locate(&mut held, hash);
+        let Some(spot) = self.find(place, hash, |entry, _| entry == old) else {
+            drop(held);
+            return Err(new);
+        };
+        // Release: as in `insert`.
+        spot.bucket.set_entry(spot.slot, new.entry);
+        new.linked();
+        Ok(())
+    }
+
+    /// Unlinks everything, stripe by stripe, and calls `unlinked` with each entry, outside the lock.
+    pub(crate) fn clear(&self, mut unlinked: impl FnMut(u32)) {
+        let mut taken = Vec::new();
+        for (number, stripe) in self.stripes.iter().enumerate() {
+            let mut first = number;
+            loop {
+                let mut held = stripe.lock();
+                // A growth may begin meanwhile, and end: larger arrays are passed over the same way.
+                if first >= held.newest().len() {
+                    break;
+                }
+                let (array, index) = self.locate(&mut held, first as u64);
+                for bucket in array.chain(index) {
+                    taken.extend(bucket.entries().map(|(_, entry)| entry));
+                    bucket.empty();
+                }
+                held.count(-(taken.len() as i32));
+                drop(held);
+                taken.drain(..).for_each(&mut unlinked);
+                first += STRIPES;
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! loom models of a bucket: lookups against insertions, removals and moves, on the engine itself.
+//!
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
+//!
+//! A table has one stripe here, and begins with one bucket of four slots that is full with one entry: the second
+//! insertion begins a growth, and each later write moves a bucket.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+#[cfg(stillpoint_busted)]
+use std::process::Command;
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+
+use super::Table;
+use crate::rcu::Domain;
+
+/// What loom says when two accesses are not ordered.
+const UNORDERED: &str = "Causality violation";
+/// What a model says when a key is not found that is there all the while.
+const LOST: &str = "a key was not found";
+
+/// A value that loom watches: a read that its drop does not come after is found, even when nothing bad was read.
+struct Object(UnsafeCell<u64>);
+
+// SAFETY: written by `new` and by `drop` alone; that both are ordered with every read is what the models check.
+unsafe impl Sync for Object {}
+// SAFETY: as above.
+unsafe impl Send for Object {}
+
+const FREED: u64 = 13;
+
+impl Object {
+    fn new(value: u64) -> Self {
+        let cell = UnsafeCell::new(0);
+        // SAFETY: not shared yet.
+        cell.with_mut(|place| unsafe { *place = value });
+        Self(cell)
+    }
+
+    fn read(&self) -> u64 {
+        // SAFETY: the protocol under test keeps the object alive; loom reports it where it does not.
+        let value = self.0.with(|place| unsafe { *place });
+        assert_ne!(value, FREED, "{UNORDERED}: an entry was read after its free");
+        value
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: as in `read`.
+        self.0.with_mut(|place| unsafe { *place = FREED });
+    }
+}
+
+/// As a key, so that comparisons are watched, too.
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.read() == other.read()
+    }
+}
+
+impl Eq for Object {}
+
+impl Hash for Object {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.read());
+    }
+}
+
+/// Every key in the same chain, before and after each growth, and with the same tag.
+#[derive(Clone, Copy)]
+struct Same;
+
+impl BuildHasher for Same {
+    type Hasher = Same;
+    fn build_hasher(&self) -> Same {
+        Same
+    }
+}
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        0
+    }
+    fn write(&mut self, _: &[u8]) {}
+}
+
+type Shared = Arc<(Domain, Table<Object, Object, Same>)>;
+
+fn shared(keys: u64) -> Shared {
+    let domain = Domain::new();
+    let table = Table::builder(&domain).hasher(Same).build().expect("a small table");
+    let shared = Arc::new((domain, table));
+    for key in 0..keys {
+        insert(&shared, key, 100 + key);
+    }
+    shared
+}
+
+fn insert(shared: &Shared, key: u64, value: u64) {
+    drop(shared.1.insert(Object::new(key), Object::new(value)).expect("there is memory"));
+}
+
+fn remove(shared: &Shared, key: u64) {
+    drop(shared.1.remove(&Object::new(key)));
+}
+
+/// What a protected lookup reads.
+fn get(shared: &Shared, key: u64) -> Option<u64> {
+    let mut reader = shared.0.reader();
+    let mut lookup = shared.1.reader(&mut reader);
+    lookup.get(&Object::new(key)).map(|entry| entry.value().read())
+}
+
+/// What a lookup under a guard reads.
+fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
+    let mut reader = shared.0.reader();
+    let mut lookup = shared.1.reader(&mut reader);
+    let guard = lookup.pin();
+    guard.get(&Object::new(key)).map(Object::read)
+}
+
+/// Runs `read` on a thread of its own beside `write`, which is followed by a poll.
+fn explore(
+    preemptions: usize,
+    keys: u64,
+    read: impl Fn(&Shared) + Send + Sync + Copy + 'static,
+    write: impl Fn(&Shared) + Send + Sync + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 50_000;
+    builder.check(move || {
+        let shared = shared(keys);
+        let reading = Arc::clone(&shared);
+        let reader = loom::thread::spawn(move || read(&reading));
+        write(&shared);
+        shared.1.poll();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn get_against_remove() {
+    let write = |shared: &Shared| remove(shared, 0);
+    explore(3, 1, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
+}
+
+#[test]
+fn get_guarded_against_remove() {
+    let write = |shared: &Shared| remove(shared, 0);
+    explore(3, 1, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
+}
+
+/// The word goes from one entry to the next of the same key, which is there all the while.
+#[test]
+fn get_against_replace() {
+    let write = |shared: &Shared| insert(shared, 0, 200);
+    explore(3, 1, |shared| assert!(matches!(get(shared, 0), Some(100 | 200)), "{LOST}"), write);
+}
+
+#[test]
+fn get_guarded_against_replace() {
+    let write = |shared: &Shared| insert(shared, 0, 200);
+    explore(3, 1, |shared| assert!(matches!(get_guarded(shared, 0), Some(100 | 200)), "{LOST}"), write);
+}
+
+/// The slot, and the index, go from one key to another one with the same tag.
+#[test]
+fn get_against_another_key() {
+    let write = |shared: &Shared| {
+        remove(shared, 0);
+        shared.1.poll();
+        insert(shared, 1, 200);
+    };
+    explore(3, 1, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
+}
+
+/// Two entries: the growth has begun. The next write moves them, and ends it; the old array is retired.
+#[test]
+fn get_against_move() {
+    let write = |shared: &Shared| remove(shared, 1);
+    explore(2, 2, |shared| assert_eq!(get(shared, 0), Some(100), "{LOST}"), write);
+}
+
+#[test]
+fn get_guarded_against_move() {
+    let write = |shared: &Shared| remove(shared, 1);
+    explore(2, 2, |shared| assert_eq!(get_guarded(shared, 0), Some(100), "{LOST}"), write);
+}
+
+/// The entry is moved, and then removed through the new array: the old word must say so.
+#[test]
+fn get_against_move_and_remove() {
+    let write = |shared: &Shared| {
+        remove(shared, 1);
+        remove(shared, 0);
+    };
+    explore(2, 2, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
+}
+
+/// A bound reader has pinned the first array; two growths pass, and the second array is freed while it looks.
+#[test]
+fn a_bound_reader_follows_two_growths() {
+    let read = |shared: &Shared| {
+        let mut reader = shared.0.reader();
+        let mut lookup = shared.1.reader(&mut reader);
+        let found = lookup.get(&Object::new(0)).map(|entry| entry.value().read());
+        assert_eq!(found, Some(100), "{LOST}");
+    };
+    let write = |shared: &Shared| {
+        insert(shared, 2, 102);
+        insert(shared, 3, 103);
+    };
+    explore(2, 2, read, write);
+}
+
+/// An entry that was made by another thread is whole.
+#[test]
+fn get_against_insert() {
+    let write = |shared: &Shared| insert(shared, 0, 100);
+    explore(4, 0, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
+}
+
+#[test]
+fn get_guarded_against_insert() {
+    let write = |shared: &Shared| insert(shared, 0, 100);
+    explore(4, 0, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
+}
+
+/// Two writers of one key: one of them replaces what the other has inserted.
+#[test]
+fn insert_against_insert() {
+    explore(2, 0, |shared| insert(shared, 0, 100), |shared| insert(shared, 0, 200));
+}
+
+/// Which model catches which variant.
+#[cfg(stillpoint_busted)]
+const CAUGHT: &[(&str, &str)] = &[
+    ("no-reload", "get_against_remove"),
+    ("no-light", "get_against_remove"),
+    ("first-load-relaxed", "get_against_move"),
+    ("reload-relaxed", "get_against_replace"),
+    ("old-word-kept", "get_against_move_and_remove"),
+    ("mark-late", "get_guarded_against_move"),
+    ("ignore-mark", "get_against_move"),
+    ("next-not-pinned", "a_bound_reader_follows_two_growths"),
+    ("tag-load-relaxed", "get_guarded_against_move"),
+    ("entry-load-relaxed", "get_guarded_against_replace"),
+    ("entry-store-relaxed", "get_guarded_against_replace"),
+    ("compare-first", "get_against_remove"),
+];
+
+#[cfg(stillpoint_busted)]
+#[test]
+fn every_variant_is_caught_by_its_model() {
+    let missed: Vec<_> = CAUGHT.iter().filter(|(variant, model)| !is_caught(variant, model)).collect();
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+/// Runs one model with the variant in a process of its own, and looks for a violation in what it prints.
+#[cfg(stillpoint_busted)]
+fn is_caught(variant: &str, model: &str) -> bool {
+    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
+        .args(["--exact", &format!("table::models::{model}"), "--nocapture"])
+        .env("STILLPOINT_BUSTED_TABLE", variant)
+        .output()
+        .expect("the test program starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("running 1 test"), "there is no model `{model}`");
+    let caught = !output.status.success() && (text.contains(UNORDERED) || text.contains(LOST));
+    println!("{variant:24} {model:40} {}", if caught { "caught" } else { "MISSED" });
+    caught
+}

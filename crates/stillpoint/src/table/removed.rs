@@ -1,0 +1,68 @@
+use std::fmt;
+use std::ops::Deref;
+
+use super::engine::arena::Pair;
+use super::engine::Inner;
+use super::error::Full;
+use super::RandomState;
+
+/// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
+pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
+
+/// An entry that was unlinked from its table, and that readers may still hold. It dereferences to the value.
+///
+/// When dropped, it is retired: the table frees it when no reader can hold it any more. When forgotten
+/// (`mem::forget`), its key and value are leaked, and its memory comes back with the table.
+pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    inner: &'t Inner<K, V, S>,
+    entry: u32,
+}
+
+impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V, S> {
+    /// The entry was unlinked by the caller, who owns it.
+    pub(super) fn new(inner: &'t Inner<K, V, S>, entry: u32) -> Self {
+        Self { inner, entry }
+    }
+
+    fn pair(&self) -> &Pair<K, V> {
+        // SAFETY: the entry is retired by the drop of this value alone.
+        unsafe { self.inner.arena().pair(self.entry).as_ref() }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.pair().key
+    }
+
+    /// The value.
+    pub fn value(&self) -> &V {
+        &self.pair().value
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_, K, V, S> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.value()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Removed<'_, K, V, S> {
+    fn drop(&mut self) {
+        self.inner.retire(self.entry);
+        if !std::thread::panicking() {
+            self.inner.poll();
+        }
+    }
+}
+
+impl<K, V, S> fmt::Debug for Removed<'_, K, V, S>
+where
+    K: Send + Sync + fmt::Debug + 'static,
+    V: Send + Sync + fmt::Debug + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Removed").field("key", self.key()).field("value", self.value()).finish()
+    }
+}

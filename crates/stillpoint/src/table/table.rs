@@ -1,0 +1,351 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::ptr::{self, NonNull};
+
+use super::builder::TableBuilder;
+use super::engine::search::search;
+use super::engine::stripe::Stripe;
+use super::engine::write::{Insertion, Unlinked};
+use super::engine::Inner;
+use super::error::{Full, OutOfMemory};
+use super::iter::Iter;
+use super::reader::TableReader;
+use super::removed::{Removed, Replaced};
+use super::RandomState;
+use crate::rcu::engine::Core;
+use crate::rcu::{Domain, Reader, Region};
+
+/// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
+///
+/// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table is
+/// a handle of its domain.
+pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    /// From a box, and freed by the drop of the table; raw, as readers refer to it.
+    inner: NonNull<Inner<K, V, S>>,
+}
+
+// SAFETY: a table owns its `Inner`, which is `Send` if the hasher is.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
+// SAFETY: a shared table gives shared access to its `Inner` alone.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
+    /// An empty table. It takes 40 KiB or so until it grows.
+    ///
+    /// # Panics
+    /// If there is no memory: see [`builder`](Table::builder).
+    pub fn new(domain: &Domain) -> Self {
+        Self::with_capacity(domain, 0)
+    }
+
+    /// An empty table that does not grow, nor allocates, before it has `entries` entries. Their memory is asked for
+    /// now, in huge pages where the system has some: at millions of entries, misses of the page tables cost as much as
+    /// those of the caches.
+    ///
+    /// # Panics
+    /// If there is no memory: see [`builder`](Table::builder).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// let table: Table<u64, u64> = Table::with_capacity(&Domain::new(), 10_000);
+    /// let empty = table.stats();
+    /// for key in 0..10_000 {
+    ///     table.insert(key, key).unwrap();
+    /// }
+    /// assert_eq!(table.stats().growths, empty.growths);
+    /// ```
+    pub fn with_capacity(domain: &Domain, entries: usize) -> Self {
+        Self::builder(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A table with a capacity, a maximum, or a hasher to be chosen.
+    pub fn builder(domain: &Domain) -> TableBuilder<K, V> {
+        TableBuilder::new(domain)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+    pub(super) fn from_inner(inner: Inner<K, V, S>) -> Self {
+        Self { inner: NonNull::from(Box::leak(Box::new(inner))) }
+    }
+
+    #[inline(always)]
+    pub(super) fn inner(&self) -> &Inner<K, V, S> {
+        // SAFETY: freed by the drop of the table alone.
+        unsafe { self.inner.as_ref() }
+    }
+
+    #[inline(always)]
+    fn verify(&self, core: &Core) {
+        if !ptr::eq(&raw const **self.inner().core(), core) {
+            reject(self.inner().core(), core);
+        }
+    }
+
+    /// Binds a reader to the table: the domain is checked here, and not at each lookup.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
+        self.verify(reader.core());
+        TableReader::new(self.inner(), reader)
+    }
+
+    /// Every entry, in no order, for who is in a region.
+    ///
+    /// An entry that is in the table all the while is seen exactly once; one that is inserted, removed or replaced
+    /// meanwhile may be seen or not, and a key that is removed and inserted again may be seen twice.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
+    /// let reader = domain.reader();
+    /// let sum: u64 = table.iter(&reader.pin()).map(|(_, value)| value).sum();
+    /// assert_eq!(sum, 45);
+    /// ```
+    pub fn iter<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V, S> {
+        self.verify(region.core());
+        // SAFETY: the region is of the table's domain, and borrowed.
+        unsafe { Iter::new(self.inner()) }
+    }
+
+    /// Number of entries. Not an instant: writers go on while it is counted.
+    pub fn len(&self) -> usize {
+        self.inner().len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Frees what no reader can hold any more of the removed entries and old arrays, and returns their number. Never
+    /// waits; begins a grace period for what was removed since the last one, but at most one every 50 µs.
+    ///
+    /// Writers do a share of it with each removal; this is for those who have time, or who have removed their last
+    /// entry. A thread that calls it now and then is a background reclaimer.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, after everything that was ready has been freed.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # table.insert(1, 1).unwrap();
+    /// table.remove(&1);
+    /// while table.pending() > 0 {
+    ///     table.poll();
+    /// }
+    /// ```
+    pub fn poll(&self) -> usize {
+        self.inner().bin().poll_all()
+    }
+
+    /// Removed entries and old arrays that wait to be freed.
+    pub fn pending(&self) -> usize {
+        self.inner().bin().pending()
+    }
+
+    /// What the table has done so far.
+    pub fn stats(&self) -> TableStats {
+        self.inner().stats()
+    }
+}
+
+impl<K, V, S> Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Looks a key up, for who is in a region: a guard, or a QSBR reader between two quiescent states.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<String, u64> = Table::new(&domain);
+    /// # table.insert("a".to_owned(), 1).unwrap();
+    /// let mut reader = domain.qsbr_reader();
+    /// assert_eq!(table.get_in(&reader, "a"), Some(&1));
+    /// reader.quiescent();
+    /// ```
+    #[inline(always)]
+    pub fn get_in<'g, Q: Hash + Eq + ?Sized, R: Region>(&'g self, region: &'g R, key: &Q) -> Option<&'g V>
+    where
+        K: Borrow<Q>,
+    {
+        self.verify(region.core());
+        let inner = self.inner();
+        // SAFETY: the region is of the table's domain, and borrowed.
+        unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }.map(|pair| &pair.value)
+    }
+
+    /// Inserts an entry, in place of the one with the same key, which is returned.
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new(&domain);
+    /// assert!(table.insert("a", 1)?.is_none());
+    /// assert_eq!(table.insert("a", 2)?.as_deref(), Some(&1));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    pub fn insert(&self, key: K, value: V) -> Replaced<'_, K, V, S> {
+        let inner = self.inner();
+        let new = Unlinked::new(inner, key, value).map_err(|(key, value)| Full(key, value))?;
+        match inner.insert(new, false, None) {
+            Insertion::Done(None) => {
+                inner.poll();
+                Ok(None)
+            }
+            Insertion::Done(Some(old)) => Ok(Some(Removed::new(inner, old))),
+            Insertion::Present(unused, _) | Insertion::NoRoom(unused) => {
+                let (key, value) = unused.into_pair();
+                Err(Full(key, value))
+            }
+        }
+    }
+
+    /// Removes the entry of a key, and returns it.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new(&domain);
+    /// # table.insert("a", 1).unwrap();
+    /// assert_eq!(table.remove("a").as_deref(), Some(&1));
+    /// assert!(table.remove("a").is_none());
+    /// ```
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V, S>>
+    where
+        K: Borrow<Q>,
+    {
+        self.inner().remove(key).map(|entry| Removed::new(self.inner(), entry))
+    }
+
+    /// Removes the entries for which `keep` is false. As with [`iter`](Table::iter), entries that come meanwhile may
+    /// not be asked about. An entry that is replaced between the question and its removal stays.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
+    /// table.retain(&domain.reader().pin(), |_, value| value % 2 == 0);
+    /// assert_eq!(table.len(), 5);
+    /// ```
+    pub fn retain<R: Region>(&self, region: &R, mut keep: impl FnMut(&K, &V) -> bool) {
+        self.verify(region.core());
+        let inner = self.inner();
+        // SAFETY: as in `iter`.
+        let mut entries = unsafe { Iter::new(inner) };
+        while let Some(entry) = entries.next_entry() {
+            // SAFETY: linked in the region, so alive, and its index not used again.
+            let pair = unsafe { inner.arena().pair(entry).as_ref() };
+            if !keep(&pair.key, &pair.value) && inner.remove_entry(inner.hash(&pair.key), entry) {
+                drop(Removed::new(inner, entry));
+            }
+        }
+    }
+
+    /// Removes every entry. Not an instant: an entry that comes meanwhile may stay.
+    pub fn clear(&self) {
+        self.inner().clear(|entry| drop(Removed::new(self.inner(), entry)));
+    }
+
+    /// Entries that the table takes before it grows.
+    pub fn capacity(&self) -> usize {
+        self.inner().capacity()
+    }
+
+    /// Makes room for `additional` more entries, so that neither growth nor page faults fall on their insertions.
+    /// Readers and other writers go on meanwhile.
+    ///
+    /// # Errors
+    /// When there is no memory, or the maximum is lower. The table stays as it is.
+    pub fn reserve(&self, additional: usize) -> Result<(), OutOfMemory> {
+        if self.inner().reserve(additional) {
+            Ok(())
+        } else {
+            Err(OutOfMemory { entries: additional })
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn reject(own: &Core, other: &Core) -> ! {
+    panic!("a reader of domain `{}` was used with a table of domain `{}`", other.name(), own.name())
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
+    fn drop(&mut self) {
+        // SAFETY: from a box (see `from_inner`), and nothing refers to it: every reader borrows the table.
+        drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("domain", &self.inner().core().name())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a table has done so far, and what it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Entries.
+    pub entries: usize,
+    /// Buckets of the array that lookups begin in, eight entries each.
+    pub buckets: usize,
+    /// Further buckets that full ones have overflowed into.
+    pub overflow_buckets: usize,
+    /// Whether entries are being moved to a larger array.
+    pub growing: bool,
+    /// How often the table has grown.
+    pub growths: usize,
+    /// The most buckets that a single call of a writer has moved; calls of [`Table::reserve`] do not count.
+    pub most_buckets_moved_by_a_call: usize,
+    /// Address space for buckets and entries, in bytes. What was not used yet may take no memory.
+    pub bytes: usize,
+}
+
+impl<K, V, S> Inner<K, V, S> {
+    fn capacity(&self) -> usize {
+        self.with_newest(|array, _| array.capacity())
+    }
+
+    fn stats(&self) -> TableStats {
+        let entries = self.len();
+        let most = self.stripes().iter().map(Stripe::most_moved).max();
+        self.with_newest(|array, growing| TableStats {
+            entries,
+            buckets: array.len(),
+            overflow_buckets: array.overflowed(),
+            growing,
+            growths: self.growths(),
+            most_buckets_moved_by_a_call: most.unwrap_or(0),
+            bytes: array.bytes() + self.arena().bytes(),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! What must not compile, each with a twin that does: so a program is refused for the reason it is meant to be,
+//! and not for a slip of the pen.
+//!
+//! The messages are those of the compiler that the project is developed with. After an update of the compiler:
+//! `TRYBUILD=overwrite cargo test -p stillpoint --test compile_fail`, and read the difference.
+
+#![cfg(not(any(loom, miri)))]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The twins are part of this program: each one compiles, and runs as a test.
+macro_rules! twins {
+    ($($name:ident)*) => {
+        $(mod $name {
+            include!(concat!("compile_pass/", stringify!($name), ".rs"));
+
+            #[test]
+            fn compiles_and_runs() {
+                main();
+            }
+        })*
+
+        const TWINS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+twins! {
+    anything_as_region
+    array_contents_not_sync
+    bound_array_beyond_reader
+    bound_reader_used_elsewhere
+    bound_reference_across_offline
+    bound_reference_across_quiescent
+    bound_reference_beyond_guard
+    bound_two_guards_at_a_time
+    bound_two_protected_at_a_time
+    bound_while_protected
+    change_a_protected_object
+    change_a_retired_object
+    child_beyond_a_protected_parent
+    child_beyond_its_retired_parent
+    child_beyond_the_guard_of_its_parent
+    child_under_a_guard_beyond_its_protected_parent
+    clone_protected
+    clone_reader
+    contents_not_send
+    contents_not_static
+    contents_not_sync
+    deferred_call_not_static
+    exclusive_access_while_loaded
+    forge_static_through_a_cell
+    forge_static_through_an_array
+    guard_beyond_reader
+    lengthen_a_loaded_reference
+    lengthen_guard
+    lengthen_protected
+    protected_beyond_array
+    protected_beyond_cell
+    protected_beyond_reader
+    qsbr_reader_protects
+    reference_across_offline
+    reference_across_quiescent
+    reference_across_synchronize
+    reference_beyond_array
+    reference_beyond_cell
+    reference_beyond_guard
+    reference_beyond_inner_guard
+    reference_beyond_protected
+    reference_beyond_qsbr_reader
+    reference_beyond_retired
+    reference_of_a_temporary_guard
+    reference_within_offline
+    region_implemented_outside
+    report_while_shared
+    reset_after_fork_is_unsafe
+    retired_after_retire
+    send_guard
+    send_protected
+    send_qsbr_reader
+    send_reader
+    take_out_while_protected
+}
+
+/// The programs in a folder, by their names.
+fn programs(folder: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let files =
+        folder.read_dir().expect("the folder is there").map(|entry| entry.expect("it can be read").path());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| path.file_stem().expect("a file has a name").to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn each_program_has_a_twin() {
+    let twins: BTreeSet<_> = TWINS.iter().map(|&twin| twin.to_owned()).collect();
+    assert_eq!(programs("compile_fail"), twins);
+    assert_eq!(programs("compile_pass"), twins);
+}
+
+#[test]
+fn what_must_not_compile_does_not() {
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}

@@ -1,0 +1,11 @@
+use stillpoint::rcu::{Domain, RcuArray};
+
+fn main() {
+    let domain = Domain::new();
+    let array = RcuArray::new(&domain, 2, |_| Some(Box::new(1)));
+    let mut reader = domain.reader();
+    let mut bound = array.bind(&mut reader);
+    let first = bound.pin();
+    let second = bound.pin();
+    assert_eq!(first.load(0), second.load(0));
+}

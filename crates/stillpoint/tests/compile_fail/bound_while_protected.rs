@@ -1,0 +1,11 @@
+use stillpoint::rcu::{Domain, RcuArray};
+
+fn main() {
+    let domain = Domain::new();
+    let array = RcuArray::new(&domain, 2, |_| Some(Box::new(1)));
+    let mut reader = domain.reader();
+    let object = array.protect(0, &reader);
+    let mut bound = array.bind(&mut reader);
+    drop(bound.protect(1));
+    assert_eq!(object.as_deref(), Some(&1));
+}

@@ -1,0 +1,11 @@
+use stillpoint::rcu::Domain;
+
+struct NotClone;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(NotClone);
+    let reader = domain.reader();
+    let object = cell.protect(&reader).unwrap();
+    let _second = object.clone();
+}

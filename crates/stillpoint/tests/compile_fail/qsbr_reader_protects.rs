@@ -1,0 +1,8 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.qsbr_reader();
+    let _object = cell.protect(&reader);
+}

@@ -1,0 +1,10 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let mut reader = domain.qsbr_reader();
+    let object = cell.load(&reader);
+    let _ = reader.synchronize();
+    assert_eq!(object, Some(&1));
+}

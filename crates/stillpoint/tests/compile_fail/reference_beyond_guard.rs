@@ -1,0 +1,11 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let object = cell.load(&guard);
+    drop(guard);
+    assert_eq!(object, Some(&1));
+}

@@ -1,0 +1,11 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let old = cell.take().unwrap();
+    let reference: &i32 = &old;
+    let boxed = old.try_into_box();
+    assert_eq!(reference, &1);
+    drop(boxed);
+}

@@ -1,0 +1,9 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let mut reader = domain.qsbr_reader();
+    let shared = &reader;
+    reader.quiescent();
+    let _ = format!("{shared:?}");
+}

@@ -1,0 +1,5 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    Domain::new().reset_after_fork();
+}

@@ -1,0 +1,14 @@
+use stillpoint::rcu::Domain;
+
+/// For whatever can be sent to another thread.
+trait Sent {
+    fn sent(&self) {}
+}
+
+impl<T: Send> Sent for T {}
+
+fn main() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    reader.pin().sent();
+}

@@ -1,0 +1,16 @@
+use stillpoint::rcu::Domain;
+
+/// For whatever can be sent to another thread.
+trait Sent {
+    fn sent(&self) {}
+}
+
+impl<T: Send> Sent for T {}
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.reader();
+    let object = cell.protect(&reader).unwrap();
+    Some(object).sent();
+}

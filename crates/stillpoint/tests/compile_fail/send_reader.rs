@@ -1,0 +1,13 @@
+use stillpoint::rcu::Domain;
+
+/// For whatever can be sent to another thread.
+trait Sent {
+    fn sent(&self) {}
+}
+
+impl<T: Send> Sent for T {}
+
+fn main() {
+    let domain = Domain::new();
+    domain.reader().sent();
+}

@@ -1,0 +1,10 @@
+use stillpoint::rcu::{Domain, RcuArray};
+
+fn main() {
+    let domain = Domain::new();
+    let array = RcuArray::new(&domain, 2, |_| Some(Box::new(1)));
+    let mut reader = domain.reader();
+    let mut bound = array.bind(&mut reader);
+    drop(bound.protect(0));
+    drop(reader);
+}

@@ -1,0 +1,11 @@
+use stillpoint::rcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.reader();
+    let object = cell.protect(&reader);
+    assert_eq!(object.as_deref(), Some(&1));
+    drop(object);
+    drop(reader);
+}

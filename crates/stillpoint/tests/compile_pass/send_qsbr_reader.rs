@@ -1,0 +1,15 @@
+use stillpoint::rcu::Domain;
+
+/// For whatever can be sent to another thread.
+trait Sent {
+    fn sent(&self) {}
+}
+
+impl<T: Send> Sent for T {}
+
+fn main() {
+    let domain = Domain::new();
+    domain.reclaimer().sent();
+    domain.background().sent();
+    domain.background().submitter().sent();
+}

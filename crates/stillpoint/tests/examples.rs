@@ -1,0 +1,25 @@
+//! The examples run to their end, and what they assert holds.
+
+#![cfg(not(loom))]
+
+#[path = "../examples/background.rs"]
+mod background;
+#[path = "../examples/config_snapshot.rs"]
+mod config_snapshot;
+#[path = "../examples/flow_table_qsbr.rs"]
+mod flow_table_qsbr;
+
+#[test]
+fn config_snapshot_runs() {
+    config_snapshot::main().expect("it reports no error");
+}
+
+#[test]
+fn flow_table_qsbr_runs() {
+    flow_table_qsbr::main().expect("it reports no error");
+}
+
+#[test]
+fn background_runs() {
+    background::main().expect("it reports no error");
+}

@@ -1,0 +1,188 @@
+//! The child of a `fork` has one thread: the readers of the others are copies that nobody will ever end.
+
+#![cfg(not(any(loom, miri)))]
+
+#[path = "support/census.rs"]
+mod census;
+#[path = "support/child.rs"]
+mod child;
+
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, SynchronizeError};
+
+use census::Census;
+use child::in_child;
+
+/// A limit for waits that are expected to fail.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Forks, runs `body` in the child, and fails as the child does.
+fn in_fork(body: impl FnOnce()) {
+    // SAFETY: the other threads of this process wait at a barrier and hold no locks, so that the child may
+    // allocate and print.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", io::Error::last_os_error());
+    if child == 0 {
+        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        unsafe { libc::_exit(failed.into()) }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is alive for the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child, "{}", io::Error::last_os_error());
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed: {status:#x}");
+}
+
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+/// How another thread of the parent reads while it forks.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    Guard,
+    Protected,
+    Qsbr,
+}
+
+/// Forks while another thread holds an object, runs `body` in the child with a reclaimer that waits for it, and
+/// looks that the parent is as before.
+fn fork_while_held(held: Held, body: impl Fn(&Domain, &mut Reclaimer, &Census)) {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let mut reclaimer = eager(&domain);
+    let (taken, forked) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let wait = || {
+                taken.wait();
+                forked.wait();
+            };
+            let reader = domain.reader();
+            match held {
+                Held::Guard => {
+                    let guard = reader.pin();
+                    let object = cell.load(&guard).expect("never empty");
+                    wait();
+                    object.verify();
+                }
+                Held::Protected => {
+                    let object = cell.protect(&reader).expect("never empty");
+                    wait();
+                    object.verify();
+                }
+                Held::Qsbr => {
+                    let reader = domain.qsbr_reader();
+                    let object = cell.load(&reader).expect("never empty");
+                    wait();
+                    object.verify();
+                }
+            }
+        });
+        taken.wait();
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        assert_eq!(reclaimer.poll(), 0, "{held:?}");
+        in_fork(|| body(&domain, &mut reclaimer, &census));
+        assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "{held:?}: the parent knows nothing of it");
+        forked.wait();
+    });
+    assert_eq!((reclaimer.poll(), census.freed(), census.alive()), (1, 1, 1), "{held:?}");
+}
+
+#[test]
+fn a_child_that_resets_reclaims_what_threads_of_the_parent_held() {
+    in_child("a_child_that_resets_reclaims_what_threads_of_the_parent_held", || {
+        for held in [Held::Guard, Held::Protected, Held::Qsbr] {
+            fork_while_held(held, |domain, reclaimer, census| {
+                assert_eq!(reclaimer.poll(), 0, "{held:?}");
+                // SAFETY: this is the only thread of the child.
+                unsafe { domain.reset_after_fork() };
+                assert_eq!(domain.stats().readers, 0, "{held:?}");
+                assert_eq!((reclaimer.poll(), census.freed()), (1, 1), "{held:?}");
+                assert_eq!(domain.synchronize(), Ok(()), "{held:?}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_child_that_does_not_reset_is_told_of_a_thread_that_has_ended() {
+    in_child("a_child_that_does_not_reset_is_told_of_a_thread_that_has_ended", || {
+        for (held, kind) in [(Held::Guard, ReaderKind::Guard), (Held::Qsbr, ReaderKind::Qsbr)] {
+            fork_while_held(held, |domain, reclaimer, census| {
+                for answer in [domain.synchronize_timeout(SHORT), reclaimer.flush_timeout(SHORT)] {
+                    let Err(SynchronizeError::Stalled(stall)) = answer else { panic!("{answer:?}") };
+                    assert_eq!((stall.reader, stall.thread_name), (kind, None));
+                }
+                assert_eq!(census.freed(), 0);
+            });
+        }
+    });
+}
+
+/// The thread that forks goes on in the child, with what it held.
+#[test]
+fn a_child_keeps_the_readers_of_its_own_thread() {
+    in_child("a_child_keeps_the_readers_of_its_own_thread", || {
+        let (domain, census) = (Domain::new(), Census::default());
+        let cells = [domain.cell(census.object()), domain.cell(census.object())];
+        let mut reclaimer = eager(&domain);
+        let (reader, mut qsbr) = (domain.reader(), domain.qsbr_reader());
+        let mut guard = Some(reader.pin());
+        let mut protected = cells[0].protect(&reader);
+        for cell in &cells {
+            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        }
+        in_fork(|| {
+            // SAFETY: this is the only thread of the child.
+            unsafe { domain.reset_after_fork() };
+            assert_eq!(domain.stats().readers, 2);
+            let answer = domain.synchronize();
+            assert!(matches!(answer, Err(SynchronizeError::WouldDeadlock { .. })), "{answer:?}");
+            qsbr.quiescent();
+            assert_eq!(reclaimer.poll(), 0, "a guard is held");
+            guard = None;
+            assert_eq!(reclaimer.poll(), 0, "the QSBR reader is older than the token");
+            qsbr.quiescent();
+            assert_eq!(reclaimer.poll(), 1, "the one that is not protected");
+            protected.as_ref().expect("never empty").verify();
+            protected = None;
+            assert_eq!(reclaimer.poll(), 1);
+            assert_eq!(qsbr.synchronize(), Ok(()));
+            cells[1].load(&reader.pin()).expect("never empty").verify();
+        });
+        assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "the parent knows nothing of it");
+    });
+}
+
+#[test]
+fn a_child_that_resets_can_start_threads_and_a_background_reclaimer() {
+    in_child("a_child_that_resets_can_start_threads_and_a_background_reclaimer", || {
+        fork_while_held(Held::Guard, |domain, _, census| {
+            // SAFETY: this is the only thread of the child.
+            unsafe { domain.reset_after_fork() };
+            let cell = domain.cell(census.object());
+            let mut background = domain.background();
+            let submitter = background.submitter();
+            thread::scope(|scope| {
+                scope.spawn(|| background.run());
+                for _ in 0..100 {
+                    let reader = domain.reader();
+                    let object = cell.protect(&reader).expect("never empty");
+                    submitter
+                        .retire(cell.replace(census.object()).expect("never empty"))
+                        .expect("there is room");
+                    object.verify();
+                }
+                submitter.stop();
+            });
+            assert_eq!(census.freed(), 100);
+        });
+    });
+}

@@ -1,0 +1,40 @@
+//! When objects are freed: not before their readers have let go, and at once after.
+
+#![cfg(not(loom))]
+
+mod bound;
+mod fences;
+mod holding;
+mod leaving;
+mod objects;
+mod regions;
+mod registration;
+mod stalls;
+mod statistics;
+mod tokens;
+mod waking;
+
+#[path = "../support/census.rs"]
+mod census;
+#[path = "../support/modes.rs"]
+mod modes;
+
+use std::time::Duration;
+
+use census::{Census, Object};
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer};
+
+/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+const LONG: Duration = Duration::from_secs(20);
+/// A limit for waits that are expected to fail.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A reclaimer whose polls start a grace period at once, whatever the last one did.
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+/// Replaces what is in `cell` and retires it.
+fn retire_one(cell: &RcuCell<Object>, census: &Census, reclaimer: &mut Reclaimer) {
+    reclaimer.retire(cell.replace(census.object()).expect("never empty here")).expect("there is room");
+}

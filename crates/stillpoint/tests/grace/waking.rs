@@ -1,0 +1,102 @@
+//! A writer that waits is woken by the reader in its way: it does not sleep for a fixed time.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::Domain;
+
+use crate::modes::in_each_mode;
+use crate::LONG;
+
+/// How long a reader is in the way: long enough for a waiter to sleep as long as it ever does at a time.
+const HELD: Duration = Duration::from_millis(50);
+/// From the end of a region to the return of a writer that waited for it: some 10 µs. A writer that sleeps and
+/// looks again would be late by half of its longest sleep, 5 ms.
+const PROMPT: Duration = Duration::from_millis(1);
+/// How long the reader stays after its region: its end would wake the writer, too.
+const STAYS: Duration = Duration::from_millis(15);
+const ROUNDS: usize = 7;
+
+/// How long after the end of the region, which `hold` goes through and dates, the writer returned: the median
+/// of some rounds, since a busy machine may be late once.
+fn delay(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) -> Duration {
+    let mut delays: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let (held, is_held) = mpsc::channel();
+            thread::scope(|scope| {
+                let hold = &hold;
+                let holder = scope.spawn(move || {
+                    hold(&|| {
+                        held.send(()).expect("the writer waits for it");
+                        thread::sleep(HELD);
+                    })
+                });
+                is_held.recv().expect("the region is entered");
+                domain.synchronize_timeout(LONG).expect("the region ends");
+                let returned = Instant::now();
+                let ended = holder.join().expect("it does not panic");
+                returned.saturating_duration_since(ended)
+            })
+        })
+        .collect();
+    delays.sort_unstable();
+    delays[ROUNDS / 2]
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "measures time")]
+fn a_writer_is_woken_by_the_end_of_a_guard() {
+    in_each_mode(|domain| {
+        let delay = delay(&domain, |while_held| {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            while_held();
+            let ended = Instant::now();
+            drop(guard);
+            thread::sleep(STAYS);
+            ended
+        });
+        assert!(delay < PROMPT, "{delay:?}");
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "measures time")]
+fn a_writer_is_woken_by_a_quiescent_state() {
+    in_each_mode(|domain| {
+        let delay = delay(&domain, |while_held| {
+            let mut reader = domain.qsbr_reader();
+            while_held();
+            let ended = Instant::now();
+            reader.quiescent();
+            thread::sleep(STAYS);
+            ended
+        });
+        assert!(delay < PROMPT, "{delay:?}");
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "measures time")]
+fn a_writer_is_woken_by_a_reader_that_goes_offline_or_leaves() {
+    in_each_mode(|domain| {
+        let offline = delay(&domain, |while_held| {
+            let mut reader = domain.qsbr_reader();
+            while_held();
+            let ended = Instant::now();
+            reader.offline(|| thread::sleep(STAYS));
+            ended
+        });
+        let left = delay(&domain, |while_held| {
+            let reader = domain.reader();
+            std::mem::forget(reader.pin());
+            while_held();
+            let ended = Instant::now();
+            drop(reader);
+            thread::sleep(STAYS);
+            ended
+        });
+        assert!(offline < PROMPT && left < PROMPT, "{offline:?}, {left:?}");
+    });
+}

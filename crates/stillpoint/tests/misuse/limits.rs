@@ -1,0 +1,194 @@
+//! Full queues hand the object back.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{Domain, RetireReason, Retired};
+
+use crate::census::Census;
+use crate::{LONG, SHORT};
+
+/// Dropped retirements: more than one poll adopts.
+const LEFT: usize = if cfg!(miri) { 150 } else { 1000 };
+
+fn retired<T: Send + Sync + 'static>(domain: &Domain, object: T) -> Retired<T> {
+    domain.cell(object).take().expect("the cell is full")
+}
+
+#[test]
+fn a_reclaimer_full_of_objects_hands_the_next_one_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = domain.reclaimer_builder().capacity(3).fence_interval(Duration::ZERO).build();
+    for _ in 0..3 {
+        reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    }
+    let error = reclaimer.retire(retired(&domain, census.object())).expect_err("the queue is full");
+    assert_eq!(error.reason, RetireReason::Full);
+    assert!(error.to_string().contains("full"), "{error}");
+    error.retired.verify();
+    assert_eq!((reclaimer.pending(), census.freed()), (3, 0));
+
+    drop(guard);
+    reclaimer.retire(error.retired).expect("a full queue polls first, and nobody is in the way");
+    assert_eq!((reclaimer.pending(), census.freed()), (1, 3));
+}
+
+#[test]
+fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = domain.reclaimer_builder().byte_capacity(1000).fence_interval(Duration::ZERO).build();
+    reclaimer.retire(retired(&domain, [1_u8; 600])).expect("there is room");
+    let error = reclaimer.retire(retired(&domain, [2_u8; 401])).expect_err("the queue is full");
+    assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 2));
+    reclaimer.retire(retired(&domain, [3_u8; 400])).expect("it fits exactly");
+    assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (2, 1000));
+    reclaimer.retire(retired(&domain, ())).expect("it takes no room");
+    drop(guard);
+    reclaimer.retire(error.retired).expect("there is room again");
+    assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (1, 401));
+}
+
+#[test]
+fn an_object_larger_than_the_limit_is_handed_back_by_an_empty_queue() {
+    let domain = Domain::new();
+    let mut reclaimer = domain.reclaimer_builder().byte_capacity(10).build();
+    let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
+    assert_eq!(error.reason, RetireReason::Full);
+    assert!(error.retired.try_free().is_ok());
+}
+
+/// Protected loads fill a queue as guards do.
+#[test]
+fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..4).map(|_| domain.cell(census.object())).collect();
+    let mut held: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let mut reclaimer = domain.reclaimer_builder().capacity(3).fence_interval(Duration::ZERO).build();
+    for cell in &cells[..3] {
+        reclaimer.retire(cell.take().expect("the cell is full")).expect("there is room");
+    }
+    let error = reclaimer.retire(cells[3].take().expect("the cell is full")).expect_err("the queue is full");
+    held.swap_remove(1);
+    reclaimer.retire(error.retired).expect("one was let go");
+    assert_eq!((reclaimer.pending(), census.freed()), (3, 1));
+}
+
+#[test]
+fn retire_timeout_hands_the_object_back_when_its_time_is_up() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let _guard = reader.pin();
+    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    let asked = Instant::now();
+    let error =
+        reclaimer.retire_timeout(retired(&domain, census.object()), SHORT).expect_err("a guard is held");
+    assert_eq!(error.reason, RetireReason::Full);
+    assert!(asked.elapsed() >= SHORT);
+    error.retired.verify();
+}
+
+#[test]
+fn retire_timeout_waits_for_room() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (held, is_held) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            held.send(()).expect("the other thread waits for it");
+            thread::sleep(SHORT);
+            drop(guard);
+        });
+        is_held.recv().expect("the guard is taken");
+        let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+        reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+        reclaimer
+            .retire_timeout(retired(&domain, census.object()), LONG)
+            .expect("the guard is dropped in time");
+        assert_eq!((reclaimer.pending(), census.freed()), (1, 1));
+    });
+}
+
+#[test]
+fn a_capacity_of_nothing_holds_one() {
+    let domain = Domain::new();
+    let mut reclaimer = domain.reclaimer_builder().capacity(0).batch(0).build();
+    reclaimer.retire(retired(&domain, 1)).expect("there is room for one");
+    assert_eq!(reclaimer.poll(), 1);
+}
+
+#[test]
+fn a_deferred_call_is_taken_in_by_a_full_queue() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = domain.reclaimer_builder().capacity(1).fence_interval(Duration::ZERO).build();
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..3 {
+        let sender = sender.clone();
+        reclaimer.defer(move || sender.send(number).expect("the receiver is alive"));
+    }
+    assert_eq!((reclaimer.pending(), reclaimer.poll()), (3, 0));
+    drop(guard);
+    assert_eq!(reclaimer.poll(), 3);
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [0, 1, 2], "in the order in which they came");
+}
+
+#[test]
+fn poll_at_most_frees_no_more_and_keeps_the_order() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut reclaimer = domain.reclaimer();
+    for _ in 0..10 {
+        reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    }
+    assert_eq!((reclaimer.poll_at_most(0), census.freed()), (0, 0));
+    assert_eq!((reclaimer.poll_at_most(4), census.freed()), (4, 4));
+    assert_eq!((reclaimer.poll_at_most(4), census.freed()), (4, 8));
+    assert_eq!((reclaimer.poll_at_most(4), census.freed()), (2, 10));
+}
+
+/// Each poll adopts a bounded share; a flush goes on until all is done.
+#[test]
+fn flush_frees_everything_that_was_left_to_the_domain() {
+    let (domain, census) = (Domain::new(), Census::default());
+    for _ in 0..LEFT {
+        drop(retired(&domain, census.object()));
+    }
+    let mut reclaimer = domain.reclaimer();
+    reclaimer.flush().expect("nothing is in the way");
+    assert_eq!((census.freed(), domain.stats().pending), (LEFT, 0));
+}
+
+#[test]
+fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
+    let (domain, census) = (Domain::new(), Census::default());
+    for _ in 0..LEFT {
+        drop(retired(&domain, census.object()));
+    }
+    let mut reclaimer = domain.reclaimer();
+    let freed = reclaimer.poll();
+    assert!((1..=100).contains(&freed), "{freed} are no bounded share");
+    while reclaimer.poll() > 0 {}
+    assert_eq!(census.freed(), LEFT);
+}
+
+/// A poll that takes more from the domain than it looks at keeps it from nobody else.
+#[test]
+fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
+    let (domain, census) = (Domain::new(), Census::default());
+    for _ in 0..LEFT {
+        drop(retired(&domain, census.object()));
+    }
+    let mut idle = domain.reclaimer();
+    idle.poll();
+    let mut busy = domain.reclaimer();
+    while busy.poll() > 0 {}
+    assert_eq!((census.freed(), idle.pending()), (LEFT, 0));
+}

@@ -1,0 +1,223 @@
+//! A process that is refused membarrier, from the beginning or later on: it works on the fallback, or says why
+//! it cannot go on; in no case is anything freed too early.
+//!
+//! Each test runs in a process of its own, under a seccomp filter.
+
+#![cfg(not(any(loom, miri)))]
+
+#[path = "support/census.rs"]
+mod census;
+#[path = "support/child.rs"]
+mod child;
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::fence::{self, asymmetric_supported, FenceError, Mode};
+use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
+
+use census::{Census, Object};
+use child::in_child;
+
+/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Lets the kernel refuse membarrier to this thread and those that it starts, with `errno`, from now on.
+fn refuse_membarrier(errno: i32) {
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        // The number of the system call is the first field of `seccomp_data`.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter {
+            jf: 1,
+            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_membarrier as u32)
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: no pointers are passed.
+    let answer = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(answer, 0, "{}", io::Error::last_os_error());
+    // SAFETY: the filter and its program are alive for the call, which copies them.
+    let answer = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) };
+    assert_eq!(answer, 0, "{}", io::Error::last_os_error());
+}
+
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+fn fence_error<T: std::fmt::Debug>(answer: Result<T, SynchronizeError>) -> FenceError {
+    match answer {
+        Err(SynchronizeError::Fence(error)) => error,
+        other => panic!("expected an error of the fence: {other:?}"),
+    }
+}
+
+#[test]
+fn a_process_that_is_refused_from_the_beginning_works_on_the_fallback() {
+    in_child("a_process_that_is_refused_from_the_beginning_works_on_the_fallback", || {
+        refuse_membarrier(libc::EPERM);
+        assert_eq!(Mode::best(), Mode::Symmetric);
+        let (domain, census) = (Domain::new(), Census::default());
+        assert_eq!(domain.fence_mode(), Mode::Symmetric);
+
+        let cell = domain.cell(census.object());
+        let mut reclaimer = eager(&domain);
+        let reader = domain.reader();
+        let object = cell.protect(&reader).expect("never empty");
+        let guard = reader.pin();
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        assert_eq!(reclaimer.poll(), 0);
+        drop(guard);
+        assert_eq!(reclaimer.poll(), 0);
+        drop(object);
+        assert_eq!(reclaimer.poll(), 1);
+        assert_eq!(domain.synchronize(), Ok(()));
+        assert_eq!((domain.stats().heavy_fences, domain.stats().fence_error), (0, None));
+    });
+}
+
+#[test]
+fn the_asymmetric_mode_is_refused_with_an_error_that_says_what_to_do() {
+    in_child("the_asymmetric_mode_is_refused_with_an_error_that_says_what_to_do", || {
+        refuse_membarrier(libc::ENOSYS);
+        let error = Domain::builder().fence(Mode::Asymmetric).build().expect_err("membarrier is refused");
+        let BuildError::Asymmetric(cause) = &error else { panic!("{error:?}") };
+        assert_eq!(cause.raw_os_error(), libc::ENOSYS);
+        let text = error.to_string();
+        assert!(text.contains("seccomp") && text.contains("Mode::Symmetric"), "{text}");
+        assert!(text.contains("not implemented"), "the cause is told: {text}");
+        assert_eq!(asymmetric_supported(), Err(*cause));
+        assert_eq!(fence::heavy(), Err(*cause));
+        Domain::builder().fence(Mode::Symmetric).build().expect("as the error says");
+    });
+}
+
+/// What the tests below begin with: a domain that was made while membarrier was allowed. `None` on a system
+/// that has no membarrier at all, where it cannot be refused later on.
+fn asymmetric() -> Option<Domain> {
+    asymmetric_supported().ok()?;
+    Some(Domain::builder().fence(Mode::Asymmetric).build().expect("it was probed"))
+}
+
+#[test]
+fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
+    in_child("a_domain_that_is_refused_later_frees_nothing_and_says_why", || {
+        let Some(domain) = asymmetric() else { return };
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let reader = domain.reader();
+        let mut reclaimer = eager(&domain);
+        let before = domain.start();
+        assert!(domain.check(before));
+        refuse_membarrier(libc::EPERM);
+
+        let fences = domain.stats().heavy_fences;
+        let token = domain.start();
+        assert!(!domain.check(token), "no reader is active, but who knows what sits in a store buffer");
+        assert!(domain.check(before), "what was over stays over");
+        let begun = Instant::now();
+        for answer in [
+            domain.synchronize(),
+            domain.synchronize_timeout(LONG),
+            domain.wait(token, None),
+            domain.wait(token, Some(LONG)),
+        ] {
+            assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
+        }
+        assert!(begun.elapsed() < LONG, "there is nothing to wait for");
+
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        for _ in 0..10 {
+            assert_eq!(reclaimer.poll(), 0);
+        }
+        assert_eq!(fence_error(reclaimer.flush()).raw_os_error(), libc::EPERM);
+        assert_eq!(fence_error(reclaimer.flush_timeout(LONG)).raw_os_error(), libc::EPERM);
+        assert_eq!(domain.stats().heavy_fences, fences, "none was issued");
+        let error = domain.stats().fence_error.expect("it was refused");
+        assert_eq!(error.raw_os_error(), libc::EPERM);
+        let text = domain.synchronize().expect_err("it is refused").to_string();
+        assert!(text.contains("Operation not permitted") && text.contains("seccomp"), "{text}");
+
+        let old = cell.replace(census.object()).expect("never empty");
+        let old = old.try_free().expect_err("nobody knows").try_into_box().expect_err("nobody knows");
+        drop(old);
+        assert_eq!((census.freed(), domain.stats().pending), (0, 2));
+
+        // Readers go on, and what was handed over is not lost.
+        cell.protect(&reader).expect("never empty").verify();
+        cell.load(&reader.pin()).expect("never empty").verify();
+        drop((reader, reclaimer, domain));
+        assert_eq!((census.freed(), census.alive()), (2, 1));
+    });
+}
+
+/// Without a reader that relies on light fences no heavy one is needed.
+#[test]
+fn a_domain_that_is_refused_later_goes_on_without_its_light_readers() {
+    in_child("a_domain_that_is_refused_later_goes_on_without_its_light_readers", || {
+        let Some(domain) = asymmetric() else { return };
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let (reader, mut qsbr) = (domain.reader(), domain.qsbr_reader());
+        let mut reclaimer = eager(&domain);
+        refuse_membarrier(libc::EPERM);
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        qsbr.quiescent();
+        assert_eq!(reclaimer.poll(), 0);
+        drop(reader);
+        qsbr.quiescent();
+        assert_eq!(reclaimer.poll(), 1);
+        qsbr.synchronize().expect("no heavy fence is needed");
+    });
+}
+
+#[test]
+fn a_full_reclaimer_that_is_refused_hands_objects_back() {
+    in_child("a_full_reclaimer_that_is_refused_hands_objects_back", || {
+        let Some(domain) = asymmetric() else { return };
+        let census = Census::default();
+        let _reader = domain.reader();
+        let mut reclaimer = domain.reclaimer_builder().capacity(2).build();
+        refuse_membarrier(libc::EPERM);
+        let retired = || -> Retired<Object> { domain.cell(census.object()).take().expect("it was full") };
+        reclaimer.retire(retired()).expect("there is room");
+        reclaimer.retire(retired()).expect("there is room");
+        let error = reclaimer.retire(retired()).expect_err("nothing can be freed");
+        let error = reclaimer.retire_timeout(error.retired, Duration::from_millis(5)).expect_err("as before");
+        error.retired.verify();
+        assert_eq!(census.freed(), 0);
+    });
+}
+
+#[test]
+fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
+    in_child("a_background_reclaimer_that_is_refused_can_be_abandoned", || {
+        let Some(domain) = asymmetric() else { return };
+        let census = Census::default();
+        let reader = domain.reader();
+        let mut background = domain.background();
+        let submitter = background.submitter();
+        refuse_membarrier(libc::EPERM); // before the thread is started, which inherits the filter
+        thread::scope(|scope| {
+            let run = scope.spawn(|| background.run());
+            submitter
+                .retire(domain.cell(census.object()).take().expect("it was full"))
+                .expect("there is room");
+            while domain.stats().fence_error.is_none() {
+                thread::yield_now();
+            }
+            submitter.stop();
+            thread::sleep(Duration::from_millis(5));
+            assert!(!run.is_finished(), "it may not free the object, nor forget it");
+            submitter.abandon();
+            run.join().expect("nothing panics");
+        });
+        assert_eq!(census.freed(), 0);
+        drop((background, submitter, reader, domain));
+        assert_eq!((census.freed(), census.alive()), (1, 0));
+    });
+}

@@ -1,0 +1,24 @@
+//! Tests that need a process of their own: one that may crash, or that must never be the same again.
+
+use std::env;
+use std::process::Command;
+
+const CHILD: &str = "STILLPOINT_TEST_CHILD";
+
+/// Runs `body`, the whole of the test `name`, in a child process, and fails as the child does.
+///
+/// The child is this very test program, told to run the same test alone; there the body is called.
+pub(crate) fn in_child(name: &str, body: impl FnOnce()) {
+    if env::var_os(CHILD).is_some_and(|child| child == name) {
+        return body();
+    }
+    let program = env::current_exe().expect("a process knows its program");
+    let output = Command::new(program)
+        .args([name, "--exact", "--nocapture"])
+        .env(CHILD, name)
+        .output()
+        .expect("the test program runs");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the child ended with {}:\n{out}\n{err}", output.status);
+    assert!(out.contains("1 passed"), "the child ran no test: is `{name}` its name?\n{out}");
+}

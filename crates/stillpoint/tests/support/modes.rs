@@ -1,0 +1,12 @@
+//! Promises that hold in both fence modes are tested in both.
+
+use stillpoint::fence::{asymmetric_supported, Mode};
+use stillpoint::rcu::Domain;
+
+/// Calls `test` with a new domain in each fence mode that this process may use.
+pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
+    let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
+    for mode in asymmetric.into_iter().chain([Mode::Symmetric]) {
+        test(Domain::builder().fence(mode).build().expect("the mode was probed"));
+    }
+}

@@ -1,0 +1,20 @@
+//! The table: what each operation promises, beside the standard library's map, and with several threads.
+
+#![cfg(not(loom))]
+
+#[path = "table/bad_input.rs"]
+mod bad_input;
+#[path = "table/census.rs"]
+mod census;
+#[path = "table/differential.rs"]
+mod differential;
+#[path = "table/growth.rs"]
+mod growth;
+#[path = "table/linearizable.rs"]
+mod linearizable;
+#[path = "table/operations.rs"]
+mod operations;
+#[path = "table/reclamation.rs"]
+mod reclamation;
+#[path = "table/shared.rs"]
+mod shared;

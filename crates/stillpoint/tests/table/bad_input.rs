@@ -1,0 +1,219 @@
+//! What users get wrong, or do on purpose.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
+
+use crate::census::Census;
+
+thread_local! {
+    /// Calls of `Eq` or `Hash` of a [`Fragile`] key before the one that panics.
+    static FUSE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fragile(u64);
+
+fn burn() {
+    let left = FUSE.get();
+    if left == 0 {
+        FUSE.set(usize::MAX);
+        panic!("the fuse has burnt down");
+    }
+    FUSE.set(left.saturating_sub(usize::from(left != usize::MAX)));
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        burn();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        burn();
+        (self.0 / 2).hash(state); // pairs collide, so that keys are compared
+    }
+}
+
+/// After a panic at any call of `Eq` or `Hash`, at any step of a growth, every key is where it was.
+#[test]
+fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut panics = 0;
+    for number in 0..4_000 {
+        let key = Fragile(number);
+        FUSE.set(number as usize % 13);
+        let insertion = catch_unwind(AssertUnwindSafe(|| drop(table.insert(key, census.value(number)))));
+        let lookups = catch_unwind(AssertUnwindSafe(|| {
+            for probe in [number, number / 2] {
+                assert!(lookup.get(&Fragile(probe)).is_none_or(|entry| entry.value().value == probe));
+            }
+        }));
+        FUSE.set(usize::MAX);
+        panics += usize::from(insertion.is_err()) + usize::from(lookups.is_err());
+        if insertion.is_err() {
+            // Whether it took place or not, once more it takes place once.
+            drop(table.insert(key, census.value(number)).unwrap());
+        }
+        assert_eq!(table.len() as u64, number + 1);
+    }
+    std::panic::set_hook(hook);
+    assert!(panics > 100, "{panics}");
+    for number in 0..4_000 {
+        assert_eq!(lookup.get(&Fragile(number)).map(|entry| entry.value().value), Some(number));
+    }
+    drop(lookup);
+    // A chain whose move has panicked each time moves now.
+    let mut more = 4_000;
+    while table.stats().growths == 0 {
+        drop(table.insert(Fragile(more), census.value(more)).unwrap());
+        more += 1;
+        assert!(more < 6_000, "{:?}", table.stats());
+    }
+    drop(table);
+    assert_eq!(census.alive(), 0);
+}
+
+/// All keys in one chain: slow, and right.
+#[test]
+fn keys_that_collide_are_told_apart() {
+    #[derive(Default)]
+    struct Constant;
+
+    impl Hasher for Constant {
+        fn finish(&self) -> u64 {
+            0x1234_5678_9abc_def0
+        }
+        fn write(&mut self, _: &[u8]) {}
+    }
+
+    let domain = Domain::new();
+    let table = Table::builder(&domain).hasher(BuildHasherDefault::<Constant>::default()).build().unwrap();
+    for key in 0..3_000u64 {
+        table.insert(key, key).unwrap();
+    }
+    for key in (0..3_000).step_by(2) {
+        assert_eq!(table.remove(&key).as_deref(), Some(&key));
+    }
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    assert!((0..3_000).all(|key| lookup.contains(&key) == (key % 2 == 1)));
+    assert_eq!(table.len(), 1_500);
+}
+
+/// A hash that changes with each call: entries are not found, and that is all.
+#[test]
+fn a_hash_that_lies_harms_nobody() {
+    struct Liar;
+
+    thread_local!(static CALLS: Cell<u64> = const { Cell::new(1) });
+
+    impl BuildHasher for Liar {
+        type Hasher = std::collections::hash_map::DefaultHasher;
+        fn build_hasher(&self) -> Self::Hasher {
+            let mut hasher = Self::Hasher::new();
+            CALLS.set(CALLS.get() + 1);
+            hasher.write_u64(CALLS.get());
+            hasher
+        }
+    }
+
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::builder(&domain).hasher(Liar).build().unwrap();
+    for key in 0..5_000u64 {
+        drop(table.insert(key, census.value(key)).unwrap());
+        drop(table.remove(&(key / 2)));
+    }
+    let reader = domain.reader();
+    assert_eq!(table.iter(&reader.pin()).count(), table.len());
+    table.retain(&reader.pin(), |_, _| false);
+    table.clear();
+    assert!(table.is_empty());
+    drop(table);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn keys_and_values_of_size_zero() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    assert!(table.insert((), ()).unwrap().is_none());
+    assert!(table.insert((), ()).unwrap().is_some());
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let entry = lookup.get(&());
+    assert!(entry.is_some());
+    table.remove(&()).unwrap();
+    drop(entry);
+    assert!(!lookup.contains(&()));
+    let set: Table<u64, ()> = Table::new(&domain);
+    for key in 0..1_000 {
+        set.insert(key, ()).unwrap();
+    }
+    assert_eq!(set.len(), 1_000);
+}
+
+/// Types with an alignment of their own are stored where they belong.
+#[test]
+fn an_alignment_is_respected() {
+    #[repr(align(128))]
+    struct Wide(u8);
+
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..1_000u16 {
+        table.insert(key, Wide(key as u8)).unwrap();
+    }
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for (key, value) in table.iter(&guard) {
+        assert_eq!((std::ptr::from_ref(value).addr() % 128, value.0), (0, *key as u8));
+    }
+}
+
+#[test]
+#[should_panic(expected = "a reader of domain `theirs` was used with a table of domain `ours`")]
+fn a_foreign_reader_is_refused() {
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
+    let table: Table<u64, u64> = Table::new(&ours);
+    table.reader(&mut theirs.reader());
+}
+
+#[test]
+#[should_panic(expected = "a reader of domain `theirs` was used with a table of domain `ours`")]
+fn a_foreign_region_is_refused() {
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
+    let table: Table<u64, u64> = Table::new(&ours);
+    table.get_in(&theirs.qsbr_reader(), &1);
+}
+
+#[test]
+fn a_size_beyond_all_memory_is_refused() {
+    let domain = Domain::new();
+    for entries in [usize::MAX, usize::MAX / 2, 1 << 50] {
+        assert!(Table::<u64, u64>::builder(&domain).capacity(entries).build().is_err());
+    }
+    let table: Table<u64, u64> = Table::new(&domain);
+    table.insert(1, 1).unwrap();
+    for more in [usize::MAX, usize::MAX - 1, 1 << 40] {
+        let error = table.reserve(more).unwrap_err();
+        assert!(error.to_string().contains("ask for fewer"), "{error}");
+    }
+    assert_eq!(table.len(), 1);
+}

@@ -1,0 +1,131 @@
+//! Growth, a few buckets at a time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
+
+/// Every key is found after every insertion, at every step of several growths, by every kind of reader.
+#[test]
+fn nothing_is_lost_at_any_step() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let other = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut seen_growing = false;
+    for key in 0..12_000u64 {
+        table.insert(key, !key).unwrap();
+        let stats = table.stats();
+        seen_growing |= stats.growing;
+        assert_eq!(stats.entries as u64, key + 1);
+        for probe in [key, key / 2, key / 3, 0] {
+            assert_eq!(lookup.copied(&probe), Some(!probe), "{probe} after {key}");
+            assert_eq!(lookup.pin().get(&probe), Some(&!probe));
+        }
+        assert!(!lookup.contains(&(key + 1)));
+        if stats.growing && key % 37 == 0 {
+            let guard = other.pin();
+            let mut keys: Vec<u64> = table.iter(&guard).map(|(key, _)| *key).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, (0..=key).collect::<Vec<_>>());
+        }
+    }
+    assert!(seen_growing && table.stats().growths >= 3, "{:?}", table.stats());
+}
+
+#[test]
+fn the_work_of_one_insertion_is_bounded() {
+    let table = Table::new(&Domain::new());
+    for key in 0..200_000u64 {
+        table.insert(key, key).unwrap();
+    }
+    let stats = table.stats();
+    assert!(stats.growths >= 6, "{stats:?}");
+    assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "{stats:?}");
+}
+
+/// Insertions into one stripe alone carry a growth to its end.
+#[test]
+fn a_growth_ends_without_writers_everywhere() {
+    #[derive(Clone, Default)]
+    struct Identity;
+
+    #[derive(Default)]
+    struct Hasher(u64);
+
+    impl std::hash::Hasher for Hasher {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, _: &[u8]) {
+            unreachable!("keys are numbers")
+        }
+        fn write_u64(&mut self, number: u64) {
+            self.0 = number;
+        }
+    }
+
+    impl std::hash::BuildHasher for Identity {
+        type Hasher = Hasher;
+        fn build_hasher(&self) -> Hasher {
+            Hasher::default()
+        }
+    }
+
+    let table = Table::builder(&Domain::new()).hasher(Identity).build().unwrap();
+    let mut key = 0u64;
+    while !table.stats().growing {
+        table.insert(key, ()).unwrap();
+        key += 1;
+    }
+    let mut more = 0;
+    while table.stats().growing {
+        table.insert((key + more) << 20, ()).unwrap(); // the lower bits are zero: one stripe
+        more += 1;
+    }
+    assert!(more < 1_000, "{more} insertions");
+}
+
+/// Readers that look for keys which are there all the while find them, whatever grows, and old arrays are freed.
+#[test]
+fn readers_go_on_during_growth() {
+    const KEYS: u64 = 60_000;
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let (done, inserted) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for kind in 0..3 {
+            let (domain, table, done, inserted) = (&domain, &table, &done, &inserted);
+            scope.spawn(move || {
+                let (mut reader, mut qsbr) = (domain.reader(), domain.qsbr_reader());
+                let mut lookup = table.reader(&mut reader);
+                let mut probe = 1u64;
+                while !done.load(Ordering::Relaxed) {
+                    // Acquire: pairs with the release below: the key is in the table.
+                    let there = inserted.load(Ordering::Acquire);
+                    if there > 0 {
+                        probe = probe.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let key = (probe >> 33) % there;
+                        let value = match kind {
+                            0 => lookup.copied(&key),
+                            1 => lookup.pin().get(&key).copied(),
+                            _ => table.get_in(&qsbr, &key).copied(),
+                        };
+                        assert_eq!(value, Some(key + 1), "of {there}");
+                    }
+                    qsbr.quiescent();
+                }
+            });
+        }
+        for key in 0..KEYS {
+            table.insert(key, key + 1).unwrap();
+            inserted.store(key + 1, Ordering::Release);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert!(table.stats().growths >= 4);
+}

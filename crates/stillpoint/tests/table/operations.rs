@@ -1,0 +1,200 @@
+//! Each operation for itself.
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::{Full, Table};
+
+#[test]
+fn an_insertion_returns_what_it_replaced() {
+    let table = Table::new(&Domain::new());
+    assert!(table.insert("a", 1).unwrap().is_none());
+    let old = table.insert("a", 2).unwrap().unwrap();
+    assert_eq!((*old.key(), *old.value(), table.len()), ("a", 1, 1));
+}
+
+#[test]
+fn a_removed_entry_can_still_be_read() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    table.insert(1, "one".to_owned()).unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let entry = lookup.get(&1).unwrap();
+    let removed = table.remove(&1).unwrap();
+    assert_eq!((entry.as_str(), removed.as_str()), ("one", "one"));
+    drop(removed);
+    table.poll();
+    assert_eq!((entry.as_str(), table.pending()), ("one", 1));
+    drop(entry);
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert!(lookup.get(&1).is_none());
+}
+
+#[test]
+fn every_kind_of_reader_finds_the_same() {
+    let domain = Domain::new();
+    let table: Table<String, usize> = Table::new(&domain);
+    for number in 0..500 {
+        table.insert(number.to_string(), number).unwrap();
+    }
+    let (mut reader, other, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
+    let mut lookup = table.reader(&mut reader);
+    let pin = other.pin();
+    for number in 0..600 {
+        let key = number.to_string();
+        let expected = (number < 500).then_some(number);
+        assert_eq!(lookup.copied(key.as_str()), expected);
+        assert_eq!(lookup.contains(&key), expected.is_some());
+        assert_eq!(lookup.get(&key).map(|entry| entry.key().clone()), expected.map(|_| key.clone()));
+        assert_eq!(lookup.pin().get(key.as_str()).copied(), expected);
+        assert_eq!(table.get_in(&pin, key.as_str()).copied(), expected);
+        assert_eq!(table.get_in(&qsbr, key.as_str()).copied(), expected);
+    }
+    let keys: [String; 32] = std::array::from_fn(|at| (at * 20).to_string());
+    let found = lookup.pin().get_many(&keys).map(|value| value.copied());
+    assert_eq!(found, std::array::from_fn(|at| (at * 20 < 500).then_some(at * 20)));
+}
+
+#[test]
+fn a_value_is_made_for_an_absent_key_alone() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    assert_eq!(*lookup.get_or_insert_with(1, || "made").unwrap(), "made");
+    assert_eq!(*lookup.get_or_insert_with(1, || unreachable!()).unwrap(), "made");
+    // The entry is pinned although it has never been looked up.
+    let entry = lookup.get_or_insert_with(2, || "two").unwrap();
+    table.remove(&2);
+    table.poll();
+    assert_eq!((*entry, table.pending()), ("two", 1));
+}
+
+#[test]
+fn an_update_is_made_from_the_latest_value() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    table.insert(1, 10).unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut seen = Vec::new();
+    let old = lookup
+        .update(&1, |value| {
+            seen.push(*value);
+            if seen.len() == 1 {
+                table.insert(1, 20).unwrap(); // another writer comes first
+            }
+            value + 1
+        })
+        .unwrap();
+    assert_eq!(old.as_deref(), Some(&20));
+    drop(old);
+    assert_eq!((seen, lookup.copied(&1)), (vec![10, 20], Some(21)));
+    assert!(lookup.update(&2, |_| unreachable!()).unwrap().is_none());
+}
+
+#[test]
+fn a_condition_is_asked_about_what_is_removed() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    table.insert(1, 10).unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut asked = 0;
+    let removed = lookup.remove_if(&1, |_, value| {
+        asked += 1;
+        if asked == 1 {
+            table.insert(1, 20).unwrap();
+        }
+        *value >= 10
+    });
+    assert_eq!((removed.as_deref(), asked), (Some(&20), 2));
+    drop(removed);
+    assert!(table.is_empty());
+}
+
+#[test]
+fn entries_are_kept_or_removed_by_their_contents() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..1_000 {
+        table.insert(key, key).unwrap();
+    }
+    table.retain(&domain.reader().pin(), |key, value| key == value && key % 3 == 0);
+    assert_eq!(table.len(), 334);
+    table.clear();
+    let reader = domain.reader();
+    assert_eq!((table.len(), table.iter(&reader.pin()).count()), (0, 0));
+}
+
+#[test]
+fn a_full_table_hands_the_pair_back() {
+    let domain = Domain::new();
+    let table = Table::builder(&domain).maximum(100).build().unwrap();
+    for key in 0..100u32 {
+        assert!(table.insert(key, key.to_string()).unwrap().is_none());
+    }
+    let Err(Full(key, value)) = table.insert(100, "spare".to_owned()) else { panic!("there was room") };
+    assert_eq!((key, value.as_str(), table.len()), (100, "spare", 100));
+    table.remove(&50).unwrap();
+    // The slot of the removed entry serves again, since no reader holds it.
+    assert!(table.insert(100, value).unwrap().is_none());
+
+    let reader = domain.reader();
+    let guard = reader.pin();
+    table.remove(&51).unwrap();
+    assert!(table.insert(101, String::new()).is_err(), "the guard holds the slot up");
+    drop(guard);
+    assert!(table.insert(101, String::new()).is_ok(), "nothing was lost");
+}
+
+#[test]
+fn a_table_within_its_capacity_does_not_grow() {
+    let table = Table::with_capacity(&Domain::new(), 20_000);
+    let before = table.stats();
+    assert!(table.capacity() >= 20_000);
+    for key in 0..20_000u64 {
+        table.insert(key, key).unwrap();
+    }
+    let after = table.stats();
+    assert_eq!(
+        (after.growths, after.growing, after.buckets, after.bytes),
+        (0, false, before.buckets, before.bytes)
+    );
+}
+
+#[test]
+fn room_that_was_reserved_is_there() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..3_000u64 {
+        table.insert(key, key).unwrap();
+    }
+    table.reserve(50_000).unwrap();
+    let before = table.stats();
+    assert!(!before.growing && table.capacity() >= 53_000);
+    for key in 3_000..53_000 {
+        table.insert(key, key).unwrap();
+    }
+    let after = table.stats();
+    assert_eq!((after.growths, after.buckets, after.bytes), (before.growths, before.buckets, before.bytes));
+    let reader = domain.reader();
+    let guard = reader.pin();
+    assert!((0..53_000).all(|key| table.get_in(&guard, &key) == Some(&key)));
+}
+
+#[test]
+fn a_guard_of_the_table_is_a_region() {
+    let domain = Domain::new();
+    let table: Table<u64, u64> = Table::new(&domain);
+    let cell = domain.cell(5);
+    table.insert(1, 1).unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let guard = lookup.pin();
+    let old = cell.replace(6).unwrap().try_free().expect_err("the guard holds it");
+    assert_eq!((guard.iter().count(), cell.load(&guard)), (1, Some(&6)));
+    drop(guard);
+    assert!(old.try_free().is_ok());
+}

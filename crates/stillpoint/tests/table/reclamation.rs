@@ -1,0 +1,171 @@
+//! When entries are freed, and that each is freed once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use stillpoint::fence::Mode;
+use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
+
+use crate::census::{Census, Counted};
+
+#[test]
+fn every_key_and_value_is_dropped_once() {
+    for mode in [Mode::best(), Mode::Symmetric] {
+        let census = Census::default();
+        let domain = Domain::builder().fence(mode).build().unwrap();
+        let table: Table<Counted, Counted> = Table::new(&domain);
+        for round in 0..3 {
+            for key in 0..3_000 {
+                drop(table.insert(census.value(key), census.value(round)).unwrap());
+            }
+            for key in (0..3_000).step_by(3) {
+                drop(table.remove(&key));
+            }
+        }
+        while table.pending() > 0 {
+            table.poll();
+        }
+        assert_eq!(census.alive(), 2 * table.len());
+        assert_eq!(census.made(), 18_000);
+        drop(table);
+        assert_eq!(census.alive(), 0);
+    }
+}
+
+/// What waits when the table is dropped goes with it, also behind a reader that still exists.
+#[test]
+fn a_dropped_table_leaves_nothing() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let mut reader = domain.reader();
+    let table: Table<u64, Counted> = Table::new(&domain);
+    for key in 0..100 {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    let mut lookup = table.reader(&mut reader);
+    let entry = lookup.get(&1).unwrap();
+    for key in 0..50 {
+        table.remove(&key);
+    }
+    assert_eq!(entry.value, 1);
+    std::mem::forget(entry);
+    std::mem::forget(lookup);
+    drop(table);
+    assert_eq!(census.alive(), 0);
+    assert_eq!(domain.stats().pending, 0);
+}
+
+/// Writers free on their own calls: what waits stays within a few batches.
+#[test]
+fn writers_free_what_they_removed() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let mut reader = domain.reader();
+    let table: Table<u64, Counted> = Table::new(&domain);
+    let mut lookup = table.reader(&mut reader);
+    assert!(!lookup.contains(&0));
+    for number in 0..20_000 {
+        drop(table.insert(number % 10, census.value(number)).unwrap());
+        assert!(census.alive() < 400, "{} alive after {number}", census.alive());
+    }
+}
+
+/// A guard that stays holds everything up; memory grows, nothing is lost, and all of it is freed afterwards.
+#[test]
+fn a_guard_that_stays_loses_nothing() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let table: Table<u64, Counted> = Table::new(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for number in 0..5_000 {
+        drop(table.insert(number % 10, census.value(number)).unwrap());
+    }
+    assert_eq!((census.alive(), table.pending()), (5_000, 4_990));
+    drop(guard);
+    std::thread::sleep(Duration::from_millis(1));
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!(census.alive(), 10);
+    let slots = table.stats().bytes;
+    for number in 0..4_000 {
+        table.insert(number, census.value(number)).unwrap();
+    }
+    assert!(table.stats().growths > 0 || table.stats().bytes == slots, "the slots serve again");
+}
+
+/// A destructor uses the table that it comes from.
+#[test]
+fn a_destructor_may_use_the_table() {
+    struct Chained {
+        table: std::sync::Weak<Table<u64, Chained>>,
+        next: u64,
+        drops: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Chained {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::Relaxed);
+            if let Some(table) = self.table.upgrade() {
+                table.remove(&self.next);
+            }
+        }
+    }
+
+    let domain = Domain::new();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let table = Arc::new(Table::new(&domain));
+    for key in 0..1_000 {
+        let (table_of, drops) = (Arc::downgrade(&table), Arc::clone(&drops));
+        table.insert(key, Chained { table: table_of, next: key + 1, drops }).unwrap();
+    }
+    table.remove(&0);
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!((table.len(), drops.load(Ordering::Relaxed)), (0, 1_000));
+}
+
+#[test]
+fn a_destructor_that_panics_costs_its_own_entry_alone() {
+    struct Bomb(u64, Census);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            drop(self.1.value(0));
+            assert!(self.0 != 7, "the bomb goes off");
+        }
+    }
+
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..20 {
+        table.insert(key, Bomb(key, census.clone())).unwrap();
+    }
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for key in 0..20 {
+            drop(table.remove(&key));
+        }
+        while table.pending() > 0 {
+            table.poll();
+        }
+    }));
+    assert!(outcome.is_err());
+    for key in 0..20 {
+        drop(table.remove(&key));
+    }
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!((table.len(), census.made()), (0, 20));
+    // The slot serves again.
+    for key in 30..50 {
+        table.insert(key, Bomb(key, census.clone())).unwrap();
+    }
+    drop(table);
+    assert_eq!(census.made(), 40);
+}
