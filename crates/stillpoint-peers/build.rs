@@ -32,8 +32,8 @@ const PEERS: [Peer; 3] = [
         name: "dpdk",
         key: "dpdk",
         modules: &["libdpdk"],
-        sources: &["c/dpdk.c"],
-        libraries: &["rte_rcu", "rte_ring", "rte_eal"],
+        sources: &["c/dpdk.c", "c/rte_hash.c"],
+        libraries: &["rte_hash", "rte_rcu", "rte_ring", "rte_eal"],
         header_suffices: false,
     },
     Peer {
@@ -46,7 +46,7 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-const RUST_PEERS: [&str; 3] = ["crossbeam-epoch", "seize", "haphazard"];
+const RUST_PEERS: [&str; 6] = ["crossbeam-epoch", "seize", "haphazard", "papaya", "dashmap", "scc"];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(peer_urcu, peer_dpdk, peer_ck)");

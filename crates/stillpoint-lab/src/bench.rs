@@ -4,13 +4,14 @@ use crate::cli::{BenchArgs, Experiment};
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{Nothing, Row, Target};
-use crate::{interrupt, micro, output, reclaim};
+use crate::{interrupt, micro, output, reclaim, table};
 
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
     let reclaim = plan_reclaim(args, &cpus)?;
     let micro = plan_micro(args, &cpus)?;
+    let table = plan_table(args, &cpus)?;
     let target = Target::open(args.json.json.as_deref())?;
     let silent = target.takes_stdout();
 
@@ -27,6 +28,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     if let Some(plan) = micro.filter(|_| !interrupt::requested()) {
         rows.extend(micro::run(&plan, silent)?);
     }
+    if let Some(plan) = table.filter(|_| !interrupt::requested()) {
+        rows.extend(table::run(&plan, silent)?);
+    }
     target.write(&machine, &rows, Nothing {})?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
@@ -41,7 +45,7 @@ fn peers_line(machine: &Machine) -> String {
 }
 
 fn plan_reclaim(args: &BenchArgs, cpus: &[usize]) -> Result<Option<reclaim::Plan>, Stop> {
-    if args.experiment == Experiment::Micro {
+    if matches!(args.experiment, Experiment::Micro | Experiment::Table) {
         return Ok(None);
     }
     match reclaim::own_scenarios(&args.scenarios) {
@@ -52,13 +56,25 @@ fn plan_reclaim(args: &BenchArgs, cpus: &[usize]) -> Result<Option<reclaim::Plan
 }
 
 fn plan_micro(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
-    if args.experiment == Experiment::Reclaim {
+    if matches!(args.experiment, Experiment::Reclaim | Experiment::Table) {
         return Ok(None);
     }
     match micro::own_operations(&args.scenarios) {
         Some(operations) => micro::Plan::new(args, cpus, &operations).map(Some),
         None if args.experiment == Experiment::All => Ok(None),
         None => Err(not_a_scenario("micro", &args.scenarios, micro::OPERATIONS)),
+    }
+}
+
+fn plan_table(args: &BenchArgs, cpus: &[usize]) -> Result<Option<table::Plan>, Stop> {
+    let all = args.experiment == Experiment::All;
+    if !(all && table::has_contender(&args.contenders)) && args.experiment != Experiment::Table {
+        return Ok(None);
+    }
+    match table::own_scenarios(&args.scenarios) {
+        Some(scenarios) => table::Plan::new(args, cpus, &scenarios).map(Some),
+        None if all => Ok(None),
+        None => Err(not_a_scenario("table", &args.scenarios, table::SCENARIOS)),
     }
 }
 

@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::machine::cpus;
-use crate::{micro, reclaim};
+use crate::{micro, reclaim, table, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measure an experiment and print its tables
     Bench(BenchArgs),
+    /// Check the library under stress, or see that a broken variant of it is caught
+    Torture(torture::Options),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
@@ -67,6 +69,8 @@ pub(crate) enum Experiment {
     Reclaim,
     /// Costs of single operations
     Micro,
+    /// Hash tables: lookups, bursts, insertions and removals, growth, memory
+    Table,
     /// All of them, one after the other
     All,
 }
@@ -89,16 +93,16 @@ pub(crate) struct BenchArgs {
 
     /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(reclaim::names::contenders_and_groups()),
+          value_parser = PossibleValuesParser::new(contender_names()),
           hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim` or `table`, or operations of `micro` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(scenario_names()))]
     pub(crate) scenarios: Vec<String>,
 
-    /// Number of elements in the array of `reclaim`, a power of two
+    /// Number of elements in the array of `reclaim`, and of entries in `table`, a power of two
     #[arg(long, value_name = "N", default_value_t = reclaim::ELEMENTS, value_parser = parse_elements)]
     pub(crate) elements: usize,
 
@@ -134,8 +138,16 @@ pub(crate) struct LengthFlags {
 #[derive(Debug, Clone)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
+fn contender_names() -> Vec<&'static str> {
+    let of_tables = table::CONTENDERS.iter().copied();
+    let mut names: Vec<&str> = reclaim::names::contenders_and_groups().into_iter().chain(of_tables).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 fn scenario_names() -> Vec<&'static str> {
-    reclaim::names::SCENARIOS.iter().chain(micro::OPERATIONS).copied().collect()
+    reclaim::names::SCENARIOS.iter().chain(micro::OPERATIONS).chain(table::SCENARIOS).copied().collect()
 }
 
 fn parse_cpus(text: &str) -> Result<CpuList, String> {

@@ -11,12 +11,17 @@ mod output;
 mod peers;
 mod reclaim;
 mod stats;
+mod table;
+mod torture;
 
 use std::process::ExitCode;
 
 use crate::cli::Command;
 
 fn main() -> ExitCode {
+    if let Some(code) = table::child::run_if_child() {
+        return code;
+    }
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -24,6 +29,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Torture(options) => torture::run(options),
         Command::Completions(args) => {
             cli::completions(args);
             Ok(())

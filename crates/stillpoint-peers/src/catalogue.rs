@@ -104,5 +104,8 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
         ("crossbeam-epoch", env!("STILLPOINT_PEER_CROSSBEAM_EPOCH_VERSION")),
         ("seize", env!("STILLPOINT_PEER_SEIZE_VERSION")),
         ("haphazard", env!("STILLPOINT_PEER_HAPHAZARD_VERSION")),
+        ("papaya", env!("STILLPOINT_PEER_PAPAYA_VERSION")),
+        ("dashmap", env!("STILLPOINT_PEER_DASHMAP_VERSION")),
+        ("scc", env!("STILLPOINT_PEER_SCC_VERSION")),
     ]
 }

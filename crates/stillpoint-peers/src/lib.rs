@@ -8,6 +8,7 @@
 //! - [`missing`] names the peers that were not found at build time and the package that brings each;
 //!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
 //!   their own headers; the Rust peers are ordinary dependencies.
+//! - [`table`] has hash tables, for the experiment of that name.
 //! - [`micro`] lists single operations to be timed.
 //! - [`read_until_stopped`] is the readers' loop, the same for everybody.
 //!
@@ -23,6 +24,7 @@ mod micro;
 #[cfg(any(peer_urcu, peer_dpdk, peer_ck))]
 mod native;
 mod rust;
+pub mod table;
 
 pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
 pub use contender::{Contender, ReadJob, ReadOutcome, Writer};

@@ -61,7 +61,7 @@ const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
 
 /// All contenders, in the order of the tables. A short run has those whose figures are compared by a bar.
 pub(crate) const CONTENDERS: &[Entry] = &[
-    entry("stillpoint/protected", Policy::Delete, Quick::Always),
+    entry("stillpoint/protected", Policy::Poll, Quick::Always),
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/guard32", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr", Policy::Delete, Quick::OwnCore),

@@ -1,0 +1,134 @@
+//! The child process in which the tables are measured, and the huge pages for DPDK.
+
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Plan;
+use crate::error::Stop;
+use crate::output::json::Row;
+use crate::{interrupt, output};
+
+/// Holds the plan, in the child alone.
+const VARIABLE: &str = "STILLPOINT_BENCH_TABLE";
+const POOL: &str = "/proc/sys/vm/nr_hugepages";
+/// Of the default size on x86-64.
+const PAGE: usize = 2 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    plan: Plan,
+    megabytes: usize,
+    huge_pages: bool,
+}
+
+#[derive(Deserialize)]
+struct ReadRow {
+    scenario: String,
+    contender: String,
+    params: Map<String, Value>,
+    metrics: Map<String, Value>,
+    void: Option<String>,
+}
+
+/// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
+pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| Stop::Failed(format!("{what}: {error}"));
+    // Buckets of 8 bytes an entry and slots of 32 bytes at the most, an eighth more entries, and as much to spare.
+    let megabytes = ((plan.entries * 96) >> 20) + 64;
+    let pages = HugePages::reserve(megabytes);
+    let order = Value::Object(Map::from_iter([
+        (
+            "plan".to_owned(),
+            serde_json::to_value(plan).map_err(|error| failed("the plan has no form", &error))?,
+        ),
+        ("megabytes".to_owned(), megabytes.into()),
+        ("huge_pages".to_owned(), pages.is_some().into()),
+    ]));
+    let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
+    let output = Command::new(program)
+        .env(VARIABLE, order.to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| failed("the child process does not start", &error))?;
+    if !output.status.success() {
+        return Err(Stop::Failed(format!(
+            "the child process that measures tables ended with {}",
+            output.status
+        )));
+    }
+    // What libraries print comes before the last line.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().unwrap_or_default();
+    let rows: Vec<ReadRow> =
+        serde_json::from_str(line).map_err(|error| failed("the child process answered nonsense", &error))?;
+    let rows = rows.into_iter().map(|row| Row {
+        experiment: "table",
+        scenario: row.scenario,
+        contender: row.contender,
+        params: row.params,
+        metrics: row.metrics,
+        void: row.void,
+    });
+    let about = match &pages {
+        Some(pages) => format!("rte_hash has {} reserved huge pages of 2 MiB", pages.reserved),
+        None => {
+            "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages".to_owned()
+        }
+    };
+    Ok((rows.collect(), about))
+}
+
+/// In the child: measures what the variable says. `None` in a process that is no such child.
+pub(crate) fn run_if_child() -> Option<ExitCode> {
+    let order = std::env::var(VARIABLE).ok()?;
+    interrupt::listen();
+    let rows = serde_json::from_str::<Order>(&order)
+        .map_err(|error| format!("{VARIABLE} is not for users: {error}"))
+        .and_then(|Order { plan, megabytes, huge_pages }| super::measure::run(&plan, megabytes, huge_pages))
+        .and_then(|rows| serde_json::to_string(&rows).map_err(|error| error.to_string()));
+    Some(match rows {
+        Ok(text) => {
+            output::say(text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            output::tell(format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Huge pages that were reserved for the child; the number before is restored when this is dropped.
+struct HugePages {
+    before: usize,
+    reserved: usize,
+}
+
+impl HugePages {
+    /// `None` when there are not enough, and this process may not reserve them.
+    fn reserve(megabytes: usize) -> Option<Self> {
+        let count = || fs::read_to_string(POOL).ok()?.trim().parse::<usize>().ok();
+        let before = count()?;
+        let reserved = (megabytes << 20).div_ceil(PAGE) + 8;
+        if before < reserved {
+            fs::write(POOL, reserved.to_string()).ok()?;
+        }
+        let pages = Self { before, reserved };
+        // The kernel reserves fewer when memory is scattered.
+        (count()? >= reserved).then_some(pages)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if self.before < self.reserved
+            && let Err(error) = fs::write(POOL, self.before.to_string())
+        {
+            output::tell(format!("vm.nr_hugepages could not be set back to {}: {error}", self.before));
+        }
+    }
+}

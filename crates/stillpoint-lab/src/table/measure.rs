@@ -1,0 +1,287 @@
+//! In the child process: fills the tables, and measures slices of them in turn.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value};
+use stillpoint_peers::table::{Dash, Papaya, PapayaGuard, Scc, TableContender, TableKey};
+
+use super::ours::{Guarded, Protected};
+use super::{Plan, Setting};
+use crate::interrupt;
+use crate::machine::cpus;
+use crate::output::json::{Row, number};
+use crate::output::progress::Progress;
+use crate::stats::median;
+
+/// One removal with the insertion after it takes as long as some lookups.
+const LOOKUPS_PER_CHURN: usize = 8;
+
+pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec<Row>, String> {
+    let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
+    if plan.contenders.iter().any(|contender| contender.starts_with("dpdk")) {
+        stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
+    }
+    cpus::pin(cpu)?;
+    let progress = Progress::new(plan.settings.len() * plan.rounds as usize);
+    let mut rows = Vec::new();
+    for key_bytes in [8, 16] {
+        let settings: Vec<&Setting> =
+            plan.settings.iter().filter(|setting| setting.key_bytes == key_bytes).collect();
+        if settings.is_empty() || interrupt::requested() {
+            continue;
+        }
+        rows.extend(match key_bytes {
+            8 => with_keys::<u64>(plan, &settings, &progress)?,
+            _ => with_keys::<[u64; 2]>(plan, &settings, &progress)?,
+        });
+    }
+    if !huge_pages {
+        let ours = |row: &&mut Row| row.contender.starts_with("dpdk");
+        rows.iter_mut().filter(ours).for_each(|row| _ = row.params.insert("huge_pages".into(), false.into()));
+    }
+    Ok(rows)
+}
+
+/// A contender that was filled, and what was measured.
+struct Filled<K> {
+    table: Box<dyn TableContender<K>>,
+    bytes: Option<u64>,
+    insertions: Option<Map<String, Value>>,
+}
+
+fn with_keys<K: TableKey>(
+    plan: &Plan,
+    settings: &[&Setting],
+    progress: &Progress,
+) -> Result<Vec<Row>, String> {
+    progress.stage(&format!("table: {} keys of {} bytes", plan.entries, size_of::<K>()));
+    let keys: Vec<K> = (0..plan.entries as u64).map(K::of).collect();
+    let tables = fill(plan, &keys)?;
+    let mut rows = Vec::new();
+    for setting in settings {
+        progress.stage(&format!("table: {}, {} threads", setting.scenario, setting.threads));
+        rows.extend(measure(plan, setting, &keys, &tables, progress)?);
+    }
+    Ok(rows)
+}
+
+fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
+    let asked = |name: &str| plan.contenders.iter().any(|contender| contender == name);
+    let mut tables: Vec<Filled<K>> = Vec::new();
+    let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
+        let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
+        let before = resident_bytes();
+        let table = make(keys.len())?;
+        insert_all(&*table, keys)?;
+        let bytes = table.bytes().or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
+        tables.push(Filled { table, bytes, insertions });
+        Ok::<(), String>(())
+    };
+    if asked("stillpoint/table") {
+        add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?;
+    }
+    if asked("stillpoint/table+guard") {
+        add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
+    }
+    if asked("dpdk/rte_hash") {
+        add(&stillpoint_peers::table::rte_hash::<K>, false)?;
+    }
+    if asked("papaya") {
+        add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?;
+    }
+    if asked("papaya+guard") {
+        add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?;
+    }
+    if asked("dashmap") {
+        add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?;
+    }
+    if asked("scc") {
+        add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?;
+    }
+    Ok(tables)
+}
+
+fn insert_all<K: TableKey>(table: &dyn TableContender<K>, keys: &[K]) -> Result<(), String> {
+    for (number, &key) in keys.iter().enumerate() {
+        if !table.insert(key, number as u64) {
+            return Err(format!("{} had no room for entry {number} of {}", table.name(), keys.len()));
+        }
+    }
+    Ok(())
+}
+
+/// The distribution of single insertions into a table that grows from nothing.
+fn time_insertions<K: TableKey>(
+    table: &dyn TableContender<K>,
+    keys: &[K],
+) -> Result<Map<String, Value>, String> {
+    let mut histogram = Histogram::<u64>::new(3).map_err(|error| error.to_string())?;
+    for (number, &key) in keys.iter().enumerate() {
+        let begin = Instant::now();
+        table.insert(key, number as u64);
+        let took = begin.elapsed().as_nanos() as u64;
+        histogram.record(took).map_err(|error| error.to_string())?;
+    }
+    let figures = [
+        ("insert_ns_mean", histogram.mean()),
+        ("insert_ns_p9999", histogram.value_at_quantile(0.9999) as f64),
+        ("insert_ns_p99999", histogram.value_at_quantile(0.99999) as f64),
+        ("insert_ns_max", histogram.max() as f64),
+    ];
+    Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), number(value.round()))).collect())
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// A kind of slice of a contender: gives the number of operations and a checksum, or nothing if it has no such call.
+type Slice<K> = fn(&dyn TableContender<K>, &Work<K>) -> Option<(usize, u64)>;
+
+/// What one thread does in a slice.
+struct Work<K> {
+    keys: Vec<K>,
+    pairs: Vec<(K, u64)>,
+}
+
+fn slices<K: TableKey>() -> [(&'static str, Slice<K>); 3] {
+    [
+        ("lookups_per_s", |table, work| Some((work.keys.len(), table.lookup(&work.keys)))),
+        ("bulk_lookups_per_s", |table, work| Some((work.keys.len(), table.lookup_bursts(&work.keys)?))),
+        ("insert_remove_per_s", |table, work| {
+            table.has_own_writers().then(|| (work.pairs.len(), table.churn(&work.pairs)))
+        }),
+    ]
+}
+
+/// Measures one setting: every kind of slice of every contender in every round.
+fn measure<K: TableKey>(
+    plan: &Plan,
+    setting: &Setting,
+    keys: &[K],
+    tables: &[Filled<K>],
+    progress: &Progress,
+) -> Result<Vec<Row>, String> {
+    let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    let mut void: BTreeMap<usize, String> = BTreeMap::new();
+    for round in 0..plan.rounds as usize {
+        if interrupt::requested() {
+            break;
+        }
+        let work: Vec<Work<K>> = (0..setting.threads)
+            .map(|thread| {
+                let seed = plan.seed + (round * setting.threads + thread) as u64;
+                let sequence = super::keys::sequence(&setting.scenario, plan.entries, plan.slice, seed);
+                // Each thread has keys of its own to remove.
+                let own = sequence.iter().step_by(LOOKUPS_PER_CHURN);
+                let own = own.map(|&number| number / setting.threads * setting.threads + thread);
+                let own = own.filter(|&number| number < plan.entries);
+                let pairs = own.map(|number| (keys[number], number as u64)).collect();
+                Work { keys: sequence.into_iter().map(|number| keys[number]).collect(), pairs }
+            })
+            .collect();
+        for (metric, slice) in slices::<K>() {
+            let mut sums: Vec<(usize, u64)> = Vec::new();
+            for turn in 0..tables.len() {
+                let at = (turn + round) % tables.len();
+                let Some((rate, sum)) = run_slice(&*tables[at].table, &work, slice, &plan.cpus)? else {
+                    continue;
+                };
+                rates.entry((at, metric)).or_default().push(rate);
+                sums.push((at, sum));
+            }
+            if let Some(&(_, expected)) = sums.first() {
+                for (at, sum) in sums.into_iter().filter(|&(_, sum)| sum != expected) {
+                    void.entry(at)
+                        .or_insert(format!("{metric}: the sum {sum} is not {expected}, as of the others"));
+                }
+            }
+        }
+        progress.step();
+    }
+    Ok((0..tables.len()).map(|at| row(plan, setting, &tables[at], at, &rates, void.get(&at))).collect())
+}
+
+/// Runs one slice on each thread at the same time: operations a second of all together, and the sum of the sums.
+fn run_slice<K: TableKey>(
+    table: &dyn TableContender<K>,
+    work: &[Work<K>],
+    slice: Slice<K>,
+    cpus: &[usize],
+) -> Result<Option<(f64, u64)>, String> {
+    let barrier = Barrier::new(work.len());
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = work
+            .iter()
+            .zip(cpus)
+            .map(|(work, &cpu)| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let pinned = cpus::pin(cpu);
+                    barrier.wait();
+                    let begin = Instant::now();
+                    let done = slice(table, black_box(work));
+                    pinned.map(|()| done.map(|(count, sum)| (count, sum, begin, Instant::now())))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .collect()
+    });
+    let outcomes: Vec<_> = outcomes.into_iter().collect::<Result<_, String>>()?;
+    let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let begin = outcomes.iter().map(|outcome| outcome.2).min().ok_or("no thread")?;
+    let end = outcomes.iter().map(|outcome| outcome.3).max().ok_or("no thread")?;
+    let operations: usize = outcomes.iter().map(|outcome| outcome.0).sum();
+    let sum = outcomes.iter().fold(0u64, |sum, outcome| sum.wrapping_add(outcome.1));
+    Ok(Some((operations as f64 / (end - begin).as_secs_f64(), sum)))
+}
+
+fn row<K>(
+    plan: &Plan,
+    setting: &Setting,
+    filled: &Filled<K>,
+    at: usize,
+    rates: &BTreeMap<(usize, &str), Vec<f64>>,
+    void: Option<&String>,
+) -> Row
+where
+    K: TableKey,
+{
+    let params = [
+        ("entries", plan.entries),
+        ("threads", setting.threads),
+        ("key_bytes", setting.key_bytes),
+        ("rounds", plan.rounds as usize),
+    ];
+    let mut metrics = Map::new();
+    for (metric, _) in slices::<K>() {
+        let Some(rates) = rates.get(&(at, metric)) else { continue };
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        metrics.insert(metric.to_owned(), number(median(rates.clone()).round()));
+        metrics.insert(metric.replace("_per_s", "_per_s_most"), number(most.round()));
+    }
+    if setting.threads == 1 && setting.scenario == "uniform" {
+        if let Some(bytes) = filled.bytes.filter(|_| filled.table.has_own_writers()) {
+            let each = bytes as f64 / plan.entries as f64;
+            metrics.insert("bytes_per_entry".to_owned(), number((each * 10.0).round() / 10.0));
+        }
+        metrics.extend(filled.insertions.clone().unwrap_or_default());
+    }
+    Row {
+        experiment: "table",
+        scenario: setting.scenario.clone(),
+        contender: filled.table.name().to_owned(),
+        params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
+        metrics: if void.is_some() { Map::new() } else { metrics },
+        void: void.cloned(),
+    }
+}

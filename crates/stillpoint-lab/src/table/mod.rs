@@ -1,0 +1,124 @@
+//! The experiment `table`: stillpoint's hash table beside rte_hash, papaya, dashmap and scc.
+//!
+//! All contenders are filled with the same keys in one process, a child of this one since DPDK can be initialised once
+//! per process alone. Short slices of each follow each other in rotated order, with the same sequence of keys; the sums
+//! of the values found must agree.
+
+pub(crate) mod child;
+mod keys;
+mod measure;
+mod ours;
+mod show;
+
+use serde::{Deserialize, Serialize};
+use stillpoint_peers::table::{BURST, HAS_DPDK};
+
+use crate::cli::BenchArgs;
+use crate::error::Stop;
+use crate::output::json::Row;
+use crate::reclaim::names::asked_for;
+
+/// The contenders, in the order of the table.
+pub(crate) const CONTENDERS: &[&str] = &[
+    "stillpoint/table",
+    "stillpoint/table+guard",
+    "dpdk/rte_hash",
+    "papaya",
+    "papaya+guard",
+    "dashmap",
+    "scc",
+];
+
+/// How the keys of lookups are chosen.
+pub(crate) const SCENARIOS: &[&str] = &["uniform", "zipf"];
+
+/// What is measured for one kind of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Setting {
+    key_bytes: usize,
+    scenario: String,
+    threads: usize,
+}
+
+/// What to measure. It travels to the child process as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    settings: Vec<Setting>,
+    contenders: Vec<String>,
+    entries: usize,
+    rounds: u32,
+    /// Lookups in one slice of a contender.
+    slice: usize,
+    cpus: Vec<usize>,
+    seed: u64,
+    /// Whether to time each insertion into a table that grows from nothing.
+    growth: bool,
+}
+
+impl Plan {
+    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders: Vec<String> = CONTENDERS
+            .iter()
+            .filter(|name| asked_for(name, &args.contenders) && (HAS_DPDK || !name.starts_with("dpdk")))
+            .map(|&name| name.to_owned())
+            .collect();
+        if contenders.is_empty() {
+            return Err(Stop::usage(format!(
+                "table has none of these contenders: it has {}",
+                CONTENDERS.join(", ")
+            )));
+        }
+        let (quick, full) = (args.length.quick, args.length.full);
+        let asked = |setting: &Setting| {
+            let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
+            let simple = setting.key_bytes == 8 && setting.scenario == "uniform";
+            named && setting.threads <= cpus.len() && (full || !quick || simple)
+        };
+        let settings = [8, 16].into_iter().flat_map(|key_bytes| {
+            SCENARIOS.iter().flat_map(move |scenario| {
+                [1, 2].map(|threads| Setting { key_bytes, scenario: (*scenario).to_owned(), threads })
+            })
+        });
+        let settings: Vec<Setting> = settings.filter(asked).collect();
+        if settings.is_empty() {
+            return Err(Stop::usage("nothing of this is measured with --quick: leave it out"));
+        }
+        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
+            (true, _) => 3,
+            (_, true) => 15,
+            _ => 5,
+        });
+        Ok(Self {
+            settings,
+            contenders,
+            entries: args.elements,
+            rounds,
+            slice: (args.elements / 8).next_multiple_of(BURST),
+            cpus: cpus.to_vec(),
+            seed: args.seed,
+            growth: !quick || full,
+        })
+    }
+}
+
+/// Whether one of the contenders asked for has a table.
+pub(crate) fn has_contender(asked: &[String]) -> bool {
+    CONTENDERS.iter().any(|name| asked_for(name, asked))
+}
+
+/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
+pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
+    let own: Vec<String> =
+        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
+    (asked.is_empty() || !own.is_empty()).then_some(own)
+}
+
+/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
+pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+    let (rows, pages) = child::run(plan)?;
+    if !silent {
+        show::tables(&rows, &pages);
+    }
+    Ok(rows)
+}

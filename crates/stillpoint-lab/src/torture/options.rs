@@ -1,0 +1,29 @@
+//! The command line of `stillpoint torture`.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use stillpoint::busted::Variant;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How long to run, in seconds
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(super) seconds: u64,
+
+    /// Seed of what the threads choose to do; how they meet differs from run to run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+
+    /// Threads of the mixed part [default: four for each CPU, from 6 to 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(4..=256))]
+    pub(super) threads: Option<u16>,
+
+    /// Run a deliberately broken variant of the library, which must be caught
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(Variant::ALL.iter().map(|variant| variant.name())))]
+    pub(super) busted: Option<String>,
+
+    /// List the broken variants and the checker that catches each
+    #[arg(long, exclusive = true)]
+    pub(super) list_busted: bool,
+}

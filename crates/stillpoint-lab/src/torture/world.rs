@@ -1,0 +1,92 @@
+//! One domain of the mixed part.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::fence::Mode;
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, Submitter};
+
+use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::section::Sections;
+
+/// Few cells, so that readers and writers meet.
+const CELLS: usize = 12;
+/// For whatever must come to an end once no reader is left.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A domain, its cells, and what its threads share.
+pub(super) struct World {
+    pub(super) context: &'static Context,
+    pub(super) domain: Domain,
+    pub(super) cells: Vec<RcuCell<Handle>>,
+    pub(super) sections: Arc<Sections>,
+    pub(super) submitter: Submitter,
+}
+
+impl World {
+    /// A world for `slots` threads, and the background reclaimer that its submitters feed.
+    pub(super) fn new(
+        context: &'static Context,
+        mode: Mode,
+        slots: usize,
+        maker: &mut Maker,
+        rng: &mut Rng,
+    ) -> Result<(Self, BackgroundReclaimer), String> {
+        let domain = Domain::builder()
+            .name(mode.to_string())
+            .fence(mode)
+            .build()
+            .map_err(|error| error.to_string())?;
+        let cell = || match maker.make() {
+            Some(first) => RcuCell::new(&domain, *first),
+            None => RcuCell::empty(&domain),
+        };
+        let cells = std::iter::repeat_with(cell).take(CELLS).collect();
+        let background = domain
+            .background_builder()
+            .capacity(1 << rng.u32(6..16))
+            .batch(1 << rng.u32(0..9))
+            .fence_interval(Duration::from_micros(rng.u64(0..200)))
+            .build();
+        let (sections, submitter) = (Arc::new(Sections::new(slots)), background.submitter());
+        Ok((Self { context, domain, cells, sections, submitter }, background))
+    }
+
+    pub(super) fn hold(&self, kind: Kind) -> Hold {
+        Hold { kind, mode: self.domain.fence_mode() }
+    }
+
+    pub(super) fn cell(&self, rng: &mut Rng) -> &RcuCell<Handle> {
+        &self.cells[rng.usize(0..CELLS)]
+    }
+
+    /// The end, when no thread uses the world any more. `tidy`: frees what is left by a reclaimer, and checks what
+    /// the domain has counted; otherwise the domain frees it when it is dropped.
+    pub(super) fn close(self, tidy: bool) {
+        let Self { context, domain, cells, submitter, .. } = self;
+        drop(submitter);
+        drop(cells);
+        // Without readers, a grace period is over at once.
+        let token = domain.start();
+        if !domain.check(token) {
+            context
+                .findings
+                .add(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
+        }
+        if !tidy {
+            return;
+        }
+        let (mut reclaimer, deadline) = (domain.reclaimer(), Instant::now() + PATIENCE);
+        while domain.stats().pending != 0 && Instant::now() < deadline {
+            reclaimer.poll();
+        }
+        if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
+            context.findings.add(|| format!("what no reader holds was not freed: {error}"));
+        }
+        let stats = domain.stats();
+        if stats.pending != 0 || stats.retired != stats.freed || stats.readers != 0 {
+            context.findings.add(|| format!("the domain has miscounted: {stats:?}"));
+        }
+    }
+}

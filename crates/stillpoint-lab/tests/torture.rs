@@ -1,0 +1,109 @@
+//! `stillpoint torture`: clean where the library is whole, and caught where it is broken on purpose.
+//!
+//! The broken variants exist in builds with `RUSTFLAGS="--cfg stillpoint_busted"` alone.
+
+use std::process::{Command, Output};
+
+fn torture(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stillpoint"))
+        .arg("torture")
+        .args(arguments)
+        .env_remove("STILLPOINT_BUSTED")
+        .output()
+        .expect("the program starts")
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
+}
+
+/// The names of the variants, and the checkers that catch each.
+fn variants() -> Vec<(String, String)> {
+    let list = torture(&["--list-busted"]);
+    assert_eq!(list.status.code(), Some(0), "{}", text(&list));
+    let list = String::from_utf8(list.stdout).unwrap();
+    let variant = |line: &str| {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let (checkers, sentence) = rest.trim().split_once("  ").unwrap();
+        assert!(sentence.trim().ends_with('.'), "{line}");
+        (name.to_owned(), checkers.to_owned())
+    };
+    list.lines().map(variant).collect()
+}
+
+#[test]
+fn every_broken_variant_is_listed_with_its_checkers() {
+    let variants = variants();
+    assert!(
+        variants.iter().all(|(_, checkers)| checkers == "loom" || checkers == "torture, loom"),
+        "{variants:?}"
+    );
+    assert!(variants.iter().any(|(name, checkers)| name == "no-heavy" && checkers == "torture, loom"));
+    assert!(variants.iter().any(|(name, checkers)| name == "scan-relaxed" && checkers == "loom"));
+}
+
+#[test]
+fn bad_requests_are_refused_in_one_line() {
+    for arguments in
+        [&["--busted", "nothing"][..], &["--seconds", "0"], &["--threads", "1"], &["--seed", "x"]]
+    {
+        let output = torture(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+        assert!(output.stdout.is_empty());
+        assert_eq!(text(&output).trim_end().lines().count(), 1, "{}", text(&output));
+    }
+}
+
+#[cfg(not(stillpoint_busted))]
+mod whole {
+    use super::*;
+
+    #[test]
+    fn a_short_run_is_clean() {
+        let output = torture(&["--seconds", "3", "--seed", "7"]);
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("Clean: ") && text.contains("seed 7"), "{text}");
+    }
+
+    #[test]
+    fn without_the_variants_it_says_how_to_build_them() {
+        let output = torture(&["--busted", "no-heavy"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+        let text = text(&output);
+        assert!(
+            text.contains("RUSTFLAGS='--cfg stillpoint_busted'") && text.contains("--busted no-heavy"),
+            "{text}"
+        );
+    }
+}
+
+#[cfg(stillpoint_busted)]
+mod busted {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// One after the other: the races want the CPUs for themselves.
+    #[test]
+    fn every_variant_that_torture_is_said_to_catch_is_caught() {
+        let mut missed = Vec::new();
+        for (name, _) in variants().iter().filter(|(_, checkers)| checkers.contains("torture")) {
+            let begun = Instant::now();
+            let output = torture(&["--seconds", "20", "--busted", name]);
+            let (text, took) = (text(&output), begun.elapsed());
+            println!("{name}: {took:.1?}");
+            let caught = text.contains(&format!("caught: {name} after")) && output.status.code() == Some(1);
+            if !caught || took > Duration::from_secs(40) {
+                missed.push(format!("{name}, {:?} after {took:.1?}:\n{text}", output.status));
+            }
+        }
+        assert!(missed.is_empty(), "{}", missed.join("\n"));
+    }
+
+    #[test]
+    fn a_run_without_a_variant_is_clean() {
+        let output = torture(&["--seconds", "3"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    }
+}

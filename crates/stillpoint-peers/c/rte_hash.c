@@ -1,0 +1,127 @@
+/*
+ * DPDK's rte_hash: lock-free readers, several writers, and rte_rcu_qsbr to free the positions of deleted keys. It lives
+ * in the memory of the environment abstraction layer, which is initialised once per process.
+ */
+#include <rte_config.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <rte_eal.h>
+#include <rte_hash.h>
+#include <rte_hash_crc.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_rcu_qsbr.h>
+
+struct stillpoint_hash {
+    struct rte_hash *hash;
+    struct rte_rcu_qsbr *qsbr;
+    uint32_t key_len;
+};
+
+/* False when the layer cannot be initialised with these arguments. */
+bool stillpoint_eal_init(int count, char **arguments)
+{
+    return rte_eal_init(count, arguments) >= 0;
+}
+
+uint64_t stillpoint_eal_bytes(void)
+{
+    struct rte_malloc_socket_stats stats;
+
+    return rte_malloc_get_socket_stats(0, &stats) == 0 ? stats.heap_allocsz_bytes : 0;
+}
+
+void stillpoint_hash_free(struct stillpoint_hash *table)
+{
+    if (table == NULL)
+        return;
+    rte_hash_free(table->hash);
+    free(table->qsbr);
+    free(table);
+}
+
+/* NULL when there is no room. */
+struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, uint32_t key_len)
+{
+    struct rte_hash_parameters parameters = {
+        .name = name,
+        .entries = entries,
+        .key_len = key_len,
+        .hash_func = rte_hash_crc,
+        .extra_flag = RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF | RTE_HASH_EXTRA_FLAGS_MULTI_WRITER_ADD,
+    };
+    struct stillpoint_hash *table = calloc(1, sizeof *table);
+    struct rte_hash_rcu_config config = { .mode = RTE_HASH_QSBR_MODE_DQ };
+
+    if (table == NULL)
+        return NULL;
+    table->key_len = key_len;
+    table->hash = rte_hash_create(&parameters);
+    table->qsbr = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(8), RTE_CACHE_LINE_SIZE));
+    config.v = table->qsbr;
+    if (table->hash == NULL || table->qsbr == NULL || rte_rcu_qsbr_init(table->qsbr, 8) != 0 ||
+        rte_hash_rcu_qsbr_add(table->hash, &config) != 0) {
+        stillpoint_hash_free(table);
+        return NULL;
+    }
+    return table;
+}
+
+/*
+ * Writers keep free positions for each of DPDK's own thread numbers, and expect to have one. Returns whether the calling
+ * thread got one now, to be given back by `stillpoint_thread_leave`.
+ */
+bool stillpoint_thread_join(void)
+{
+    return rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() == 0;
+}
+
+void stillpoint_thread_leave(void)
+{
+    rte_thread_unregister();
+}
+
+bool stillpoint_hash_insert(struct stillpoint_hash *table, const void *key, uint64_t value)
+{
+    return rte_hash_add_key_data(table->hash, key, (void *)(uintptr_t)value) == 0;
+}
+
+bool stillpoint_hash_remove(struct stillpoint_hash *table, const void *key)
+{
+    return rte_hash_del_key(table->hash, key) >= 0;
+}
+
+/* The sum of the values of `count` keys, one after the other. */
+uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys, size_t count)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        void *data;
+        if (rte_hash_lookup_data(table->hash, keys + i * table->key_len, &data) >= 0)
+            sum += (uintptr_t)data;
+    }
+    return sum;
+}
+
+/* The same in bursts of 32. */
+uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *keys, size_t count)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i + 32 <= count; i += 32) {
+        const void *burst[32];
+        void *data[32];
+        uint64_t hits = 0;
+        for (int j = 0; j < 32; j++)
+            burst[j] = keys + (i + j) * table->key_len;
+        rte_hash_lookup_bulk_data(table->hash, burst, 32, &hits, data);
+        for (int j = 0; j < 32; j++)
+            if (hits >> j & 1)
+                sum += (uintptr_t)data[j];
+    }
+    return sum;
+}

@@ -1,0 +1,151 @@
+//! DPDK's `rte_hash`.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{TableContender, TableKey};
+
+#[repr(C)]
+struct RawHash {
+    opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn stillpoint_eal_init(count: c_int, arguments: *mut *mut c_char) -> bool;
+    safe fn stillpoint_eal_bytes() -> u64;
+    safe fn stillpoint_thread_join() -> bool;
+    safe fn stillpoint_thread_leave();
+    fn stillpoint_hash_new(name: *const c_char, entries: u32, key_len: u32) -> *mut RawHash;
+    fn stillpoint_hash_free(table: *mut RawHash);
+    fn stillpoint_hash_insert(table: *mut RawHash, key: *const c_void, value: u64) -> bool;
+    fn stillpoint_hash_remove(table: *mut RawHash, key: *const c_void) -> bool;
+    fn stillpoint_hash_lookup(table: *mut RawHash, keys: *const c_void, count: usize) -> u64;
+    fn stillpoint_hash_lookup_bulk(table: *mut RawHash, keys: *const c_void, count: usize) -> u64;
+}
+
+/// Initialises DPDK's environment abstraction layer for this process, with `megabytes` of memory, in huge pages if
+/// these were reserved. Later calls return the first one's answer. The layer pins the calling thread to `cpu`.
+///
+/// # Errors
+/// When the layer refuses; it prints the reason itself.
+pub fn initialise_dpdk(megabytes: usize, huge_pages: bool, cpu: usize) -> Result<(), String> {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    let answer = *ANSWER.get_or_init(|| {
+        let pages = if huge_pages { "--single-file-segments" } else { "--no-huge" };
+        let (cpu, megabytes) = (cpu.to_string(), megabytes.to_string());
+        let arguments = [
+            "stillpoint",
+            "--in-memory",
+            "--no-pci",
+            "--no-telemetry",
+            "--log-level=error",
+            "-l",
+            &cpu,
+            "-m",
+            &megabytes,
+            pages,
+        ];
+        let mut arguments: Vec<*mut c_char> = arguments
+            .map(|argument| CString::new(argument).expect("no argument holds a zero").into_raw())
+            .to_vec();
+        let count = arguments.len() as c_int;
+        arguments.push(std::ptr::null_mut());
+        // The layer keeps the arguments, which are leaked.
+        // SAFETY: as many strings as said, and a null behind them.
+        unsafe { stillpoint_eal_init(count, arguments.leak().as_mut_ptr()) }
+    });
+    if answer {
+        Ok(())
+    } else {
+        Err("DPDK's environment abstraction layer could not be initialised".to_owned())
+    }
+}
+
+/// `rte_hash` with lock-free readers, several writers, and `rte_hash_rcu_qsbr_add`.
+struct RteHash<K> {
+    table: NonNull<RawHash>,
+    bytes: u64,
+    key: PhantomData<fn(K)>,
+}
+
+// SAFETY: the table is for several threads (see the flags in c/rte_hash.c).
+unsafe impl<K> Send for RteHash<K> {}
+// SAFETY: as above.
+unsafe impl<K> Sync for RteHash<K> {}
+
+impl<K: TableKey> RteHash<K> {
+    fn new(entries: usize) -> Result<Self, String> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: any number that was not used before.
+        let name = CString::new(format!("table{}", NUMBER.fetch_add(1, Ordering::Relaxed))).expect("no zero");
+        let before = stillpoint_eal_bytes();
+        let entries =
+            u32::try_from(entries + entries / 8).map_err(|_| "rte_hash counts in 32 bits".to_owned())?;
+        // SAFETY: the name is a string, and the table copies it.
+        let table = unsafe { stillpoint_hash_new(name.as_ptr(), entries, size_of::<K>() as u32) };
+        let table = NonNull::new(table).ok_or("rte_hash found no memory: reserve more huge pages")?;
+        Ok(Self { table, bytes: stillpoint_eal_bytes() - before, key: PhantomData })
+    }
+}
+
+/// `rte_hash` for so many entries and an eighth more, with lock-free readers, several writers, and
+/// `rte_hash_rcu_qsbr_add`.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn rte_hash<K: TableKey>(entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
+    Ok(Box::new(RteHash::<K>::new(entries)?))
+}
+
+impl<K> Drop for RteHash<K> {
+    fn drop(&mut self) {
+        // SAFETY: from `stillpoint_hash_new`, and freed once.
+        unsafe { stillpoint_hash_free(self.table.as_ptr()) };
+    }
+}
+
+impl<K: TableKey> TableContender<K> for RteHash<K> {
+    fn name(&self) -> &'static str {
+        "dpdk/rte_hash"
+    }
+
+    fn note(&self) -> &'static str {
+        "lock-free readers; CRC hash, which is not keyed; fixed size"
+    }
+
+    fn insert(&self, key: K, value: u64) -> bool {
+        // SAFETY: the key has the length that the table was made for.
+        unsafe { stillpoint_hash_insert(self.table.as_ptr(), (&raw const key).cast(), value) }
+    }
+
+    fn churn(&self, keys: &[(K, u64)]) -> u64 {
+        let joined = stillpoint_thread_join();
+        let there = keys.iter().filter(|(key, value)| {
+            // SAFETY: as in `insert`.
+            let there = unsafe { stillpoint_hash_remove(self.table.as_ptr(), (&raw const *key).cast()) };
+            there & self.insert(*key, *value)
+        });
+        let there = there.count() as u64;
+        if joined {
+            stillpoint_thread_leave();
+        }
+        there
+    }
+
+    fn lookup(&self, keys: &[K]) -> u64 {
+        // SAFETY: as many keys of the right length as said.
+        unsafe { stillpoint_hash_lookup(self.table.as_ptr(), keys.as_ptr().cast(), keys.len()) }
+    }
+
+    fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
+        // SAFETY: as in `lookup`.
+        Some(unsafe { stillpoint_hash_lookup_bulk(self.table.as_ptr(), keys.as_ptr().cast(), keys.len()) })
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.bytes)
+    }
+}

@@ -1,0 +1,79 @@
+//! Hash tables of others behind one trait, for the experiment `table`.
+
+mod rust;
+
+#[cfg(peer_dpdk)]
+mod dpdk;
+#[cfg(not(peer_dpdk))]
+#[path = "no_dpdk.rs"]
+mod dpdk;
+
+pub use dpdk::{initialise_dpdk, rte_hash};
+pub use rust::{Dash, Papaya, PapayaGuard, Scc};
+
+use std::hash::Hash;
+
+/// Whether this build has DPDK's `rte_hash`.
+pub const HAS_DPDK: bool = cfg!(peer_dpdk);
+
+/// Keys per burst of [`TableContender::lookup_bursts`].
+pub const BURST: usize = 32;
+
+/// A key of the experiment: some bytes without padding, made from a number.
+pub trait TableKey: Copy + Eq + Hash + Send + Sync + 'static {
+    /// The key of a number; different ones for different numbers.
+    fn of(number: u64) -> Self;
+}
+
+impl TableKey for u64 {
+    fn of(number: u64) -> Self {
+        // Odd multiplication and shifts lose nothing: keys stay different.
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+}
+
+/// 16 bytes, such as the addresses and ports of a flow.
+impl TableKey for [u64; 2] {
+    fn of(number: u64) -> Self {
+        [u64::of(number), !number]
+    }
+}
+
+/// A table under test, with values of 64 bits.
+///
+/// The loops are the contender's own, so that they are compiled into one, as its users would have them.
+pub trait TableContender<K: TableKey>: Send + Sync {
+    /// The stable name, such as `dpdk/rte_hash`.
+    fn name(&self) -> &'static str;
+
+    /// Handicaps and circumstances to print beside the figures.
+    fn note(&self) -> &'static str {
+        ""
+    }
+
+    /// Inserts a key that is not in the table. False when there is no room.
+    fn insert(&self, key: K, value: u64) -> bool;
+
+    /// Removes each key and inserts it again with the same value; returns how many were there.
+    fn churn(&self, keys: &[(K, u64)]) -> u64;
+
+    /// The sum of the values of keys, looked up one after the other.
+    fn lookup(&self, keys: &[K]) -> u64;
+
+    /// The same in bursts of [`BURST`], for tables that have such a call; the number of keys is a multiple.
+    fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
+        let _ = keys;
+        None
+    }
+
+    /// Whether it is worth while to measure the writing side again: false for another way to read the same table.
+    fn has_own_writers(&self) -> bool {
+        true
+    }
+
+    /// Memory in bytes, where the resident set of the process does not tell.
+    fn bytes(&self) -> Option<u64> {
+        None
+    }
+}

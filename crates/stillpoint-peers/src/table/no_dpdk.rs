@@ -1,0 +1,21 @@
+//! A build without DPDK.
+
+use super::{TableContender, TableKey};
+
+const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
+
+/// Would initialise DPDK.
+///
+/// # Errors
+/// Always: this build has no DPDK.
+pub fn initialise_dpdk(_megabytes: usize, _huge_pages: bool, _cpu: usize) -> Result<(), String> {
+    Err(ABSENT.to_owned())
+}
+
+/// Would make a table.
+///
+/// # Errors
+/// Always: this build has no DPDK.
+pub fn rte_hash<K: TableKey>(_entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
+    Err(ABSENT.to_owned())
+}
