@@ -2,7 +2,7 @@
 //!
 //! A checker that has never failed proves nothing. Every ordering that the argument in `docs/design/rcu.md`
 //! relies on has a variant here that breaks just this ordering. The variants exist only in builds with
-//! `--cfg stillpoint_busted`; elsewhere [`is`] is a constant `false` and the compiler removes them.
+//! `--cfg stillpoint_busted`; elsewhere the question is a constant `false` and the compiler removes them.
 //! One variant at a time is chosen, once per process, by [`select`] or by the environment variable
 //! `STILLPOINT_BUSTED`.
 
