@@ -74,6 +74,7 @@ fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> 
     let mut tables: Vec<Filled<K>> = Vec::new();
     let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
         let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
+        give_memory_back();
         let before = resident_bytes();
         let table = make(keys.len())?;
         insert_all(&*table, keys)?;
@@ -133,6 +134,15 @@ fn time_insertions<K: TableKey>(
         ("insert_ns_max", histogram.max() as f64),
     ];
     Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), number(value.round()))).collect())
+}
+
+/// What the allocator keeps of tables that are gone would otherwise be used for the next one, and not seen to grow.
+fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call has no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 fn resident_bytes() -> Option<u64> {

@@ -75,6 +75,10 @@ impl<'a, K, V> Lens<'a, K, V> {
         Self { first, len, arena }
     }
 
+    pub(crate) fn arena(&self) -> &'a Arena<K, V> {
+        self.arena
+    }
+
     /// As [`Arena::pair`].
     #[inline(always)]
     pub(crate) fn pair(&self, index: u32) -> NonNull<Pair<K, V>> {

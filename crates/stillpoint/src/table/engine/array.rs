@@ -117,7 +117,7 @@ impl Array {
     }
 
     /// The bucket behind a link that is neither [`END`] nor [`MOVED`].
-    #[inline]
+    #[inline(never)]
     pub(crate) fn overflow(&self, link: u32) -> &Bucket {
         // SAFETY: links are made by `append` of this array, after `ensure`, and read by acquire loads.
         unsafe { &*self.overflow.get(link) }

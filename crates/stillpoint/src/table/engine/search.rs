@@ -3,8 +3,8 @@
 use std::borrow::Borrow;
 use std::ptr::{self, NonNull};
 
-use super::arena::{Lens, Pair};
-use super::array::View;
+use super::arena::{Arena, Lens, Pair};
+use super::array::{Array, View};
 use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::Mode;
@@ -173,25 +173,27 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
         Found::Entry(pair) => Some(pair),
         Found::Absent => None,
         // SAFETY: the caller's promise.
-        Found::Moved => unsafe { search_moved(lens, view, hash, key) },
+        Found::Moved => unsafe { search_moved(lens.arena(), view.array, hash, key) },
     }
 }
 
+/// Takes what fits into registers: a lens or a view would have to be in memory for the call, in each lookup.
+///
 /// # Safety
 /// As for [`search`].
 #[cold]
 #[inline(never)]
 unsafe fn search_moved<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
-    lens: Lens<'g, K, V>,
-    mut view: View<'g>,
+    arena: &'g Arena<K, V>,
+    mut array: &'g Array,
     hash: u64,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
     loop {
         // SAFETY: a moved bucket has a next array, which is retired after this one: the region covers it.
-        view = unsafe { &*view.array.next() }.view();
+        array = unsafe { &*array.next() };
         // SAFETY: the caller's promise.
-        match unsafe { search_chain(lens, view, hash, key) } {
+        match unsafe { search_chain(Lens::new(arena), array.view(), hash, key) } {
             Found::Entry(pair) => return Some(pair),
             Found::Absent => return None,
             Found::Moved => {}
@@ -310,8 +312,10 @@ impl<'a> Pins<'a> {
             Found::Entry(held) => Some(held),
             Found::Absent => None,
             Found::Moved => {
-                let (view, held) = self.slots.search_moved(inner, self.view, hash, key);
-                self.view = view;
+                let Slots { current, next, .. } = self.slots;
+                let (array, held) =
+                    search_moved_protected(entry, current, next, inner, self.view.array, hash, key);
+                self.view = array.view();
                 held
             }
         }
@@ -327,34 +331,6 @@ impl<'a> Slots<'a> {
         unsafe { array.as_ref() }.view()
     }
 
-    /// During a growth, and once after it.
-    #[cold]
-    #[inline(never)]
-    fn search_moved<K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
-        self,
-        inner: &Inner<K, V, S>,
-        mut pinned: View<'a>,
-        hash: u64,
-        key: &Q,
-    ) -> (View<'a>, Option<Held<'a, K, V>>) {
-        loop {
-            // Relaxed: compared, not followed.
-            let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
-            let view = if is_current { self.pin_next(inner, pinned) } else { None };
-            let view = view.unwrap_or_else(|| {
-                clear_hazard(self.next);
-                pinned = self.pin_current(inner);
-                pinned
-            });
-            // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
-            match unsafe { search_protected(inner.lens(), view, hash, key, self.mode, self.entry) } {
-                Found::Entry(held) => return (pinned, Some(held)),
-                Found::Absent => return (pinned, None),
-                Found::Moved => {}
-            }
-        }
-    }
-
     /// Pins the array that the pinned one moves to. `None` when the pinned one is not current any more.
     fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
         let next = pinned.array.next();
@@ -367,6 +343,40 @@ impl<'a> Slots<'a> {
         let is_current = ptr::eq(inner.current.load(Ordering::Acquire), pinned.array);
         // SAFETY: a moved bucket has a next array, which is pinned, as above.
         is_current.then(|| unsafe { &*next }.view())
+    }
+}
+
+/// A protected lookup during a growth, and once after it. Returns the array that is pinned as the current one, too.
+///
+/// The slots are passed one by one, in registers, for the same reason as in [`search_moved`].
+#[cold]
+#[inline(never)]
+fn search_moved_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+    entry: &'a Hazard,
+    current: &'a Hazard,
+    next: &'a Hazard,
+    inner: &Inner<K, V, S>,
+    array: &'a Array,
+    hash: u64,
+    key: &Q,
+) -> (&'a Array, Option<Held<'a, K, V>>) {
+    let slots = Slots { entry, current, next, mode: inner.core.mode() };
+    let mut pinned = array.view();
+    loop {
+        // Relaxed: compared, not followed.
+        let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
+        let view = if is_current { slots.pin_next(inner, pinned) } else { None };
+        let view = view.unwrap_or_else(|| {
+            clear_hazard(next);
+            pinned = slots.pin_current(inner);
+            pinned
+        });
+        // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
+        match unsafe { search_protected(inner.lens(), view, hash, key, slots.mode, entry) } {
+            Found::Entry(held) => return (pinned.array, Some(held)),
+            Found::Absent => return (pinned.array, None),
+            Found::Moved => {}
+        }
     }
 }
 
