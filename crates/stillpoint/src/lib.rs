@@ -1,6 +1,7 @@
 //! The concurrency toolkit of a data plane.
 //!
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
+//! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
 //!
 //! ```
