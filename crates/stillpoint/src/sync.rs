@@ -1,10 +1,30 @@
-//! The atomics of the engine: the standard library's, or loom's in a model.
+//! The atomics of the engine, and its cells: the standard library's, or loom's in a model.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic;
+pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
+
+/// A cell whose accesses loom can watch.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}
 
 /// Tells the processor, or the model, that this thread waits for another one.
 #[inline]

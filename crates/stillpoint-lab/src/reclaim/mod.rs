@@ -80,8 +80,10 @@ impl Field {
         let readers = plan.most_readers();
         let takes_part = |name: &str| plan.has(|entry| entry == name);
         // Side by side, in threads of their own, so that both arrays come from fresh heaps of the same kind.
-        let (mut contenders, theirs) = thread::scope(|scope| {
-            let ours = plan.has(is_ours).then(|| scope.spawn(|| ours::contenders(plan.elements, delays)));
+        let (mut contenders, theirs): (Vec<Box<dyn Contender>>, _) = thread::scope(|scope| {
+            let ours = plan
+                .has(is_ours)
+                .then(|| scope.spawn(|| ours::contenders(plan.elements, delays, takes_part)));
             let theirs = plan.has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {
                     let slots = Arc::new(Slots::new(plan.elements, delays));
@@ -96,7 +98,6 @@ impl Field {
             };
             (join(ours), join(theirs))
         });
-        contenders.retain(|contender| takes_part(contender.name()));
         contenders.extend(theirs);
         Self { delays, contenders: ManuallyDrop::new(contenders) }
     }

@@ -44,6 +44,8 @@ pub(crate) enum Quick {
     Always,
     /// In `own-core` alone, where nothing is preempted.
     OwnCore,
+    /// In `one-core` alone, where most readers are.
+    OneCore,
     Never,
 }
 
@@ -63,6 +65,8 @@ const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", Policy::Poll, Quick::Always),
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
+    entry("stillpoint/guard+help", Policy::Poll, Quick::Always),
+    entry("stillpoint/guard+migrate", Policy::Poll, Quick::OneCore),
     entry("stillpoint/guard32", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr", Policy::Delete, Quick::OwnCore),
     entry("stillpoint/qsbr+poll", Policy::Poll, Quick::OwnCore),

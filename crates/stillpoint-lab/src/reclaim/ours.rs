@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuArray, Reclaimer, Retired, Submitter};
+use stillpoint::rcu::{
+    BackgroundReclaimer, BuildError, Domain, Help, RcuArray, Reclaimer, Retired, Submitter,
+};
 use stillpoint_peers::{
     Contender, Delays, Element, Lookups, ReadJob, ReadOutcome, Writer, read_until_stopped,
 };
@@ -22,21 +24,68 @@ enum Reading {
     Qsbr,
 }
 
-/// All contenders, over one array of cells.
-pub(crate) fn contenders(elements: usize, delays: &'static Delays) -> Vec<Box<dyn Contender>> {
-    let field = Arc::new(Field::new(elements, delays));
-    let polled = |name, note, reading| -> Box<dyn Contender> {
-        Box::new(Polled { name, note, reading, field: Arc::clone(&field) })
-    };
-    vec![
-        polled("stillpoint/protected", "a heavy fence for each delete", Reading::Protected),
-        polled("stillpoint/guard", "a heavy fence for each delete", Reading::Guard),
-        polled("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
-        polled("stillpoint/qsbr", "", Reading::Qsbr),
-        polled("stillpoint/qsbr+poll", "", Reading::Qsbr),
-        Box::new(Background::new(&field)),
-    ]
+/// How the domain of a contender helps preempted readers, by its name.
+fn help_of(name: &str) -> Help {
+    match name {
+        "stillpoint/guard+help" => Help::Realtime,
+        "stillpoint/guard+migrate" => Help::Migrate,
+        _ => Help::Off,
+    }
 }
+
+/// Why this process cannot run the contender, if it cannot.
+pub(crate) fn refusal(name: &str) -> Option<BuildError> {
+    Domain::builder().help(help_of(name)).build().err()
+}
+
+/// The contenders that are wanted. Those that share a way to help share an array of cells.
+pub(crate) fn contenders(
+    elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    const FENCES: &str = "a heavy fence for each delete";
+    const ALL: [(&str, &str, Reading); 8] = [
+        ("stillpoint/protected", FENCES, Reading::Protected),
+        ("stillpoint/guard", FENCES, Reading::Guard),
+        ("stillpoint/guard+help", "raises preempted readers to a real-time priority", Reading::Guard),
+        ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
+        ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
+        ("stillpoint/qsbr", "", Reading::Qsbr),
+        ("stillpoint/qsbr+poll", "", Reading::Qsbr),
+        (BACKGROUND, "", Reading::Qsbr),
+    ];
+    let mut fields: Vec<(Help, Arc<Field>)> = Vec::new();
+    let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
+        Some((_, field)) => Arc::clone(field),
+        None => {
+            let field = Arc::new(Field::new(elements, delays, help));
+            fields.push((help, Arc::clone(&field)));
+            field
+        }
+    };
+    let make = |(name, note, reading)| -> Box<dyn Contender> {
+        let field = field(help_of(name));
+        match name {
+            BACKGROUND => Box::new(Background::new(field)),
+            _ => Box::new(Polled { name, note, reading, field }),
+        }
+    };
+    ALL.into_iter().filter(|(name, _, _)| wanted(name)).map(make).collect()
+}
+
+/// Number of arrays that the contenders among `names` need.
+pub(crate) fn arrays<'n>(names: impl Iterator<Item = &'n str>) -> usize {
+    let mut helps: Vec<Help> = Vec::new();
+    for help in names.filter(|name| name.starts_with("stillpoint/")).map(help_of) {
+        if !helps.contains(&help) {
+            helps.push(help);
+        }
+    }
+    helps.len()
+}
+
+const BACKGROUND: &str = "stillpoint/qsbr+background";
 
 /// The array, and the domain that it belongs to. Contenders run one after the other, so that its readers are of
 /// one kind at any time.
@@ -47,8 +96,10 @@ struct Field {
 }
 
 impl Field {
-    fn new(elements: usize, delays: &'static Delays) -> Self {
-        let domain = Domain::new();
+    /// # Panics
+    /// If this process may not help in that way: see [`refusal`].
+    fn new(elements: usize, delays: &'static Delays, help: Help) -> Self {
+        let domain = Domain::builder().help(help).build().expect("the plan leaves out what is refused");
         let cells = RcuArray::new(&domain, elements, |key| Some(Box::new(Element::new(key as u64, delays))));
         Self { domain, cells, delays }
     }
@@ -184,15 +235,15 @@ struct Background {
 }
 
 impl Background {
-    fn new(field: &Arc<Field>) -> Self {
+    fn new(field: Arc<Field>) -> Self {
         let (hand_over, taken_over) = channel();
-        Self { field: Arc::clone(field), hand_over, taken_over: Mutex::new(taken_over) }
+        Self { field, hand_over, taken_over: Mutex::new(taken_over) }
     }
 }
 
 impl Contender for Background {
     fn name(&self) -> &'static str {
-        "stillpoint/qsbr+background"
+        BACKGROUND
     }
 
     fn note(&self) -> &'static str {
@@ -257,7 +308,7 @@ mod tests {
     #[test]
     fn every_contender_frees_all_that_it_replaced() {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
-        for contender in contenders(256, delays) {
+        for contender in contenders(256, delays, |name| refusal(name).is_none()) {
             let mut lookups = 0;
             for _ in 0..3 {
                 let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));

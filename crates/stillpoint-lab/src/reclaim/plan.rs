@@ -7,7 +7,8 @@ use crate::error::Stop;
 use crate::machine::proc;
 use crate::output::format::bytes;
 use crate::peers;
-use crate::reclaim::names::{self, CONTENDERS, Entry, OWN_CORE, Quick, SCENARIOS};
+use crate::reclaim::names::{self, CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
+use crate::reclaim::ours;
 use crate::reclaim::setting::{Extent, Setting, settings};
 
 /// Time in which a usual run has to end, set-up and the ends of rounds included.
@@ -59,6 +60,7 @@ impl Plan {
         let takes_part = |entry: &Entry, setting: &Setting| match entry.quick {
             Quick::Always => true,
             Quick::OwnCore => whole || setting.scenario == OWN_CORE,
+            Quick::OneCore => whole || setting.scenario == ONE_CORE,
             Quick::Never => whole,
         };
         let parts: Vec<Part> = settings
@@ -90,7 +92,8 @@ impl Plan {
     }
 
     fn check_memory(&self) -> Result<(), Stop> {
-        let arrays = u64::from(self.has(is_ours)) + u64::from(self.has(|name| !is_ours(name)));
+        let names = self.parts.iter().flat_map(|part| &part.contenders).map(|entry| entry.name);
+        let arrays = ours::arrays(names) as u64 + u64::from(self.has(|name| !is_ours(name)));
         let needed = arrays * self.elements as u64 * BYTES_PER_ELEMENT;
         match proc::memory("MemAvailable") {
             Some(available) if needed > available => Err(Stop::usage(format!(
@@ -133,7 +136,17 @@ fn contenders(asked: &[String]) -> Result<(Vec<&'static Entry>, Vec<String>), St
     }
     let mut lines: Vec<String> = absent.into_iter().map(how_to_get).collect();
     lines.dedup();
-    Ok((present, lines))
+    let mut allowed = Vec::new();
+    for entry in present {
+        match ours::refusal(entry.name) {
+            None => allowed.push(entry),
+            Some(error) if asked.iter().any(|asked| asked == entry.name) => {
+                return Err(Stop::usage(format!("{} cannot run: {error}", entry.name)));
+            }
+            Some(error) => lines.push(format!("{} left out: {error}", entry.name)),
+        }
+    }
+    Ok((allowed, lines))
 }
 
 /// Rounds, and the time of each.
@@ -168,7 +181,7 @@ mod tests {
             SET_UP + (round + ROUND_OVERHEAD) * rounds * rows as u32
         };
         assert!(total(false, 4 * CONTENDERS.len()) <= USUAL_BUDGET);
-        assert!(total(true, 10 + 3 * 5) <= QUICK_BUDGET);
+        assert!(total(true, 11 + 3 * 6 + 2) <= QUICK_BUDGET);
     }
 
     #[test]

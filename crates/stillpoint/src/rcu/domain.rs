@@ -10,6 +10,7 @@ use super::engine::grace::Grace;
 use super::engine::wait::Interrupted;
 use super::engine::Core;
 use super::error::{BuildError, Stall, SynchronizeError};
+use super::help::Help;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
@@ -45,12 +46,12 @@ impl Domain {
         reason = "a domain has an identity: two defaults would not be equal"
     )]
     pub fn new() -> Self {
-        Self { core: Core::new(None, Mode::best()) }
+        Self { core: Core::new(None, Mode::best(), None) }
     }
 
-    /// A domain with a name for its reports, or in a certain fence mode.
+    /// A domain with a name for its reports, in a certain fence mode, or with help for preempted readers.
     pub fn builder() -> DomainBuilder {
-        DomainBuilder { name: None, mode: None }
+        DomainBuilder { name: None, mode: None, help: Help::Off, help_after: HELP_AFTER, help_fallback: None }
     }
 
     /// The name given to the builder, or `domain-` and a number.
@@ -66,6 +67,11 @@ impl Domain {
     /// How readers and writers are ordered.
     pub fn fence_mode(&self) -> Mode {
         self.core.mode()
+    }
+
+    /// What is done about preempted region readers.
+    pub fn help(&self) -> Help {
+        Help::of(self.core.helping())
     }
 
     /// A cell that holds `value`.
@@ -259,7 +265,13 @@ impl PartialOrd for Token {
 pub struct DomainBuilder {
     name: Option<String>,
     mode: Option<Mode>,
+    help: Help,
+    help_after: Duration,
+    help_fallback: Option<Help>,
 }
+
+/// Longer than nearly all sections, and than a grace period without preempted readers.
+const HELP_AFTER: Duration = Duration::from_micros(50);
 
 impl DomainBuilder {
     /// A name for reports and panics.
@@ -274,16 +286,45 @@ impl DomainBuilder {
         self
     }
 
+    /// What to do about region readers that hold a grace period up because they wait for a CPU. Without this call:
+    /// nothing.
+    pub fn help(mut self, help: Help) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// What to do where this process may not do what [`help`](DomainBuilder::help) asks for. Without this call,
+    /// [`build`](DomainBuilder::build) fails there; [`Domain::help`] tells which it became.
+    pub fn help_fallback(mut self, help: Help) -> Self {
+        self.help_fallback = Some(help);
+        self
+    }
+
+    /// How long a grace period is held up before readers are helped; 50 µs by default.
+    pub fn help_after(mut self, threshold: Duration) -> Self {
+        self.help_after = threshold;
+        self
+    }
+
     /// Makes the domain.
     ///
+    /// To find out whether this process may raise threads ([`Help::Realtime`]), the calling thread is raised for a
+    /// moment.
+    ///
     /// # Errors
-    /// When the asymmetric mode was asked for and this process may not use membarrier.
+    /// When the asymmetric mode was asked for and this process may not use membarrier; when it may help readers
+    /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);
         if mode == Mode::Asymmetric {
             crate::fence::asymmetric_supported().map_err(BuildError::Asymmetric)?;
         }
-        Ok(Domain { core: Core::new(self.name, mode) })
+        let prepare = |help: Help| help.prepare(self.help_after);
+        let help = match (prepare(self.help), self.help_fallback) {
+            (Err(_), Some(fallback)) => prepare(fallback),
+            (answer, _) => answer,
+        };
+        Ok(Domain { core: Core::new(self.name, mode, help.map_err(BuildError::Help)?) })
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::engine::record::{Kind, Record};
 use super::engine::Core;
+use super::help::Help;
 use super::retired::Retired;
 use crate::fence::FenceError;
 
@@ -142,21 +143,61 @@ impl Error for SynchronizeError {
 pub enum BuildError {
     /// The asymmetric mode was asked for, and the kernel refuses membarrier.
     Asymmetric(FenceError),
+    /// This process may not help readers in the way that was asked for, and no fallback was declared.
+    Help(HelpError),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Asymmetric(error) = self;
-        write!(f, "the asymmetric fence mode is not to be had: {error}")
+        match self {
+            Self::Asymmetric(error) => write!(f, "the asymmetric fence mode is not to be had: {error}"),
+            Self::Help(error) => write!(f, "preempted readers cannot be helped: {error}"),
+        }
     }
 }
 
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        let Self::Asymmetric(error) = self;
-        Some(error)
+        match self {
+            Self::Asymmetric(error) => Some(error),
+            Self::Help(error) => Some(error),
+        }
     }
 }
+
+/// This process may not help readers in the way that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HelpError {
+    pub(super) help: Help,
+    pub(super) errno: i32,
+}
+
+impl HelpError {
+    /// The way that was asked for.
+    pub fn help(self) -> Help {
+        self.help
+    }
+
+    /// The error number of the system call, as in `errno.h`.
+    pub fn raw_os_error(self) -> i32 {
+        self.errno
+    }
+}
+
+impl fmt::Display for HelpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = std::io::Error::from_raw_os_error(self.errno);
+        write!(
+            f,
+            "Help::{:?} was refused ({cause}); it needs the capability CAP_SYS_NICE, or a limit of real-time \
+             priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and real-time tasks allowed in the control group; \
+             or declare another way with `help_fallback`",
+            self.help
+        )
+    }
+}
+
+impl Error for HelpError {}
 
 /// Why an object was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

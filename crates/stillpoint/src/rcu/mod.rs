@@ -37,6 +37,7 @@ mod cell;
 mod domain;
 pub(crate) mod engine;
 mod error;
+mod help;
 mod home;
 mod link;
 #[cfg(all(test, loom))]
@@ -54,9 +55,10 @@ pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
-    BuildError, CompareExchangeError, FreeError, ReaderKind, RetireError, RetireReason, Stall,
+    BuildError, CompareExchangeError, FreeError, HelpError, ReaderKind, RetireError, RetireReason, Stall,
     SynchronizeError,
 };
+pub use help::Help;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};

@@ -24,6 +24,10 @@ pub struct Stats {
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
     pub readers: usize,
+    /// How often a preempted reader was helped to run: see [`Help`](super::Help).
+    pub helped: u64,
+    /// How often the kernel refused to.
+    pub help_refused: u64,
     /// Why the last heavy fence failed. Nothing is freed until one succeeds.
     pub fence_error: Option<FenceError>,
 }
@@ -31,6 +35,7 @@ pub struct Stats {
 impl Stats {
     pub(super) fn of(core: &Core) -> Self {
         let sum = core.sum();
+        let (helped, help_refused) = core.helping().map_or((0, 0), |helping| helping.counts());
         Self {
             grace_periods: core.started(),
             heavy_fences: core.heavy_fences(),
@@ -40,6 +45,8 @@ impl Stats {
             pending_bytes: sum.pending_bytes,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
             readers: core.readers(),
+            helped,
+            help_refused,
             fence_error: core.fence_error(),
         }
     }

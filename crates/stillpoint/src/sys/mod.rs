@@ -3,7 +3,13 @@
 mod futex;
 #[cfg(not(loom))]
 pub(crate) mod pages;
+#[cfg(not(any(loom, miri)))]
+pub(crate) mod sched;
+#[cfg(any(loom, miri))]
+#[path = "sched_model.rs"]
+pub(crate) mod sched;
+pub(crate) mod slice;
 mod thread;
 
 pub(crate) use futex::{wait, wake_all};
-pub(crate) use thread::{thread_handle, thread_id, thread_name};
+pub(crate) use thread::{thread_handle, thread_id, thread_name, yield_cpu};

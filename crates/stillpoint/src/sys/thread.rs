@@ -22,6 +22,12 @@ pub(crate) fn thread_handle() -> usize {
     return unsafe { libc::pthread_self() } as usize;
 }
 
+/// `int sched_yield(void)`
+pub(crate) fn yield_cpu() {
+    #[cfg(not(any(loom, miri)))]
+    rustix::thread::sched_yield();
+}
+
 /// The name of a thread of this process, if it is still alive.
 pub(crate) fn thread_name(tid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).ok()?;

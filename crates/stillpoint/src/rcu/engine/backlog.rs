@@ -61,6 +61,8 @@ pub(crate) struct Backlog {
     held: Vec<Held>,
     bytes: usize,
     started: Option<Instant>,
+    /// Whether readers were helped for this backlog.
+    has_helped: bool,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
 }
@@ -109,6 +111,7 @@ impl Backlog {
             held: Vec::new(),
             bytes: 0,
             started: None,
+            has_helped: false,
             hazards: Vec::new(),
         }
     }
@@ -187,6 +190,7 @@ impl Backlog {
         if busted::is(Variant::HazardsFirst) {
             self.core.gather_hazards(&mut self.hazards);
         }
+        self.core.tend_help();
         let ready = self.ready(limit);
         self.sweep(ready, limit)
     }
@@ -217,10 +221,15 @@ impl Backlog {
     ///
     /// A batch is not fenced before the ones in front of it are over, since it could not go sooner; the fence then
     /// serves all that have been started.
-    fn ready(&self, limit: usize) -> usize {
+    fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let over = match self.core.check(batch.token) {
+            let mut answer = self.core.check(batch.token);
+            if matches!(answer, Ok(Grace::HeldUp(_))) && self.core.help(batch.token, batch.started) {
+                self.has_helped = true;
+                answer = self.core.check(batch.token);
+            }
+            let over = match answer {
                 Ok(Grace::Over) => true,
                 Ok(Grace::HeldUp(_)) => busted::is(Variant::IgnoreRegions),
                 // The domain remembers the error; what was fenced before may still go.
@@ -359,6 +368,9 @@ struct Freed {
 /// What is pending passes to the domain.
 impl Drop for Backlog {
     fn drop(&mut self) {
+        if self.has_helped {
+            self.core.end_all_help();
+        }
         let pending = self.held.drain(..).map(|held| held.garbage).chain(self.queue.drain(..));
         if busted::is(Variant::DropFrees) {
             // SAFETY: none; this is what the broken variant is about.

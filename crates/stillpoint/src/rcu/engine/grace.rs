@@ -219,7 +219,7 @@ impl Core {
 
 /// Whether a reader in this state may hold what was unlinked before `token`.
 #[inline]
-fn blocks(state: u64, token: u64) -> bool {
+pub(super) fn blocks(state: u64, token: u64) -> bool {
     if busted::is(Variant::TokenTooEarly) {
         return state != PASSIVE && state + 1 < token;
     }

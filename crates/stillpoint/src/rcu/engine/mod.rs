@@ -8,6 +8,7 @@
 //! | `record` | what one reader publishes: its region state and its hazard slots |
 //! | `read` | the readers' protocols: enter and leave, protect, report, register |
 //! | `grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
+//! | `help` | gets a preempted reader to run |
 //! | `garbage` | an unlinked object, its type erased |
 //! | `stack` | hand-over of objects between threads |
 //! | `backlog` | one owner's queue of objects that wait for their grace period |
@@ -17,6 +18,7 @@
 pub(crate) mod backlog;
 pub(crate) mod garbage;
 pub(crate) mod grace;
+pub(crate) mod help;
 pub(crate) mod ledger;
 pub(crate) mod read;
 pub(crate) mod record;
@@ -34,6 +36,7 @@ use crate::fence::Mode;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use garbage::Garbage;
 use grace::Progress;
+use help::Helping;
 use ledger::Ledger;
 use record::Record;
 use registry::Registry;
@@ -59,10 +62,12 @@ pub struct Core {
     /// Counts what no backlog counts: orphans, and objects that were freed one by one.
     shared_ledger: Ledger,
     event: Event,
+    /// What is done about preempted readers, if anything.
+    help: Option<Helping>,
 }
 
 impl Core {
-    pub(crate) fn new(name: Option<String>, mode: Mode) -> Arc<Self> {
+    pub(crate) fn new(name: Option<String>, mode: Mode, help: Option<Helping>) -> Arc<Self> {
         // Not modelled: a number for people, whatever order it is handed out in.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -78,7 +83,8 @@ impl Core {
             ledgers: Registry::new(),
             orphans: Stack::new(),
             shared_ledger: Ledger::default(),
-            event: Event::new(),
+            event: Event::new(if help.is_some() { help::LIMIT } else { wait::LONGEST_SLEEP }),
+            help,
         })
     }
 
@@ -152,6 +158,13 @@ impl Core {
     /// # Safety
     /// The calling thread is the only one of the process.
     pub(crate) unsafe fn reset_after_fork(&self) {
+        for record in self.records.iter_all() {
+            // SAFETY: the caller's promise.
+            unsafe { record.reset_after_fork(record.is_mine()) };
+        }
+        if let Some(help) = &self.help {
+            help.reset_after_fork();
+        }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
             if record.is_mine() {

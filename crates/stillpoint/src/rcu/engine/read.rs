@@ -6,8 +6,8 @@ use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
-use crate::fence::Mode;
-use crate::sync::atomic::{fence, AtomicPtr, Ordering};
+use crate::fence::{self, Mode};
+use crate::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {
     /// Registers the calling thread as a reader.
@@ -15,7 +15,7 @@ impl Core {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        record.adopt(kind);
+        record.adopt(kind, self.helping().is_some());
         match kind {
             // Relaxed: made visible by the fence below.
             Kind::Reader => _ = self.light_readers.fetch_add(1, Ordering::Relaxed),
@@ -24,7 +24,7 @@ impl Core {
         if !busted::is(Variant::RegisterNoFence) {
             // SeqCst: pairs with the fence in `Core::fence`. Either that writer sees the claim, the count and
             // the state, or everything this reader loads from now on is newer than what the writer unlinked.
-            fence(Ordering::SeqCst);
+            atomic_fence(Ordering::SeqCst);
         }
         claim
     }
@@ -43,12 +43,16 @@ impl Core {
             self.light_readers.fetch_sub(1, release);
         }
         self.answer(record);
+        self.settle_help(record);
         self.records.release(claim);
     }
 
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, mode: Mode, record: &Record) {
+        if record.wants_attention() {
+            record.begin_slice();
+        }
         // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
         // what was unlinked before the token was started.
         let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
@@ -62,9 +66,7 @@ impl Core {
     #[inline(always)]
     pub(crate) fn leave(&self, record: &Record) {
         record.publish(PASSIVE, busted::order(Variant::LeaveRelaxed, Ordering::Release));
-        if record.is_awaited() {
-            self.answer(record);
-        }
+        self.notice(record);
     }
 
     /// A quiescent state of a QSBR reader, or the first state of one that comes online.
@@ -76,17 +78,13 @@ impl Core {
         // Acquire: pairs with the read-modify-write in `start`.
         let token = self.token.load(busted::order(Variant::QsbrLoadRelaxed, Ordering::Acquire));
         record.publish(token, busted::order(Variant::QsbrStoreRelaxed, Ordering::Release));
-        if record.is_awaited() {
-            self.answer(record);
-        }
+        self.notice(record);
     }
 
     /// A QSBR reader promises not to read until [`online`](Core::online).
     fn offline(&self, record: &Record) {
         record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
-        if record.is_awaited() {
-            self.answer(record);
-        }
+        self.notice(record);
     }
 
     /// A QSBR reader comes back.
@@ -94,7 +92,7 @@ impl Core {
         self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
             // SeqCst: pairs with the fence in `Core::fence`, as in `register`.
-            fence(Ordering::SeqCst);
+            atomic_fence(Ordering::SeqCst);
         }
     }
 
@@ -113,13 +111,28 @@ impl Core {
         function()
     }
 
-    /// Wakes those who wait for this record.
+    /// After the state was published: looks whether somebody waits for this, or has helped.
+    #[inline(always)]
+    fn notice(&self, record: &Record) {
+        // Pairs with the heavy fence in `end_missed_help`. Models pay for it only where it is needed.
+        if cfg!(not(loom)) || self.helping().is_some() {
+            fence::light();
+        }
+        if record.wants_attention() {
+            self.answer(record);
+        }
+    }
+
     #[cold]
     fn answer(&self, record: &Record) {
-        if record.is_awaited() {
-            record.answer();
+        if record.take_request() {
             self.event.notify();
         }
+        if record.is_helped() {
+            self.end_own_help(record);
+        }
+        // Last, as it may give the CPU back.
+        record.end_slice();
     }
 }
 

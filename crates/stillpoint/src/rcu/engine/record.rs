@@ -1,9 +1,10 @@
 //! What a reader publishes: its region state and its hazard slots.
 //!
-//! One record a reader, written by its reader alone (but for `attention`), read by whoever scans.
+//! One record a reader, written by its reader alone (but for `attention` and the aid), read by whoever scans.
 
 use std::ptr;
 
+use super::help::Aid;
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,9 +12,16 @@ use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering
 pub(crate) const PASSIVE: u64 = 0;
 
 /// Hazard slots in the record itself: as many as fill its 128 bytes.
-const INLINE_HAZARDS: usize = if cfg!(loom) { 1 } else { 11 };
+const INLINE_HAZARDS: usize = if cfg!(loom) { 1 } else { 10 };
 /// Hazard slots of each block that is chained behind.
 const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
+
+/// In `attention`: a thread waits for the record to change.
+const AWAITED: u32 = 1;
+/// In `attention`: the thread has been helped (`help.rs`).
+const HELPED: u32 = 2;
+/// In `attention`, as long as the record has this holder: its guards ask for time slice extensions.
+const EXTENDS: u32 = 4;
 
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
@@ -32,7 +40,7 @@ pub(crate) enum Kind {
 pub(crate) struct Record {
     /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
     state: AtomicU64,
-    /// Not 0 when a thread asks to be woken once the state has changed.
+    /// What the reader is to look at when it changes its state: [`AWAITED`], [`HELPED`], [`EXTENDS`].
     attention: AtomicU32,
     kind: AtomicU32,
     /// The thread's id for reports.
@@ -40,6 +48,8 @@ pub(crate) struct Record {
     /// The thread's handle, which survives `fork`: tells a thread its own records.
     thread: AtomicUsize,
     more: AtomicPtr<HazardBlock>,
+    /// In domains that help.
+    aid: AtomicPtr<Aid>,
     hazards: [Hazard; INLINE_HAZARDS],
 }
 
@@ -58,6 +68,7 @@ impl Default for Record {
             tid: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
+            aid: AtomicPtr::new(ptr::null_mut()),
             hazards: std::array::from_fn(|_| Hazard::default()),
         }
     }
@@ -65,8 +76,8 @@ impl Default for Record {
 
 /// The owner's side: called by the reader's thread alone.
 impl Record {
-    /// Writes down who holds the record from now on.
-    pub(crate) fn adopt(&self, kind: Kind) {
+    /// Writes down who holds the record from now on, and whether it may be helped.
+    pub(crate) fn adopt(&self, kind: Kind, helps: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         self.kind.store(kind as u32, Ordering::Release);
@@ -74,6 +85,43 @@ impl Record {
         self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
         self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
         self.attention.store(0, Ordering::Relaxed);
+        if helps {
+            self.adopt_aid(kind);
+        }
+    }
+
+    fn adopt_aid(&self, kind: Kind) {
+        if self.aid().is_none() {
+            // Release: pairs with the acquire load in `aid`.
+            self.aid.store(Box::into_raw(Box::new(Aid::new())), Ordering::Release);
+        }
+        if let Some(aid) = self.aid() {
+            // SAFETY: the reader is being registered. Without a subject (no `/proc`, no file to be had) it is not
+            // helped.
+            unsafe { aid.set_subject(crate::sys::sched::Subject::current().ok()) };
+            // Between two quiescent states there is no short section to extend.
+            // SAFETY: this is the reader's thread.
+            if kind == Kind::Reader && unsafe { aid.enable_slices() } {
+                self.attention.fetch_or(EXTENDS, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Before a guard's section, if [`wants_attention`](Record::wants_attention).
+    #[cold]
+    pub(super) fn begin_slice(&self) {
+        if self.attention.load(Ordering::Relaxed) & EXTENDS != 0 {
+            // SAFETY: this is the reader's thread.
+            unsafe { self.aid().inspect(|aid| aid.request_slice()) };
+        }
+    }
+
+    /// After a guard's section.
+    pub(super) fn end_slice(&self) {
+        if self.attention.load(Ordering::Relaxed) & EXTENDS != 0 {
+            // SAFETY: this is the reader's thread.
+            unsafe { self.aid().inspect(|aid| aid.release_slice()) };
+        }
     }
 
     /// In the child of a `fork`, where the thread has a new id.
@@ -97,15 +145,22 @@ impl Record {
         self.state.store(state, order);
     }
 
-    /// Whether somebody waits for this record to change. A hint, checked after the state was published.
+    /// Whether there is something to look at, after the state was published.
     #[inline(always)]
-    pub(crate) fn is_awaited(&self) -> bool {
-        // Relaxed: a hint that is missed is noticed by the waiter itself (`wait.rs`).
+    pub(crate) fn wants_attention(&self) -> bool {
+        // Relaxed: a request that is missed is noticed by who made it (`wait.rs`, `help.rs`).
         self.attention.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn answer(&self) {
-        self.attention.store(0, Ordering::Relaxed);
+    /// Whether somebody waits for this record to change; no longer, after this call.
+    pub(crate) fn take_request(&self) -> bool {
+        // Relaxed: see `wants_attention`.
+        self.attention.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0
+    }
+
+    pub(crate) fn is_helped(&self) -> bool {
+        // Acquire: pairs with the release in `tell_helped`: the aid's word is at least as new.
+        self.attention.load(Ordering::Acquire) & HELPED != 0
     }
 
     /// A hazard slot that is not in use.
@@ -247,8 +302,42 @@ impl Record {
 
     /// Asks the reader to wake the domain's sleepers when its state changes.
     pub(crate) fn ask_for_attention(&self) {
-        // Relaxed: see `is_awaited`.
-        self.attention.store(1, Ordering::Relaxed);
+        // Relaxed: see `wants_attention`.
+        self.attention.fetch_or(AWAITED, Ordering::Relaxed);
+    }
+
+    /// Tells the reader to look at its aid when its state changes.
+    pub(super) fn tell_helped(&self) {
+        // Release: pairs with the acquire load in `is_helped`.
+        self.attention.fetch_or(HELPED, Ordering::Release);
+    }
+
+    pub(super) fn tell_not_helped(&self) {
+        // Relaxed: published by the release of the aid's word, which becomes idle after this.
+        self.attention.fetch_and(!HELPED, Ordering::Relaxed);
+    }
+
+    /// What helpers keep, in domains that help.
+    pub(crate) fn aid(&self) -> Option<&Aid> {
+        // Acquire: pairs with the release in `adopt_aid`.
+        // SAFETY: null, or an aid that was published, and is freed with the record alone.
+        unsafe { self.aid.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// In the child of a `fork`, for each record, the caller's own or another one's: nobody waits or helps.
+    ///
+    /// # Safety
+    /// There is no other thread.
+    pub(super) unsafe fn reset_after_fork(&self, mine: bool) {
+        // Relaxed: there is no other thread. The kernel forgets in a child what it had allowed its parent.
+        self.attention.store(0, Ordering::Relaxed);
+        if let Some(aid) = self.aid() {
+            // SAFETY: the caller's promise.
+            unsafe { aid.reset_after_fork(mine) };
+            if mine {
+                self.adopt_aid(self.kind());
+            }
+        }
     }
 }
 
@@ -260,6 +349,12 @@ impl Drop for Record {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
             let block = unsafe { Box::from_raw(next) };
             next = block.more.load(Ordering::Acquire);
+        }
+        // Acquire: pairs with the release in `adopt_aid`.
+        let aid = self.aid.load(Ordering::Acquire);
+        if !aid.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and nothing refers to it.
+            drop(unsafe { Box::from_raw(aid) });
         }
     }
 }

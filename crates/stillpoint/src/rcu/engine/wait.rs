@@ -16,7 +16,7 @@ use crate::fence::FenceError;
 use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
-const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// Where threads sleep until something in the domain has changed.
 #[derive(Debug)]
@@ -24,11 +24,13 @@ pub(crate) struct Event {
     /// Changes with each notification.
     generation: AtomicU32,
     sleepers: AtomicU32,
+    /// For who waits for a reader that may not tell.
+    longest_sleep: Duration,
 }
 
 impl Event {
-    pub(super) fn new() -> Self {
-        Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    pub(super) fn new(longest_sleep: Duration) -> Self {
+        Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0), longest_sleep }
     }
 
     /// Sleeps until the next notification or for `limit`, unless `changed` says that there is no need to.
@@ -95,7 +97,7 @@ impl Patience {
         }
         let left = deadline.map_or(self.sleep, |deadline| deadline.saturating_duration_since(Instant::now()));
         event.sleep_unless(Some(left.min(self.sleep)), changed);
-        self.sleep = (self.sleep * 2).min(LONGEST_SLEEP);
+        self.sleep = (self.sleep * 2).min(event.longest_sleep);
     }
 }
 
@@ -110,6 +112,28 @@ pub(crate) enum Interrupted<'c> {
     Fence(FenceError),
 }
 
+/// The help that readers get from one wait, which does not outlive it.
+struct Help<'c> {
+    core: &'c Core,
+    token: u64,
+    since: Duration,
+    given: bool,
+}
+
+impl Help<'_> {
+    fn give(&mut self) {
+        self.given |= self.core.help(self.token, self.since);
+    }
+}
+
+impl Drop for Help<'_> {
+    fn drop(&mut self) {
+        if self.given {
+            self.core.end_all_help();
+        }
+    }
+}
+
 impl Core {
     /// Waits until `token` is over.
     pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
@@ -117,11 +141,13 @@ impl Core {
             return Err(Interrupted::ByCaller(record));
         }
         let mut patience = Patience::new();
+        let mut help = Help { core: self, token, since: self.age(), given: false };
         loop {
             let laggard = match self.check(token).map_err(Interrupted::Fence)? {
                 Grace::Over => return Ok(()),
                 Grace::HeldUp(laggard) => laggard,
             };
+            help.give();
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Late(laggard));
             }

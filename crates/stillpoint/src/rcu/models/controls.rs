@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use super::help::RAISED;
 use super::UNORDERED;
 use crate::busted::Variant;
 
@@ -48,6 +49,12 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
     (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
     (Variant::DropFrees, "handover::a_dropped_reclaimer_passes_on"),
+    (Variant::HelpNoSecondRestore, "help::a_section_ends"),
+    (Variant::HelpNoRecheck, "help::a_section_ends"),
+    (Variant::HelpNoHeavy, "help::a_section_ends"),
+    (Variant::HelpClearLate, "help::two_help"),
+    (Variant::HelpNoSettle, "help::a_reader_unregisters"),
+    (Variant::HelpWordRelaxed, "help::two_help"),
 ];
 
 #[test]
@@ -72,8 +79,12 @@ fn is_caught(variant: Variant, model: &str) -> bool {
         .expect("the test program starts");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("running 1 test"), "there is no model `{model}`");
-    let reason = if variant == Variant::StopAfterCheck { "deadlock" } else { UNORDERED };
-    let caught = !output.status.success() && text.contains(reason);
+    let reason = match model.split("::").next() {
+        _ if variant == Variant::StopAfterCheck => "deadlock",
+        Some("help") => RAISED,
+        _ => UNORDERED,
+    };
+    let caught = !output.status.success() && (text.contains(reason) || text.contains(UNORDERED));
     println!("{:24} {model:56} {}", variant.name(), if caught { "caught" } else { "MISSED" });
     caught
 }

@@ -1,0 +1,72 @@
+use std::time::Duration;
+
+use super::engine::help::Helping;
+use super::error::HelpError;
+use crate::sys::sched::{self, Way};
+
+/// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
+///
+/// A thread that is preempted inside a guard, or between two quiescent states, holds up everything that is retired
+/// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. Help gets such a reader to
+/// run to the end of its section at once. Readers that hold protected loads alone need none.
+///
+/// Whoever waits or polls in the domain helps: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
+/// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. It acts when a grace period has been held up for longer than
+/// [`help_after`](super::DomainBuilder::help_after), on readers that want to run and do not: never on one that runs,
+/// sleeps, or is stopped, and never on a real-time thread.
+///
+/// No thread stays raised or moved. The reader lets go of it at the end of its section, or when it is dropped; if its
+/// section lasts longer than 2 ms, the next poll or wait in the domain ends the help; a reclaimer that is dropped, or a
+/// wait that gives up, ends it at once. What somebody else has changed meanwhile is left as it is. A reader that is
+/// helped pays two system calls at the end of the section; for the others nothing changes, in domains without help
+/// nothing at all. Registering a reader opens a file in `/proc`; where that fails, this reader is not helped.
+///
+/// Where the kernel has it (Linux 7.0), guards of such domains also ask it for a *time slice extension*: a thread that
+/// is to be preempted inside a short section runs on for some microseconds, to its end.
+///
+/// ```
+/// use stillpoint::rcu::{Domain, Help};
+///
+/// let domain = Domain::builder().help(Help::Realtime).help_fallback(Help::Migrate).build()?;
+/// assert_ne!(domain.help(), Help::Off);
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Help {
+    /// Nothing: a preempted reader is waited for.
+    #[default]
+    Off,
+    /// Raises the reader to the lowest real-time priority (`SCHED_FIFO`, 1) until the end of its section.
+    ///
+    /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. With
+    /// the capability, threads that the reader starts meanwhile are ordinary ones; without it they would be raised as
+    /// well.
+    Realtime,
+    /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
+    ///
+    /// Needs no right. Breaks pinning for so long, and does nothing for a reader that waits for the very CPU of the
+    /// helper.
+    Migrate,
+}
+
+impl Help {
+    /// What the engine needs for it, if this process may.
+    pub(super) fn prepare(self, after: Duration) -> Result<Option<Helping>, HelpError> {
+        let way = match self {
+            Help::Off => return Ok(None),
+            Help::Migrate => Way::Migrate,
+            Help::Realtime => sched::probe_realtime()
+                .map_err(|error| HelpError { help: self, errno: error.raw_os_error() })?,
+        };
+        Ok(Some(Helping::new(way, after)))
+    }
+
+    pub(super) fn of(helping: Option<&Helping>) -> Self {
+        match helping.map(|helping| helping.way) {
+            None => Help::Off,
+            Some(Way::Realtime { .. }) => Help::Realtime,
+            Some(Way::Migrate) => Help::Migrate,
+        }
+    }
+}

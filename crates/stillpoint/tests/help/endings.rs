@@ -1,0 +1,140 @@
+//! However the help ends, the thread is as it was.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stillpoint::rcu::{Domain, Help, Reclaimer};
+
+use super::crowd::{beside, Scheduling, Stage};
+use super::{domain, in_each_way, until};
+
+/// A reader that computes in one section until told to go on.
+fn one_section(domain: &Domain, stage: &Stage, _cpu: usize) {
+    let reader = domain.reader();
+    let _guard = reader.pin();
+    stage.compute();
+}
+
+/// Polls until the reader, inside its section, has been helped.
+fn help(domain: &Domain) -> Reclaimer {
+    let cell = domain.cell(0);
+    let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
+    until("help", || {
+        let _ = reclaimer.retire(cell.replace(1).unwrap());
+        reclaimer.poll();
+        domain.stats().helped > 0
+    });
+    reclaimer
+}
+
+#[test]
+fn it_ends_when_its_time_is_over() {
+    in_each_way(|domain| {
+        beside(&domain, one_section, |domain, stage, cpu| {
+            let reader = stage.reader();
+            let mut reclaimer = help(domain);
+            until("the end of help within the section", || {
+                reclaimer.poll();
+                !Scheduling::is_helped(reader, cpu)
+            });
+            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+        });
+    });
+}
+
+#[test]
+fn it_ends_with_the_reclaimer_that_gave_it() {
+    in_each_way(|domain| {
+        beside(&domain, one_section, |domain, stage, _| {
+            let reader = stage.reader();
+            drop(help(domain));
+            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+        });
+    });
+}
+
+#[test]
+fn it_ends_with_the_wait_that_gave_it() {
+    in_each_way(|domain| {
+        beside(&domain, one_section, |domain, stage, _| {
+            let reader = stage.reader();
+            until("help", || {
+                let _ = domain.synchronize_timeout(Duration::from_millis(1));
+                assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+                domain.stats().helped >= 3
+            });
+        });
+    });
+}
+
+/// The reader is dropped inside its section: the guard was forgotten.
+#[test]
+fn it_ends_with_the_reader() {
+    in_each_way(|domain| {
+        beside(
+            &domain,
+            |domain, stage, cpu| {
+                let reader = domain.reader();
+                std::mem::forget(reader.pin());
+                until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+                drop(reader);
+                assert_eq!(Scheduling::of(0), Scheduling::ORDINARY);
+            },
+            |domain, _, _| drop(help(domain)),
+        );
+    });
+}
+
+#[test]
+fn what_the_thread_changes_itself_is_left_as_it_is() {
+    let Some(domain) = domain(Help::Realtime) else { return };
+    beside(
+        &domain,
+        |domain, stage, cpu| {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+            let parameter = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the parameter is alive for the call.
+            assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) }, 0);
+            drop(guard);
+            assert_eq!(Scheduling::of(0).policy, libc::SCHED_BATCH);
+        },
+        |domain, _, _| {
+            let mut reclaimer = help(domain);
+            until("the end of the section", || {
+                reclaimer.poll();
+                reclaimer.pending() == 0
+            });
+        },
+    );
+}
+
+/// A reader forks while it is helped; its child is not.
+#[test]
+fn it_ends_in_the_child_of_a_fork() {
+    in_each_way(|domain| {
+        beside(
+            &domain,
+            |domain, stage, cpu| {
+                let reader = domain.reader();
+                let _guard = reader.pin();
+                until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+                // SAFETY: the child makes system calls alone, but for the library's, which takes no locks.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: this is the only thread of the child.
+                    unsafe { domain.reset_after_fork() };
+                    let same = Scheduling::of(0) == Scheduling::ORDINARY;
+                    // SAFETY: no preconditions.
+                    unsafe { libc::_exit(if same { 0 } else { 1 }) };
+                }
+                let mut status = 0;
+                // SAFETY: `status` is alive for the call.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "the child was left as its parent was");
+            },
+            |domain, _, _| drop(help(domain)),
+        );
+    });
+}

@@ -1,0 +1,165 @@
+//! Who is helped, and who is not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{Domain, Help, SynchronizeError};
+
+use super::crowd::beside;
+use super::{domain, in_each_way, until};
+
+/// Some 100 µs of work.
+fn work() {
+    let end = Instant::now() + Duration::from_micros(100);
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_preempted_guard_is_helped() {
+    in_each_way(|domain| {
+        beside(
+            &domain,
+            |domain, stage, _| {
+                let reader = domain.reader();
+                while !stage.go_on.load(Ordering::Relaxed) {
+                    let _guard = reader.pin();
+                    work();
+                }
+            },
+            |domain, stage, _| {
+                stage.reader();
+                until("help", || {
+                    domain.synchronize().unwrap();
+                    domain.stats().helped >= 3
+                });
+            },
+        );
+        assert_eq!(domain.stats().help_refused, 0);
+    });
+}
+
+#[test]
+fn a_preempted_qsbr_reader_is_helped() {
+    in_each_way(|domain| {
+        beside(
+            &domain,
+            |domain, stage, _| {
+                let mut reader = domain.qsbr_reader();
+                while !stage.go_on.load(Ordering::Relaxed) {
+                    work();
+                    reader.quiescent();
+                }
+            },
+            |domain, stage, _| {
+                stage.reader();
+                let (cell, mut reclaimer) = (domain.cell(0), domain.reclaimer());
+                until("help", || {
+                    let old = cell.replace(1).unwrap();
+                    drop(reclaimer.retire(old));
+                    reclaimer.poll();
+                    domain.stats().helped >= 3
+                });
+            },
+        );
+    });
+}
+
+/// The background reclaimer helps as well, and what was retired is freed.
+#[test]
+fn a_background_reclaimer_helps() {
+    in_each_way(|domain| {
+        let mut background = domain.background();
+        let submitter = background.submitter();
+        beside(
+            &domain,
+            |domain, stage, _| {
+                let reader = domain.reader();
+                while !stage.go_on.load(Ordering::Relaxed) {
+                    let _guard = reader.pin();
+                    work();
+                }
+            },
+            |domain, stage, _| {
+                stage.reader();
+                thread::scope(|scope| {
+                    scope.spawn(|| background.run());
+                    let cell = domain.cell(0);
+                    until("help", || {
+                        submitter.retire_timeout(cell.replace(1).unwrap(), super::LONG).unwrap();
+                        domain.stats().helped >= 3
+                    });
+                    submitter.stop();
+                });
+            },
+        );
+        assert_eq!(domain.stats().pending, 0);
+    });
+}
+
+#[test]
+fn a_reader_that_sleeps_is_not_helped() {
+    in_each_way(|domain| {
+        let ((inside, is_inside), (wake, sleep)) = (channel(), channel::<()>());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                let _guard = reader.pin();
+                inside.send(()).unwrap();
+                let _ = sleep.into_iter().next();
+            });
+            is_inside.recv().unwrap();
+            // On its way into the sleep it may be helped.
+            thread::sleep(Duration::from_millis(50));
+            let before = domain.stats().helped;
+            let answer = domain.synchronize_timeout(Duration::from_millis(20));
+            assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");
+            assert_eq!(domain.stats().helped, before);
+            drop(wake);
+        });
+    });
+}
+
+#[test]
+fn nobody_is_helped_before_the_threshold() {
+    let patient =
+        Domain::builder().help(Help::Migrate).help_after(Duration::from_secs(3600)).build().unwrap();
+    beside(
+        &patient,
+        |domain, stage, _| {
+            let reader = domain.reader();
+            let _guard = reader.pin();
+            stage.compute();
+        },
+        |domain, stage, _| {
+            stage.reader();
+            until("the reader is inside", || domain.synchronize_timeout(Duration::from_millis(5)).is_err());
+        },
+    );
+    assert_eq!(patient.stats().helped, 0);
+}
+
+/// In the domain of one reader, the other one is not touched.
+#[test]
+fn protected_loads_need_no_help() {
+    let Some(domain) = domain(Help::Migrate) else { return };
+    let cell = domain.cell(0);
+    let done = AtomicBool::new(false);
+    beside(
+        &domain,
+        |domain, stage, _| {
+            let reader = domain.reader();
+            let _object = cell.protect(&reader);
+            done.store(true, Ordering::Relaxed);
+            stage.compute();
+        },
+        |domain, _, _| {
+            until("the reader is inside", || done.load(Ordering::Relaxed));
+            domain.synchronize().unwrap();
+        },
+    );
+    assert_eq!(domain.stats().helped, 0);
+}

@@ -1,0 +1,48 @@
+//! Help for preempted readers: it comes, and it leaves no trace.
+//!
+//! Readers that wait for a CPU are made by pinning them to one CPU together with threads that compute.
+
+#![cfg(not(any(loom, miri)))]
+
+#[path = "../support/child.rs"]
+mod child;
+mod crowd;
+mod endings;
+mod given;
+mod refused;
+
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{Domain, Help, HelpError};
+
+/// For whatever must happen in the end.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A domain that helps in this way, and has no patience; `None`, said aloud, where this process may not.
+fn domain(help: Help) -> Option<Domain> {
+    match Domain::builder().help(help).help_after(Duration::ZERO).build() {
+        Ok(domain) => Some(domain),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Calls `test` for each way to help that this process may use.
+fn in_each_way(test: impl Fn(Domain)) {
+    [Help::Realtime, Help::Migrate].into_iter().filter_map(domain).for_each(test);
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LONG, "waited in vain: {what}");
+    }
+}
+
+/// The error says what is missing.
+fn names_the_right(error: HelpError) -> bool {
+    let text = error.to_string();
+    text.contains("CAP_SYS_NICE") && text.contains("RLIMIT_RTPRIO") && text.contains("help_fallback")
+}

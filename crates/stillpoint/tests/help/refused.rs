@@ -1,0 +1,48 @@
+//! A process that may not raise threads.
+
+use std::error::Error;
+
+use rustix::process::{setrlimit, Resource, Rlimit};
+use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
+use stillpoint::rcu::{BuildError, Domain, Help};
+
+use super::child::in_child;
+use super::names_the_right;
+
+/// Gives up the right to raise threads.
+fn give_up() {
+    setrlimit(Resource::Rtprio, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::SYS_NICE);
+    set_capabilities(None, sets).unwrap();
+}
+
+#[test]
+fn the_error_names_what_is_missing() {
+    in_child("refused::the_error_names_what_is_missing", || {
+        give_up();
+        let error = Domain::builder().help(Help::Realtime).build().expect_err("the right was given up");
+        let BuildError::Help(cause) = error else { panic!("{error}") };
+        assert_eq!((cause.help(), cause.raw_os_error()), (Help::Realtime, libc::EPERM));
+        assert!(names_the_right(cause), "{cause}");
+        assert!(error.source().is_some());
+    });
+}
+
+#[test]
+fn the_fallback_is_taken() {
+    in_child("refused::the_fallback_is_taken", || {
+        give_up();
+        for fallback in [Help::Migrate, Help::Off] {
+            let domain = Domain::builder().help(Help::Realtime).help_fallback(fallback).build().unwrap();
+            assert_eq!(domain.help(), fallback);
+        }
+    });
+}
+
+#[test]
+fn off_is_the_default() {
+    assert_eq!(Domain::new().help(), Help::Off);
+    assert_eq!(Domain::builder().build().unwrap().help(), Help::Off);
+    assert_eq!(Help::default(), Help::Off);
+}
