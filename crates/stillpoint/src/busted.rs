@@ -70,6 +70,13 @@ variants! {
     IgnoreHazards = "ignore-hazards": "Objects are freed without a look at the hazard slots.",
     HazardsFirst = "hazards-first": "The hazard slots are gathered before the regions are checked.",
     HandoverRelaxed = "handover-relaxed": "An object is handed over to another thread with relaxed operations.",
+    TakeUnseen = "take-unseen": "Who finds a stack empty does not see what its taker did before: taking is acquire, not acquire and release.",
+    RoomByLoad = "room-by-load": "Room in a domain is reserved by a load and a store, not by a read-modify-write.",
+    RoomRelaxed = "room-relaxed": "Room in a domain is given back and reserved by relaxed operations.",
+    RoomBeforeFree = "room-before-free": "Room in a domain is given back before the destructor has run.",
+    TallyRelaxed = "tally-relaxed": "What is submitted, and what the background reclaimer has, is counted by relaxed operations.",
+    CountedLate = "counted-late": "What the background reclaimer takes in is no longer counted as submitted before it is counted in its backlog.",
+    AssistSilent = "assist-silent": "A submitter that has assisted does not wake the background reclaimer.",
     DropFrees = "drop-frees": "A dropped reclaimer frees what is pending instead of passing it to the domain.",
 }
 

@@ -45,12 +45,12 @@ impl Domain {
         reason = "a domain has an identity: two defaults would not be equal"
     )]
     pub fn new() -> Self {
-        Self { core: Core::new(None, Mode::best()) }
+        Self { core: Core::new(None, Mode::best(), Limits::NONE) }
     }
 
-    /// A domain with a name for its reports, or in a certain fence mode.
+    /// A domain with a name for its reports, in a certain fence mode, or with limits.
     pub fn builder() -> DomainBuilder {
-        DomainBuilder { name: None, mode: None }
+        DomainBuilder { name: None, mode: None, limits: Limits::NONE }
     }
 
     /// The name given to the builder, or `domain-` and a number.
@@ -259,6 +259,7 @@ impl PartialOrd for Token {
 pub struct DomainBuilder {
     name: Option<String>,
     mode: Option<Mode>,
+    limits: Limits,
 }
 
 impl DomainBuilder {
@@ -274,6 +275,46 @@ impl DomainBuilder {
         self
     }
 
+    /// Objects that may wait to be freed in the whole domain at a time, at least 1; unlimited by default.
+    ///
+    /// Everything counts that was retired and is not freed: what waits in reclaimers, what was handed to background
+    /// reclaimers, what was left to the domain, removed entries of tables. However many threads retire at a time, none
+    /// of them exceeds the limit. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
+    /// call, an entry of a table) is taken in beyond it: [`Stats::beyond_capacity`](super::Stats::beyond_capacity).
+    ///
+    /// An object's room is there again when its destructor has run, and whoever gets the room comes after that.
+    ///
+    /// Each limit costs a retired object one read-modify-write, and its free another, on a line that all retirers of
+    /// the domain share. A domain without limits pays nothing.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RetireReason};
+    /// let domain = Domain::builder().capacity(1).build()?;
+    /// let (first, second) = (domain.cell(1), domain.cell(2));
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let (mut one, mut another) = (domain.reclaimer(), domain.reclaimer());
+    /// one.retire(first.take().unwrap()).expect("there is room for one");
+    /// let error = another.retire(second.take().unwrap()).expect_err("but not for two");
+    /// assert_eq!(error.reason, RetireReason::DomainFull);
+    ///
+    /// drop(guard);
+    /// assert_eq!(one.poll(), 1);
+    /// another.retire(error.retired).expect("there is room again");
+    /// # Ok::<(), stillpoint::rcu::BuildError>(())
+    /// ```
+    pub fn capacity(mut self, objects: usize) -> Self {
+        self.limits.objects = objects.max(1);
+        self
+    }
+
+    /// Bytes that may wait to be freed in the whole domain at a time, without what the objects own elsewhere; unlimited
+    /// by default. See [`capacity`](DomainBuilder::capacity).
+    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
     /// Makes the domain.
     ///
     /// # Errors
@@ -283,7 +324,7 @@ impl DomainBuilder {
         if mode == Mode::Asymmetric {
             crate::fence::asymmetric_supported().map_err(BuildError::Asymmetric)?;
         }
-        Ok(Domain { core: Core::new(self.name, mode) })
+        Ok(Domain { core: Core::new(self.name, mode, self.limits) })
     }
 }
 
@@ -293,8 +334,7 @@ impl Core {
             return this.wait_for(this.start(), limit);
         }
         // What is not freed in the end goes back to the domain with the backlog.
-        let limits = Limits { objects: usize::MAX, bytes: usize::MAX };
-        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, limits);
+        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
         orphans.adopt(usize::MAX);
         let token = orphans.close().unwrap_or_else(|| this.start());
         this.wait_for(token, limit)?;

@@ -20,6 +20,9 @@
 //! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait.
 //!
+//! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
+//! ([`DomainBuilder::capacity`]); what a retirement does that finds no room is for [`WhenFull`] to say.
+//!
 //! # Correctness
 //!
 //! The argument, with what each memory access pairs with, is in `docs/design/rcu.md` of the repository. It
@@ -38,6 +41,7 @@ mod domain;
 pub(crate) mod engine;
 mod error;
 mod home;
+mod limits;
 mod link;
 #[cfg(all(test, loom))]
 mod models;
@@ -57,6 +61,7 @@ pub use error::{
     BuildError, CompareExchangeError, FreeError, ReaderKind, RetireError, RetireReason, Stall,
     SynchronizeError,
 };
+pub use limits::WhenFull;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
