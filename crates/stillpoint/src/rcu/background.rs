@@ -177,7 +177,20 @@ impl Submitter {
     ///
     /// # Panics
     /// With [`WhenFull::Assist`], with the panic of a destructor; the object is left to the domain then.
+    #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
+        let inbox = &*self.inbox;
+        let is_open = retired.is_of(inbox.core()) && inbox.phase() != CLOSED;
+        if is_open && inbox.reserve(Retired::<T>::bytes()).is_ok() {
+            inbox.submit(retired.into_garbage());
+            return Ok(());
+        }
+        self.retire_otherwise(retired)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn retire_otherwise<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         match (self.attempt(retired), self.when_full) {
             (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
                 self.wait_for_room(error, Instant::now().checked_add(limit))

@@ -59,6 +59,14 @@ impl Reclaimer {
             self.backlog.retire_reserved(retired.into_garbage());
             return Ok(());
         }
+        self.retire_otherwise(retired)
+    }
+
+    #[inline(never)]
+    fn retire_otherwise<T: Send + Sync + 'static>(
+        &mut self,
+        retired: Retired<T>,
+    ) -> Result<(), RetireError<T>> {
         match (self.attempt(retired), self.when_full) {
             (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
                 self.wait_for_room(error, Instant::now().checked_add(limit))

@@ -202,7 +202,7 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
     fn drop(&mut self) {
         let garbage = Garbage::object(self.object);
         if let Some(core) = self.home.core() {
-            core.charge(garbage.bytes());
+            core.charge(Self::bytes());
             core.shared_ledger().share_retired();
             core.add_orphans([garbage]);
         } else {

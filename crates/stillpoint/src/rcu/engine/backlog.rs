@@ -226,7 +226,6 @@ impl Backlog {
     }
 
     /// Takes in an object that was retired just now, and has its room.
-    #[inline]
     pub(crate) fn retire_reserved(&mut self, garbage: Garbage) {
         self.ledger().count_retired();
         self.push(garbage);
@@ -245,6 +244,7 @@ impl Backlog {
     }
 
     /// Takes in an object that was counted before, and has its room.
+    #[inline(always)]
     pub(crate) fn push(&mut self, garbage: Garbage) {
         self.bytes += garbage.bytes();
         self.queue.push_back(garbage);
@@ -341,24 +341,30 @@ impl Backlog {
             } else if !busted::is(Variant::HazardsFirst) {
                 self.core.gather_hazards(&mut self.hazards);
             }
-            self.sweep_held(limit, &mut freed);
-            self.sweep_queue(ready, limit, &mut freed);
+            // Decided once for all objects: those of a domain without limits have no room to give back.
+            if self.shares_room() {
+                self.sweep_held::<true>(limit, &mut freed);
+                self.sweep_queue::<true>(ready, limit, &mut freed);
+            } else {
+                self.sweep_held::<false>(limit, &mut freed);
+                self.sweep_queue::<false>(ready, limit, &mut freed);
+            }
         }
         self.account(freed.objects);
         garbage::resume(freed.panic);
         freed.objects
     }
 
-    fn sweep_held(&mut self, limit: usize, freed: &mut Freed) {
+    fn sweep_held<const ROOM: bool>(&mut self, limit: usize, freed: &mut Freed) {
         for index in (0..self.held.len()).rev() {
             if freed.objects < limit && !self.is_pinned(&self.held[index].garbage) {
                 let held = self.held.swap_remove(index);
-                self.free(held.garbage, freed);
+                self.free::<ROOM>(held.garbage, freed);
             }
         }
     }
 
-    fn sweep_queue(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
+    fn sweep_queue<const ROOM: bool>(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
         for _ in 0..ready {
             if freed.objects == limit {
                 break;
@@ -367,7 +373,7 @@ impl Backlog {
             if self.is_pinned(&garbage) {
                 self.held.push(Held { garbage, started });
             } else {
-                self.free(garbage, freed);
+                self.free::<ROOM>(garbage, freed);
             }
         }
     }
@@ -387,20 +393,21 @@ impl Backlog {
         self.hazards.binary_search(&garbage.address()).is_ok()
     }
 
-    fn free(&mut self, garbage: Garbage, freed: &mut Freed) {
+    fn free<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
         self.bytes -= garbage.bytes();
         // SAFETY: the object's token is over, so every region reader has passed; its address was in no hazard
         // slot gathered after that.
-        unsafe { self.destroy(garbage, freed) };
+        unsafe { self.destroy::<ROOM>(garbage, freed) };
     }
 
-    /// Runs the destructor, and gives the object's room back, in this order: whoever gets the room comes after it.
+    /// Runs the destructor, and gives the object's room back (if it may have any: `ROOM`), in this order: whoever gets
+    /// the room comes after it.
     ///
     /// # Safety
     /// No reader can hold the object any more.
-    unsafe fn destroy(&self, garbage: Garbage, freed: &mut Freed) {
+    unsafe fn destroy<const ROOM: bool>(&self, garbage: Garbage, freed: &mut Freed) {
         let bytes = garbage.bytes();
-        if self.shares_room() && busted::is(Variant::RoomBeforeFree) {
+        if ROOM && busted::is(Variant::RoomBeforeFree) {
             self.core.give_room_back(bytes);
         }
         freed.objects += 1;
@@ -408,7 +415,7 @@ impl Backlog {
         if let Err(panic) = unsafe { garbage.free() } {
             garbage::keep_first(&mut freed.panic, panic);
         }
-        if self.shares_room() && !busted::is(Variant::RoomBeforeFree) {
+        if ROOM && !busted::is(Variant::RoomBeforeFree) {
             self.core.give_room_back(bytes);
         }
     }
@@ -423,8 +430,11 @@ impl Backlog {
                 self.core.event().notify();
             }
         }
-        let held = self.held.iter().map(|held| held.started);
-        ledger.set_oldest(held.chain(self.batches.front().map(|batch| batch.started)).min());
+        let front = self.batches.front().map(|batch| batch.started);
+        ledger.set_oldest(match &self.held[..] {
+            [] => front,
+            held => held.iter().map(|held| held.started).chain(front).min(),
+        });
     }
 
     /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
@@ -440,7 +450,7 @@ impl Backlog {
         for garbage in pending {
             if garbage.is_of(context) {
                 // SAFETY: the caller's promise.
-                unsafe { self.destroy(garbage, &mut freed) };
+                unsafe { self.destroy::<true>(garbage, &mut freed) };
             } else {
                 self.push(garbage);
             }

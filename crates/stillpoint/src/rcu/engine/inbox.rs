@@ -99,21 +99,21 @@ impl Inbox {
 
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
-        let (before, bytes_before) = self.submitted.add(bytes);
+        let (objects, total) = self.submitted.add(bytes);
         // In the order in which objects move.
-        let places = [&self.assisted, &self.backlogged];
-        let objects = places.iter().fold(before, |sum, place| sum.saturating_add(place.objects()));
-        let total = places.iter().fold(bytes_before, |sum, place| sum.saturating_add(place.bytes()));
-        let fits = objects < self.limits.objects && total.saturating_add(bytes) <= self.limits.bytes;
-        let answer = match fits {
-            false => Err(Full::Queue),
-            true if !self.core.reserve(bytes) => Err(Full::Domain),
-            true => Ok(()),
-        };
-        if answer.is_err() {
+        let objects = objects + self.assisted.objects() + self.backlogged.objects();
+        let total = [self.assisted.bytes(), self.backlogged.bytes(), bytes]
+            .into_iter()
+            .fold(total, usize::saturating_add);
+        if objects < self.limits.objects && total <= self.limits.bytes {
+            if self.core.reserve(bytes) {
+                return Ok(());
+            }
             self.submitted.subtract(1, bytes);
+            return Err(Full::Domain);
         }
-        answer
+        self.submitted.subtract(1, bytes);
+        Err(Full::Queue)
     }
 
     /// Takes up room for one object that cannot be refused.

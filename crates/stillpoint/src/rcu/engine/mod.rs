@@ -119,6 +119,7 @@ impl Core {
     }
 
     /// Takes up room for one object that cannot be refused.
+    #[inline]
     pub(crate) fn charge(&self, bytes: usize) {
         if let Some(room) = self.room() {
             room.charge(bytes);

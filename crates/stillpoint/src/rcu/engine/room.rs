@@ -51,6 +51,8 @@ impl Room {
     }
 
     /// Takes up room for one object that cannot be refused.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn charge(&self, bytes: usize) {
         let objects_fit = self.objects.charge(1);
         let bytes_fit = self.bytes.charge(bytes);
