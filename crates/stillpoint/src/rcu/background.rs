@@ -66,7 +66,7 @@ impl BackgroundReclaimer {
         loop {
             // Once for the whole turn: what is decided on must be what has not changed when the thread sleeps.
             let phase = self.inbox.phase();
-            let arrived = self.inbox.take_in(&mut self.backlog);
+            let arrived = self.take_in();
             if phase != RUNNING {
                 // Whatever the pace.
                 self.backlog.close();
@@ -86,6 +86,11 @@ impl BackgroundReclaimer {
                 self.pause(phase, &mut patience);
             }
         }
+    }
+
+    /// Moves what was submitted to the backlog. Whether there was anything.
+    pub(super) fn take_in(&mut self) -> bool {
+        self.inbox.take_in(&mut self.backlog)
     }
 
     fn has_nothing_left(&self) -> bool {

@@ -8,6 +8,7 @@
 
 mod controls;
 mod handover;
+mod limits;
 mod objects;
 mod quarantine;
 mod regions;
