@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 use loom::thread;
 
@@ -12,7 +13,10 @@ use crate::rcu::engine::room::Room;
 use crate::rcu::{Domain, Retired, WhenFull};
 
 /// Memory for one object: whoever has the room in a domain for one uses it alone.
-struct Place(UnsafeCell<u32>);
+struct Place {
+    memory: UnsafeCell<u32>,
+    step: AtomicUsize,
+}
 
 // SAFETY: that nobody uses it at the same time as another one is what the models check.
 unsafe impl Sync for Place {}
@@ -21,12 +25,15 @@ unsafe impl Send for Place {}
 
 impl Place {
     fn new() -> Arc<Self> {
-        Arc::new(Self(UnsafeCell::new(0)))
+        Arc::new(Self { memory: UnsafeCell::new(0), step: AtomicUsize::new(0) })
     }
 
     fn touch(&self) {
+        // Relaxed: a step at which loom lets the other thread run, since it changes what that one changes, too. It
+        // orders nothing.
+        self.step.fetch_add(1, Ordering::Relaxed);
         // SAFETY: loom reports it where the room does not keep others out.
-        self.0.with_mut(|place| unsafe { *place += 1 });
+        self.memory.with_mut(|place| unsafe { *place += 1 });
     }
 }
 
