@@ -2,15 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
+use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
-use super::engine::stack::Stack;
+use super::engine::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::wait::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason};
+use super::limits::WhenFull;
 use super::retired::Retired;
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{fence, AtomicUsize, Ordering};
 
 /// Reclaims on a thread of its own: retirements come from any thread through a [`Submitter`].
 ///
@@ -37,37 +37,14 @@ use crate::sync::atomic::{fence, AtomicUsize, Ordering};
 pub struct BackgroundReclaimer {
     backlog: Backlog,
     inbox: Arc<Inbox>,
+    /// Of its submitters.
+    when_full: WhenFull,
 }
-
-/// What submitters and the reclaimer share.
-#[derive(Debug)]
-struct Inbox {
-    core: Arc<Core>,
-    stack: Stack,
-    /// What is on the stack, or about to be.
-    submitted: Tally,
-    /// What is in the reclaimer's backlog, written by the reclaimer alone.
-    backlogged: Tally,
-    limits: Limits,
-    /// Number of submitted objects for which the reclaimer wants to be woken.
-    enough: AtomicUsize,
-    submitters: AtomicUsize,
-    /// One of the constants below; it only grows.
-    phase: AtomicUsize,
-}
-
-const RUNNING: usize = 0;
-/// To free everything, then return.
-const STOPPING: usize = 1;
-/// To return at once.
-const ABANDONED: usize = 2;
-/// The reclaimer is gone.
-const CLOSED: usize = 3;
 
 impl BackgroundReclaimer {
     /// A way to hand objects in. Cheap, cloned and shared freely.
     pub fn submitter(&self) -> Submitter {
-        Submitter::new(Arc::clone(&self.inbox))
+        Submitter::new(Arc::clone(&self.inbox), self.when_full)
     }
 
     /// Reclaims on the calling thread, until [`Submitter::stop`] was called, or the last submitter dropped,
@@ -95,7 +72,7 @@ impl BackgroundReclaimer {
                 self.backlog.close();
             }
             let freed = self.backlog.poll(usize::MAX);
-            self.count_backlog();
+            self.inbox.count_backlog(&self.backlog);
             if phase == ABANDONED || (phase != RUNNING && self.has_nothing_left()) {
                 return;
             }
@@ -111,44 +88,31 @@ impl BackgroundReclaimer {
         }
     }
 
+    /// Moves what was submitted to the backlog. Whether there was anything.
+    pub(super) fn take_in(&mut self) -> bool {
+        self.inbox.take_in(&mut self.backlog)
+    }
+
     fn has_nothing_left(&self) -> bool {
-        self.backlog.len() == 0 && self.inbox.stack.is_empty() && !self.inbox.core.has_orphans()
-    }
-
-    /// Moves what was submitted to the backlog.
-    fn take_in(&mut self) -> bool {
-        let (mut objects, mut bytes) = (0, 0);
-        for garbage in self.inbox.stack.take().oldest_first() {
-            objects += 1;
-            bytes += garbage.bytes();
-            self.inbox.core.hand_on(&garbage);
-            self.backlog.push(garbage);
-        }
-        // Counted at the new place before it is no longer counted at the old one: the limit is not exceeded.
-        self.count_backlog();
-        self.inbox.submitted.subtract(objects, bytes);
-        objects > 0
-    }
-
-    fn count_backlog(&self) {
-        self.inbox.backlogged.set(self.backlog.len(), self.backlog.bytes());
+        self.backlog.len() == 0 && self.inbox.is_empty() && !self.inbox.core().has_orphans()
     }
 
     /// Sleeps until there is something to do, or a little while if what is in the way cannot tell.
     fn pause(&self, phase: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
-        let event = inbox.core.event();
+        let event = inbox.core().event();
         let phase = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
         let has_work = |enough: usize| {
-            (!inbox.stack.is_empty() && inbox.submitted.objects() >= enough)
+            inbox.has_work(enough)
                 || inbox.phase() != phase
-                || (inbox.core.has_orphans() && self.backlog.has_room(0))
+                || (phase != RUNNING && self.has_nothing_left())
+                || (inbox.core().has_orphans() && self.backlog.has_room(0))
         };
         // Submitters notify when there is enough.
         let sleep = |limit, enough| {
-            inbox.enough.store(enough, Ordering::Relaxed);
+            inbox.set_enough(enough);
             event.sleep_unless(limit, || has_work(enough));
-            inbox.enough.store(1, Ordering::Relaxed);
+            inbox.set_enough(1);
         };
         match self.backlog.obstacle() {
             Ok(Obstacle::Nothing) if self.backlog.len() == 0 => sleep(None, 1),
@@ -164,98 +128,6 @@ impl BackgroundReclaimer {
     }
 }
 
-impl Inbox {
-    fn phase(&self) -> usize {
-        // Acquire: pairs with the release in `advance`: what was submitted before is seen after.
-        self.phase.load(Ordering::Acquire)
-    }
-
-    fn advance(&self, phase: usize) {
-        // Release: pairs with the acquire load in `phase`.
-        self.phase.fetch_max(phase, Ordering::Release);
-        self.core.event().notify();
-    }
-
-    /// Reserves room for one object, unless a limit is reached.
-    fn reserve(&self, bytes: usize) -> bool {
-        let (before, bytes_before) = self.submitted.add(bytes);
-        let objects = before.saturating_add(self.backlogged.objects());
-        let total = bytes_before.saturating_add(self.backlogged.bytes()).saturating_add(bytes);
-        let fits = objects < self.limits.objects && total <= self.limits.bytes;
-        if !fits {
-            self.submitted.subtract(1, bytes);
-        }
-        fits
-    }
-
-    /// Hands over an object for which there is room.
-    fn submit(&self, garbage: Garbage) {
-        self.core.shared_ledger().share_retired();
-        self.core.shared_ledger().pend(garbage.bytes());
-        self.stack.push(garbage);
-        // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
-        // sleeps, or its wish is seen here.
-        fence(Ordering::SeqCst);
-        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) {
-            self.core.event().notify();
-        }
-        // The reclaimer may have been dropped since the phase was looked at; it may not have seen this object then.
-        if self.phase() == CLOSED {
-            self.pass_on();
-        }
-    }
-
-    /// Passes what nobody will take in any more to the domain.
-    fn pass_on(&self) {
-        let (core, submitted) = (&self.core, &self.submitted);
-        core.add_orphans(self.stack.take().oldest_first().inspect(|garbage| {
-            submitted.subtract(1, garbage.bytes());
-            core.hand_on(garbage);
-        }));
-    }
-}
-
-/// Numbers of objects and of bytes.
-#[derive(Debug)]
-struct Tally {
-    objects: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
-impl Tally {
-    fn new() -> Self {
-        Self { objects: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
-    }
-
-    /// Adds one object, and returns the numbers before.
-    fn add(&self, bytes: usize) -> (usize, usize) {
-        // Acquire: pairs with the release in `subtract`: who no longer sees an object counted here sees it counted
-        // in the backlog.
-        (self.objects.fetch_add(1, Ordering::Acquire), self.bytes.fetch_add(bytes, Ordering::Acquire))
-    }
-
-    fn subtract(&self, objects: usize, bytes: usize) {
-        // Release: pairs with the acquire in `add`.
-        self.objects.fetch_sub(objects, Ordering::Release);
-        self.bytes.fetch_sub(bytes, Ordering::Release);
-    }
-
-    fn set(&self, objects: usize, bytes: usize) {
-        // Relaxed: published by the release in `subtract`.
-        self.objects.store(objects, Ordering::Relaxed);
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    fn objects(&self) -> usize {
-        // Relaxed: counts that order nothing.
-        self.objects.load(Ordering::Relaxed)
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
-
 impl Drop for BackgroundReclaimer {
     fn drop(&mut self) {
         self.inbox.advance(CLOSED);
@@ -263,17 +135,10 @@ impl Drop for BackgroundReclaimer {
     }
 }
 
-/// What was submitted while the reclaimer was being dropped.
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.pass_on();
-    }
-}
-
 impl fmt::Debug for BackgroundReclaimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackgroundReclaimer")
-            .field("domain", &self.inbox.core.name())
+            .field("domain", &self.inbox.core().name())
             .field("pending", &self.backlog.len())
             .finish_non_exhaustive()
     }
@@ -282,28 +147,92 @@ impl fmt::Debug for BackgroundReclaimer {
 /// Hands objects to a [`BackgroundReclaimer`], from any thread.
 pub struct Submitter {
     inbox: Arc<Inbox>,
+    when_full: WhenFull,
 }
 
 impl Submitter {
-    fn new(inbox: Arc<Inbox>) -> Self {
-        // Relaxed: the count grows through existing submitters or the reclaimer only.
-        inbox.submitters.fetch_add(1, Ordering::Relaxed);
-        Self { inbox }
+    fn new(inbox: Arc<Inbox>, when_full: WhenFull) -> Self {
+        inbox.add_submitter();
+        Self { inbox, when_full }
+    }
+
+    /// What this submitter, and those that are cloned from it, do when there is no room. Without this call: what the
+    /// [builder](BackgroundBuilder::when_full) was told.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, WhenFull};
+    ///
+    /// let background = Domain::new().background();
+    /// let packets = background.submitter(); // this thread must not run destructors, nor wait
+    /// let control = background.submitter().when_full(WhenFull::Assist);
+    /// # drop((packets, control));
+    /// ```
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
     }
 
     /// Hands an object in, and wakes the reclaimer if it sleeps. Lock-free; allocates a node.
     ///
+    /// When as much waits as the reclaimer or the domain has capacity for, it does what [`WhenFull`] was chosen.
+    ///
     /// # Errors
-    /// When as much waits as the reclaimer has capacity for, when the object is of another domain, or when the
-    /// reclaimer is gone. The object is handed back.
+    /// When there is no room after that, when the object is of another domain, or when the reclaimer is gone. The
+    /// object is handed back.
+    ///
+    /// # Panics
+    /// With [`WhenFull::Assist`], with the panic of a destructor; the object is left to the domain then.
+    #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let inbox = &*self.inbox;
-        let reason = if !retired.is_of(&inbox.core) {
+        let is_open = retired.is_of(inbox.core()) && inbox.phase() != CLOSED;
+        if is_open && inbox.reserve(Retired::<T>::bytes()).is_ok() {
+            inbox.submit(retired.into_garbage());
+            return Ok(());
+        }
+        self.retire_otherwise(retired)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn retire_otherwise<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
+        match (self.attempt(retired), self.when_full) {
+            (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
+                self.wait_for_room(error, Instant::now().checked_add(limit))
+            }
+            (answer, _) => self.answer(answer),
+        }
+    }
+
+    /// As [`retire`](Submitter::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
+    /// assists meanwhile.
+    ///
+    /// # Errors
+    /// As [`retire`](Submitter::retire).
+    ///
+    /// # Panics
+    /// As [`retire`](Submitter::retire).
+    pub fn retire_timeout<T: Send + Sync + 'static>(
+        &self,
+        retired: Retired<T>,
+        limit: Duration,
+    ) -> Result<(), RetireError<T>> {
+        let deadline = Instant::now().checked_add(limit);
+        match self.attempt(retired) {
+            Err(error) if error.reason.is_full() => self.wait_for_room(error, deadline),
+            answer => self.answer(answer),
+        }
+    }
+
+    /// Hands the object in if there is room now, or is after it has assisted.
+    fn attempt<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
+        let inbox = &*self.inbox;
+        let reason = if !retired.is_of(inbox.core()) {
             RetireReason::ForeignDomain
         } else if inbox.phase() == CLOSED {
             RetireReason::Closed
-        } else if !inbox.reserve(Retired::<T>::bytes()) {
-            RetireReason::Full
+        } else if let Err(full) = self.reserve(Retired::<T>::bytes()) {
+            full.into()
         } else {
             inbox.submit(retired.into_garbage());
             return Ok(());
@@ -311,29 +240,52 @@ impl Submitter {
         Err(RetireError { retired, reason })
     }
 
-    /// As [`retire`](Submitter::retire), but waits for room, for `limit` at the longest.
-    ///
-    /// # Errors
-    /// As [`retire`](Submitter::retire).
-    pub fn retire_timeout<T: Send + Sync + 'static>(
+    #[inline]
+    fn reserve(&self, bytes: usize) -> Result<(), Full> {
+        let answer = self.inbox.reserve(bytes);
+        match (answer, self.when_full) {
+            (Err(full), WhenFull::Assist) => self.assist(full, bytes),
+            _ => answer,
+        }
+    }
+
+    #[cold]
+    fn assist(&self, full: Full, bytes: usize) -> Result<(), Full> {
+        if self.inbox.assist(full) == 0 {
+            return Err(full);
+        }
+        self.inbox.core().shared_ledger().count_assist();
+        self.inbox.reserve(bytes)
+    }
+
+    #[cold]
+    fn wait_for_room<T: Send + Sync + 'static>(
         &self,
-        mut retired: Retired<T>,
-        limit: Duration,
+        mut error: RetireError<T>,
+        deadline: Option<Instant>,
     ) -> Result<(), RetireError<T>> {
-        let deadline = Instant::now().checked_add(limit);
+        let core = self.inbox.core();
+        core.shared_ledger().count_wait();
         let mut patience = Patience::new();
-        loop {
-            match self.retire(retired) {
-                Err(error) if error.reason == RetireReason::Full => {
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Err(error);
-                    }
-                    retired = error.retired;
-                    patience.wait(self.inbox.core.event(), None, deadline, || false);
-                }
+        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            patience.wait(core.event(), None, deadline, || false);
+            match self.attempt(error.retired) {
+                Err(again) if again.reason.is_full() => error = again,
                 answer => return answer,
             }
         }
+        self.answer(Err(error))
+    }
+
+    /// Counts it if a full queue hands the object back.
+    fn answer<T: Send + Sync + 'static>(
+        &self,
+        answer: Result<(), RetireError<T>>,
+    ) -> Result<(), RetireError<T>> {
+        if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
+            self.inbox.core().shared_ledger().count_handed_back();
+        }
+        answer
     }
 
     /// Calls `function` on the reclaimer's thread after a grace period, as
@@ -341,13 +293,13 @@ impl Submitter {
     /// its other reclaimers.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
         let garbage = Garbage::callback(function);
-        self.inbox.submitted.add(garbage.bytes());
+        self.inbox.charge(garbage.bytes());
         self.inbox.submit(garbage);
     }
 
     /// Objects handed in and not freed yet.
     pub fn pending(&self) -> usize {
-        self.inbox.submitted.objects() + self.inbox.backlogged.objects()
+        self.inbox.pending()
     }
 
     /// Lets [`BackgroundReclaimer::run`] return once everything is freed. Returns at once.
@@ -366,14 +318,13 @@ impl Submitter {
 
 impl Clone for Submitter {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.inbox))
+        Self::new(Arc::clone(&self.inbox), self.when_full)
     }
 }
 
 impl Drop for Submitter {
     fn drop(&mut self) {
-        // AcqRel: what the other submitters did happens before the last one's `advance`.
-        if self.inbox.submitters.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.inbox.remove_submitter() {
             self.stop();
         }
     }
@@ -382,7 +333,7 @@ impl Drop for Submitter {
 impl fmt::Debug for Submitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Submitter")
-            .field("domain", &self.inbox.core.name())
+            .field("domain", &self.inbox.core().name())
             .field("pending", &self.pending())
             .finish_non_exhaustive()
     }
@@ -406,6 +357,7 @@ pub struct BackgroundBuilder {
     core: Arc<Core>,
     limits: Limits,
     pace: Pace,
+    when_full: WhenFull,
 }
 
 impl BackgroundBuilder {
@@ -414,7 +366,7 @@ impl BackgroundBuilder {
 
     pub(super) fn new(core: Arc<Core>) -> Self {
         let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
-        Self { core, limits, pace: Pace::DEFAULT }
+        Self { core, limits, pace: Pace::DEFAULT, when_full: WhenFull::default() }
     }
 
     /// Objects that may wait at a time; 1,048,576 by default, and at least 1.
@@ -442,21 +394,19 @@ impl BackgroundBuilder {
         self
     }
 
+    /// What its submitters do when there is no room; they hand the object back by default. Each may be told otherwise:
+    /// see [`Submitter::when_full`].
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
     /// Makes the reclaimer.
     pub fn build(self) -> BackgroundReclaimer {
-        let inbox = Inbox {
-            core: Arc::clone(&self.core),
-            stack: Stack::new(),
-            submitted: Tally::new(),
-            backlogged: Tally::new(),
-            limits: self.limits,
-            enough: AtomicUsize::new(1),
-            submitters: AtomicUsize::new(0),
-            phase: AtomicUsize::new(RUNNING),
-        };
         BackgroundReclaimer {
+            inbox: Arc::new(Inbox::new(Arc::clone(&self.core), self.limits)),
             backlog: Backlog::new(self.core, self.pace, self.limits),
-            inbox: Arc::new(inbox),
+            when_full: self.when_full,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::cell::RcuCell;
 use super::engine::backlog::{Backlog, Limits, Pace};
 use super::engine::grace::Grace;
 use super::engine::wait::Interrupted;
-use super::engine::Core;
+use super::engine::{Core, Settings};
 use super::error::{BuildError, Stall, SynchronizeError};
 use super::help::Help;
 use super::qsbr::QsbrReader;
@@ -46,12 +46,19 @@ impl Domain {
         reason = "a domain has an identity: two defaults would not be equal"
     )]
     pub fn new() -> Self {
-        Self { core: Core::new(None, Mode::best(), None) }
+        Self { core: Core::new(Settings { mode: Mode::best(), ..Settings::default() }) }
     }
 
-    /// A domain with a name for its reports, in a certain fence mode, or with help for preempted readers.
+    /// A domain with a name for its reports, in a certain fence mode, with limits, or with help for preempted readers.
     pub fn builder() -> DomainBuilder {
-        DomainBuilder { name: None, mode: None, help: Help::Off, help_after: HELP_AFTER, help_fallback: None }
+        DomainBuilder {
+            name: None,
+            mode: None,
+            limits: Limits::NONE,
+            help: Help::Off,
+            help_after: HELP_AFTER,
+            help_fallback: None,
+        }
     }
 
     /// The name given to the builder, or `domain-` and a number.
@@ -265,6 +272,7 @@ impl PartialOrd for Token {
 pub struct DomainBuilder {
     name: Option<String>,
     mode: Option<Mode>,
+    limits: Limits,
     help: Help,
     help_after: Duration,
     help_fallback: Option<Help>,
@@ -306,6 +314,46 @@ impl DomainBuilder {
         self
     }
 
+    /// Objects that may wait to be freed in the whole domain at a time, at least 1; unlimited by default.
+    ///
+    /// Everything counts that was retired and is not freed: what waits in reclaimers, what was handed to background
+    /// reclaimers, what was left to the domain, removed entries of tables. However many threads retire at a time, none
+    /// of them exceeds the limit. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
+    /// call, an entry of a table) is taken in beyond it: [`Stats::beyond_capacity`](super::Stats::beyond_capacity).
+    ///
+    /// An object's room is there again when its destructor has run, and whoever gets the room comes after that.
+    ///
+    /// Each limit costs a retired object one read-modify-write, and its free another, on a line that all retirers of
+    /// the domain share. A domain without limits pays nothing.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RetireReason};
+    /// let domain = Domain::builder().capacity(1).build()?;
+    /// let (first, second) = (domain.cell(1), domain.cell(2));
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let (mut one, mut another) = (domain.reclaimer(), domain.reclaimer());
+    /// one.retire(first.take().unwrap()).expect("there is room for one");
+    /// let error = another.retire(second.take().unwrap()).expect_err("but not for two");
+    /// assert_eq!(error.reason, RetireReason::DomainFull);
+    ///
+    /// drop(guard);
+    /// assert_eq!(one.poll(), 1);
+    /// another.retire(error.retired).expect("there is room again");
+    /// # Ok::<(), stillpoint::rcu::BuildError>(())
+    /// ```
+    pub fn capacity(mut self, objects: usize) -> Self {
+        self.limits.objects = objects.max(1);
+        self
+    }
+
+    /// Bytes that may wait to be freed in the whole domain at a time, without what the objects own elsewhere; unlimited
+    /// by default. See [`capacity`](DomainBuilder::capacity).
+    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
     /// Makes the domain.
     ///
     /// To find out whether this process may raise threads ([`Help::Realtime`]), the calling thread is raised for a
@@ -324,7 +372,8 @@ impl DomainBuilder {
             (Err(_), Some(fallback)) => prepare(fallback),
             (answer, _) => answer,
         };
-        Ok(Domain { core: Core::new(self.name, mode, help.map_err(BuildError::Help)?) })
+        let help = help.map_err(BuildError::Help)?;
+        Ok(Domain { core: Core::new(Settings { name: self.name, mode, limits: self.limits, help }) })
     }
 }
 
@@ -334,8 +383,7 @@ impl Core {
             return this.wait_for(this.start(), limit);
         }
         // What is not freed in the end goes back to the domain with the backlog.
-        let limits = Limits { objects: usize::MAX, bytes: usize::MAX };
-        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, limits);
+        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
         orphans.adopt(usize::MAX);
         let token = orphans.close().unwrap_or_else(|| this.start());
         this.wait_for(token, limit)?;

@@ -2,6 +2,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use super::engine::backlog::Full;
 use super::engine::record::{Kind, Record};
 use super::engine::Core;
 use super::help::Help;
@@ -205,15 +206,33 @@ impl Error for HelpError {}
 pub enum RetireReason {
     /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
     Full,
+    /// The domain has reached [its limit](super::DomainBuilder::capacity) of objects or bytes.
+    DomainFull,
     /// The object belongs to another domain.
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
 }
 
+impl RetireReason {
+    /// Whether there is no room now, but may be later.
+    pub fn is_full(self) -> bool {
+        matches!(self, Self::Full | Self::DomainFull)
+    }
+}
+
+impl From<Full> for RetireReason {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Queue => Self::Full,
+            Full::Domain => Self::DomainFull,
+        }
+    }
+}
+
 /// An object was not taken in; it is handed back in `retired`.
 pub struct RetireError<T: Send + Sync + 'static> {
-    /// The object. Dropping it leaves it to the reclaimers of its domain.
+    /// The object. Dropping it leaves it to the reclaimers of its domain, beyond any limit.
     pub retired: Retired<T>,
     /// Why it was not taken in.
     pub reason: RetireReason,
@@ -223,6 +242,9 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason {
             RetireReason::Full => f.write_str("the reclaimer is full of objects that readers hold up"),
+            RetireReason::DomainFull => {
+                write!(f, "domain `{}` is full of objects that wait to be freed", self.retired.home())
+            }
             RetireReason::ForeignDomain => {
                 write!(f, "the object belongs to domain `{}`, the reclaimer to another", self.retired.home())
             }

@@ -20,6 +20,9 @@
 //! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait.
 //!
+//! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
+//! ([`DomainBuilder::capacity`]); what a retirement does that finds no room is for [`WhenFull`] to say.
+//!
 //! # Correctness
 //!
 //! The argument, with what each memory access pairs with, is in `docs/design/rcu.md` of the repository. It
@@ -39,6 +42,7 @@ pub(crate) mod engine;
 mod error;
 mod help;
 mod home;
+mod limits;
 mod link;
 #[cfg(all(test, loom))]
 mod models;
@@ -59,6 +63,7 @@ pub use error::{
     SynchronizeError,
 };
 pub use help::Help;
+pub use limits::WhenFull;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};

@@ -7,6 +7,7 @@ use super::engine::garbage::Garbage;
 use super::engine::wait::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason, Stall, SynchronizeError};
+use super::limits::WhenFull;
 use super::retired::Retired;
 
 /// For polls that free everything that is ready.
@@ -40,56 +41,102 @@ const NO_LIMIT: usize = usize::MAX;
 /// ```
 pub struct Reclaimer {
     backlog: Backlog,
+    when_full: WhenFull,
 }
 
 impl Reclaimer {
-    /// Takes an object in. Constant time, amortised. When the queue is full, it starts a grace period for what has
-    /// none yet, whatever the pace, and frees what is ready.
+    /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
+    /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room; if there is
+    /// none after that, it does what [`WhenFull`] was chosen.
     ///
     /// # Errors
-    /// When the queue is full of objects that readers hold up, or the object is of another domain. The object
-    /// is handed back.
+    /// When there is no room after that, or the object is of another domain. The object is handed back.
     ///
     /// # Panics
-    /// As [`poll`](Reclaimer::poll), if the queue was full; the object then is left to the domain.
+    /// As [`poll`](Reclaimer::poll), if there was no room; the object then is left to the domain.
     pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        if !retired.is_of(self.backlog.core()) {
-            return Err(RetireError { retired, reason: RetireReason::ForeignDomain });
+        if retired.is_of(self.backlog.core()) && self.backlog.has_room_at_once(Retired::<T>::bytes()) {
+            self.backlog.retire_reserved(retired.into_garbage());
+            return Ok(());
         }
-        if !self.backlog.has_room(Retired::<T>::bytes()) {
-            self.backlog.close();
-            self.backlog.advance(NO_LIMIT);
-            if !self.backlog.has_room(Retired::<T>::bytes()) {
-                return Err(RetireError { retired, reason: RetireReason::Full });
-            }
-        }
-        self.backlog.retire(retired.into_garbage());
-        Ok(())
+        self.retire_otherwise(retired)
     }
 
-    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest.
+    #[inline(never)]
+    fn retire_otherwise<T: Send + Sync + 'static>(
+        &mut self,
+        retired: Retired<T>,
+    ) -> Result<(), RetireError<T>> {
+        match (self.attempt(retired), self.when_full) {
+            (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
+                self.wait_for_room(error, Instant::now().checked_add(limit))
+            }
+            (answer, _) => self.answer(answer),
+        }
+    }
+
+    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
+    /// assists meanwhile.
     ///
     /// # Errors
     /// As [`retire`](Reclaimer::retire).
+    ///
+    /// # Panics
+    /// As [`retire`](Reclaimer::retire).
     pub fn retire_timeout<T: Send + Sync + 'static>(
         &mut self,
-        mut retired: Retired<T>,
+        retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
         let deadline = Instant::now().checked_add(limit);
+        match self.attempt(retired) {
+            Err(error) if error.reason.is_full() => self.wait_for_room(error, deadline),
+            answer => self.answer(answer),
+        }
+    }
+
+    /// Takes the object in if there is room, or is after what is ready has been freed.
+    fn attempt<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
+        let reason = if !retired.is_of(self.backlog.core()) {
+            RetireReason::ForeignDomain
+        } else if let Err(full) =
+            self.backlog.make_room(Retired::<T>::bytes(), self.when_full == WhenFull::Assist)
+        {
+            full.into()
+        } else {
+            self.backlog.retire_reserved(retired.into_garbage());
+            return Ok(());
+        };
+        Err(RetireError { retired, reason })
+    }
+
+    #[cold]
+    fn wait_for_room<T: Send + Sync + 'static>(
+        &mut self,
+        mut error: RetireError<T>,
+        deadline: Option<Instant>,
+    ) -> Result<(), RetireError<T>> {
+        self.backlog.ledger().count_wait();
         let mut patience = Patience::new();
-        loop {
-            match self.retire(retired) {
-                Err(error) if error.reason == RetireReason::Full => {
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Err(error);
-                    }
-                    retired = error.retired;
-                    self.pause(&mut patience, deadline);
-                }
+        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            self.pause(&mut patience, deadline);
+            match self.attempt(error.retired) {
+                Err(again) if again.reason.is_full() => error = again,
                 answer => return answer,
             }
         }
+        self.answer(Err(error))
+    }
+
+    /// Counts it if a full queue hands the object back.
+    fn answer<T: Send + Sync + 'static>(
+        &self,
+        answer: Result<(), RetireError<T>>,
+    ) -> Result<(), RetireError<T>> {
+        if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
+            self.backlog.ledger().count_handed_back();
+        }
+        answer
     }
 
     /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every region reader
@@ -237,6 +284,7 @@ pub struct ReclaimerBuilder {
     core: Arc<Core>,
     limits: Limits,
     pace: Pace,
+    when_full: WhenFull,
 }
 
 impl ReclaimerBuilder {
@@ -245,7 +293,7 @@ impl ReclaimerBuilder {
 
     pub(super) fn new(core: Arc<Core>) -> Self {
         let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
-        Self { core, limits, pace: Pace::DEFAULT }
+        Self { core, limits, pace: Pace::DEFAULT, when_full: WhenFull::default() }
     }
 
     /// Objects that may wait at a time; 65,536 by default, and at least 1.
@@ -274,8 +322,15 @@ impl ReclaimerBuilder {
         self
     }
 
+    /// What [`Reclaimer::retire`] does when there is no room; it hands the object back by default.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
     /// Makes the reclaimer.
     pub fn build(self) -> Reclaimer {
-        Reclaimer { backlog: Backlog::new(self.core, self.pace, self.limits) }
+        let backlog = Backlog::new(self.core, self.pace, self.limits);
+        Reclaimer { backlog, when_full: self.when_full }
     }
 }

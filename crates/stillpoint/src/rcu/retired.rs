@@ -17,7 +17,9 @@ use super::home::Home;
 /// [`Reclaimer`](super::Reclaimer), or wait with [`free`](Retired::free). It can still be read.
 ///
 /// **A value that is dropped instead is left to the domain.** There its reclaimers adopt it, or a later
-/// [`synchronize`](super::Domain::synchronize) frees it; without either it waits for the last handle.
+/// [`synchronize`](super::Domain::synchronize) frees it; without either it waits for the last handle. A drop cannot be
+/// refused: it is taken in even beyond the [limits of the domain](super::DomainBuilder::capacity), which keep others
+/// out until it is freed, and [`Stats::beyond_capacity`](super::Stats::beyond_capacity) counts it.
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;
@@ -200,6 +202,7 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
     fn drop(&mut self) {
         let garbage = Garbage::object(self.object);
         if let Some(core) = self.home.core() {
+            core.charge(Self::bytes());
             core.shared_ledger().share_retired();
             core.add_orphans([garbage]);
         } else {

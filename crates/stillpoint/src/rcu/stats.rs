@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::engine::room::{Account, Room};
 use super::engine::Core;
 use crate::fence::FenceError;
 
@@ -16,10 +17,25 @@ pub struct Stats {
     pub retired: u64,
     /// Objects freed and callbacks called.
     pub freed: u64,
-    /// Objects that wait to be freed.
+    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::capacity) of objects: exact at
+    /// any time.
     pub pending: u64,
-    /// Their size in bytes, without what they own elsewhere.
+    /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: exact at any time.
     pub pending_bytes: u64,
+    /// The domain's limit of objects, if it has one.
+    pub capacity: Option<usize>,
+    /// The domain's limit of bytes, if it has one.
+    pub byte_capacity: Option<usize>,
+    /// Objects that were taken in although the domain was full, since they could not be refused: dropped
+    /// [`Retired`](super::Retired)s, deferred calls, entries of tables.
+    pub beyond_capacity: u64,
+    /// How often an object was handed back because its reclaimer or the domain was full.
+    pub handed_back: u64,
+    /// How often a retirement waited for room.
+    pub waits: u64,
+    /// How often a retirement that found no room freed what others had retired:
+    /// [`WhenFull::Assist`](super::WhenFull::Assist).
+    pub assists: u64,
     /// How long the oldest grace period with pending objects has been going on.
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
@@ -36,13 +52,24 @@ impl Stats {
     pub(super) fn of(core: &Core) -> Self {
         let sum = core.sum();
         let (helped, help_refused) = core.helping().map_or((0, 0), |helping| helping.counts());
+        let objects = core.room().map(Room::objects);
+        let bytes = core.room().map(Room::bytes);
+        let exact = |account: Option<&Account>, sum| {
+            account.and_then(Account::taken).map_or(sum, |taken| taken as u64)
+        };
         Self {
             grace_periods: core.started(),
             heavy_fences: core.heavy_fences(),
             retired: sum.retired,
             freed: sum.freed,
-            pending: sum.pending,
-            pending_bytes: sum.pending_bytes,
+            pending: exact(objects, sum.pending),
+            pending_bytes: exact(bytes, sum.pending_bytes),
+            capacity: objects.and_then(Account::limit),
+            byte_capacity: bytes.and_then(Account::limit),
+            beyond_capacity: core.room().map_or(0, Room::beyond),
+            handed_back: sum.handed_back,
+            waits: sum.waits,
+            assists: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
             readers: core.readers(),
             helped,

@@ -22,8 +22,8 @@ use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 
-/// Orphans of the domain that one poll adopts at the most.
-const ADOPTED_PER_POLL: usize = 64;
+/// Orphans of the domain that one poll adopts at the most, and objects of others that a retirer without room frees.
+pub(crate) const SHARE: usize = 64;
 
 /// When a poll starts a token for what is open.
 #[derive(Debug, Clone, Copy)]
@@ -47,12 +47,25 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
+impl Limits {
+    pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
+}
+
+/// Whose limit is in the way of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    Queue,
+    Domain,
+}
+
 #[derive(Debug)]
 pub(crate) struct Backlog {
     core: Arc<Core>,
     ledger: Claim<Ledger>,
     pace: Pace,
     limits: Limits,
+    /// Objects up to which nobody else need be asked: 0 if the domain has limits of its own.
+    at_once: usize,
     queue: VecDeque<Garbage>,
     /// The front of the queue, in groups with one token each.
     batches: VecDeque<Batch>,
@@ -102,6 +115,7 @@ impl Backlog {
     pub(crate) fn new(core: Arc<Core>, pace: Pace, limits: Limits) -> Self {
         Self {
             ledger: core.ledgers.claim(),
+            at_once: if core.room().is_some() { 0 } else { limits.objects },
             core,
             pace,
             limits,
@@ -133,23 +147,107 @@ impl Backlog {
         self.held.len()
     }
 
-    /// Whether one more object of this size is within the limits.
+    /// Whether one more object of this size is within the queue's own limits.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.len() < self.limits.objects && self.bytes.saturating_add(bytes) <= self.limits.bytes
+        self.len() < self.limits.objects && self.fits(bytes)
     }
 
-    fn ledger(&self) -> &Ledger {
+    /// Whether one more object of this size may be taken in, as far as can be told without a look at the domain.
+    #[inline]
+    pub(crate) fn has_room_at_once(&self, bytes: usize) -> bool {
+        self.len() < self.at_once && self.fits(bytes)
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= self.limits.bytes
+    }
+
+    /// Whether the domain has limits of its own.
+    fn shares_room(&self) -> bool {
+        self.at_once == 0
+    }
+
+    /// Takes up room for one more object.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
+        if !self.has_room(bytes) {
+            Err(Full::Queue)
+        } else if !self.core.reserve(bytes) {
+            Err(Full::Domain)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// As [`reserve`](Backlog::reserve), but frees what is ready first, if need be: of its own, batch by batch until
+    /// there is room; and with `assist` a share of what nobody looks after.
+    ///
+    /// # Panics
+    /// With the panic of a destructor; no room is taken up then.
+    pub(crate) fn make_room(&mut self, bytes: usize, assist: bool) -> Result<(), Full> {
+        let mut answer = self.reserve(bytes);
+        if answer.is_ok() {
+            return answer;
+        }
+        self.close();
+        while answer.is_err() && self.advance(self.pace.batch) > 0 {
+            answer = self.reserve(bytes);
+        }
+        if assist && answer == Err(Full::Domain) && self.assist() > 0 {
+            self.ledger().count_assist();
+            answer = self.reserve(bytes);
+        }
+        answer
+    }
+
+    /// Adopts a share of the orphans and frees what is ready of it. Nothing is adopted while what is here already waits
+    /// for a reader: the orphans would wait for the same one.
+    fn assist(&mut self) -> usize {
+        if self.awaits_readers() {
+            return 0;
+        }
+        self.adopt(SHARE.min(self.limits.objects.saturating_sub(self.len())));
+        self.close();
+        self.advance(SHARE)
+    }
+
+    /// Whether a grace period of what is here had not ended at the last look.
+    pub(crate) fn awaits_readers(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
         // SAFETY: the core is alive, as the backlog holds it.
         unsafe { self.ledger.slot() }
     }
 
-    /// Takes in an object that was retired just now.
+    /// Takes in an object that was retired just now, and that cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
+        if self.shares_room() {
+            self.core.charge(garbage.bytes());
+        }
+        self.retire_reserved(garbage);
+    }
+
+    /// Takes in an object that was retired just now, and has its room.
+    pub(crate) fn retire_reserved(&mut self, garbage: Garbage) {
         self.ledger().count_retired();
         self.push(garbage);
     }
 
-    /// Takes in an object that was counted before.
+    /// Takes over what another one has. Its grace periods begin anew.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        let held = other.held.drain(..).map(|held| held.garbage);
+        for garbage in held.chain(other.queue.drain(..)) {
+            self.push(garbage);
+        }
+        other.batches.clear();
+        (other.open, other.bytes) = (0, 0);
+        other.ledger().set_pending(0, 0);
+        other.ledger().set_oldest(None);
+    }
+
+    /// Takes in an object that was counted before, and has its room.
+    #[inline(always)]
     pub(crate) fn push(&mut self, garbage: Garbage) {
         self.bytes += garbage.bytes();
         self.queue.push_back(garbage);
@@ -177,7 +275,7 @@ impl Backlog {
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll(&mut self, limit: usize) -> usize {
         if self.has_room(0) {
-            self.adopt(ADOPTED_PER_POLL.min(self.limits.objects - self.len()));
+            self.adopt(SHARE.min(self.limits.objects - self.len()));
         }
         if self.open > 0 && self.is_time() {
             self.close();
@@ -252,24 +350,30 @@ impl Backlog {
             } else if !busted::is(Variant::HazardsFirst) {
                 self.core.gather_hazards(&mut self.hazards);
             }
-            self.sweep_held(limit, &mut freed);
-            self.sweep_queue(ready, limit, &mut freed);
+            // Decided once for all objects: those of a domain without limits have no room to give back.
+            if self.shares_room() {
+                self.sweep_held::<true>(limit, &mut freed);
+                self.sweep_queue::<true>(ready, limit, &mut freed);
+            } else {
+                self.sweep_held::<false>(limit, &mut freed);
+                self.sweep_queue::<false>(ready, limit, &mut freed);
+            }
         }
         self.account(freed.objects);
         garbage::resume(freed.panic);
         freed.objects
     }
 
-    fn sweep_held(&mut self, limit: usize, freed: &mut Freed) {
+    fn sweep_held<const ROOM: bool>(&mut self, limit: usize, freed: &mut Freed) {
         for index in (0..self.held.len()).rev() {
             if freed.objects < limit && !self.is_pinned(&self.held[index].garbage) {
                 let held = self.held.swap_remove(index);
-                self.free(held.garbage, freed);
+                self.free::<ROOM>(held.garbage, freed);
             }
         }
     }
 
-    fn sweep_queue(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
+    fn sweep_queue<const ROOM: bool>(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
         for _ in 0..ready {
             if freed.objects == limit {
                 break;
@@ -278,7 +382,7 @@ impl Backlog {
             if self.is_pinned(&garbage) {
                 self.held.push(Held { garbage, started });
             } else {
-                self.free(garbage, freed);
+                self.free::<ROOM>(garbage, freed);
             }
         }
     }
@@ -298,13 +402,30 @@ impl Backlog {
         self.hazards.binary_search(&garbage.address()).is_ok()
     }
 
-    fn free(&mut self, garbage: Garbage, freed: &mut Freed) {
+    fn free<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
         self.bytes -= garbage.bytes();
-        freed.objects += 1;
         // SAFETY: the object's token is over, so every region reader has passed; its address was in no hazard
         // slot gathered after that.
+        unsafe { self.destroy::<ROOM>(garbage, freed) };
+    }
+
+    /// Runs the destructor, and gives the object's room back (if it may have any: `ROOM`), in this order: whoever gets
+    /// the room comes after it.
+    ///
+    /// # Safety
+    /// No reader can hold the object any more.
+    unsafe fn destroy<const ROOM: bool>(&self, garbage: Garbage, freed: &mut Freed) {
+        let bytes = garbage.bytes();
+        if ROOM && busted::is(Variant::RoomBeforeFree) {
+            self.core.give_room_back(bytes);
+        }
+        freed.objects += 1;
+        // SAFETY: the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
             garbage::keep_first(&mut freed.panic, panic);
+        }
+        if ROOM && !busted::is(Variant::RoomBeforeFree) {
+            self.core.give_room_back(bytes);
         }
     }
 
@@ -313,9 +434,16 @@ impl Backlog {
         if freed > 0 {
             ledger.count_freed(freed);
             ledger.set_pending(self.len(), self.bytes);
+            if self.shares_room() {
+                // For those who wait for room.
+                self.core.event().notify();
+            }
         }
-        let held = self.held.iter().map(|held| held.started);
-        ledger.set_oldest(held.chain(self.batches.front().map(|batch| batch.started)).min());
+        let front = self.batches.front().map(|batch| batch.started);
+        ledger.set_oldest(match &self.held[..] {
+            [] => front,
+            held => held.iter().map(|held| held.started).chain(front).min(),
+        });
     }
 
     /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
@@ -330,11 +458,8 @@ impl Backlog {
         let mut freed = Freed::default();
         for garbage in pending {
             if garbage.is_of(context) {
-                freed.objects += 1;
                 // SAFETY: the caller's promise.
-                if let Err(panic) = unsafe { garbage.free() } {
-                    garbage::keep_first(&mut freed.panic, panic);
-                }
+                unsafe { self.destroy::<true>(garbage, &mut freed) };
             } else {
                 self.push(garbage);
             }

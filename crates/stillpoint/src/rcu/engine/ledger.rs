@@ -17,6 +17,9 @@ pub(crate) struct Ledger {
     pending_bytes: AtomicU64,
     /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 for none.
     oldest: AtomicU64,
+    handed_back: AtomicU64,
+    waits: AtomicU64,
+    assists: AtomicU64,
 }
 
 /// The sum over some ledgers.
@@ -27,6 +30,25 @@ pub(crate) struct Sum {
     pub(crate) pending: u64,
     pub(crate) pending_bytes: u64,
     pub(crate) oldest: Option<Duration>,
+    pub(crate) handed_back: u64,
+    pub(crate) waits: u64,
+    pub(crate) assists: u64,
+}
+
+/// What a retirement went through that found no room. By read-modify-writes even for the owner of a backlog: they are
+/// rare, and cost little beside what they count.
+impl Ledger {
+    pub(crate) fn count_handed_back(&self) {
+        self.handed_back.fetch_add(1, RELAXED);
+    }
+
+    pub(crate) fn count_wait(&self) {
+        self.waits.fetch_add(1, RELAXED);
+    }
+
+    pub(crate) fn count_assist(&self) {
+        self.assists.fetch_add(1, RELAXED);
+    }
 }
 
 /// For the owner of a backlog.
@@ -82,6 +104,9 @@ impl Sum {
                 pending: sum.pending + ledger.pending.load(RELAXED),
                 pending_bytes: sum.pending_bytes + ledger.pending_bytes.load(RELAXED),
                 oldest: sum.oldest.into_iter().chain(oldest).min(),
+                handed_back: sum.handed_back + ledger.handed_back.load(RELAXED),
+                waits: sum.waits + ledger.waits.load(RELAXED),
+                assists: sum.assists + ledger.assists.load(RELAXED),
             }
         })
     }

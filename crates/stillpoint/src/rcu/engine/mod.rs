@@ -12,17 +12,22 @@
 //! | `garbage` | an unlinked object, its type erased |
 //! | `stack` | hand-over of objects between threads |
 //! | `backlog` | one owner's queue of objects that wait for their grace period |
+//! | `room` | how much may wait in a domain |
+//! | `inbox`, `assistant` | what submitters and a background reclaimer share |
 //! | `ledger` | what each backlog counts |
 //! | `wait` | how a thread waits for a reader |
 
+pub(crate) mod assistant;
 pub(crate) mod backlog;
 pub(crate) mod garbage;
 pub(crate) mod grace;
 pub(crate) mod help;
+pub(crate) mod inbox;
 pub(crate) mod ledger;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod registry;
+pub(crate) mod room;
 pub(crate) mod stack;
 pub(crate) mod wait;
 
@@ -34,12 +39,14 @@ use crossbeam_utils::CachePadded;
 
 use crate::fence::Mode;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use backlog::Limits;
 use garbage::Garbage;
 use grace::Progress;
 use help::Helping;
 use ledger::Ledger;
 use record::Record;
 use registry::Registry;
+use room::Room;
 use stack::{Stack, Taken};
 use wait::Event;
 
@@ -61,13 +68,31 @@ pub struct Core {
     orphans: Stack,
     /// Counts what no backlog counts: orphans, and objects that were freed one by one.
     shared_ledger: Ledger,
+    /// `None` in a domain without limits.
+    room: Option<Box<CachePadded<Room>>>,
     event: Event,
     /// What is done about preempted readers, if anything.
     help: Option<Helping>,
 }
 
+/// What a domain is built from.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) limits: Limits,
+    pub(crate) help: Option<Helping>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { name: None, mode: Mode::Symmetric, limits: Limits::NONE, help: None }
+    }
+}
+
 impl Core {
-    pub(crate) fn new(name: Option<String>, mode: Mode, help: Option<Helping>) -> Arc<Self> {
+    pub(crate) fn new(settings: Settings) -> Arc<Self> {
+        let Settings { name, mode, limits, help } = settings;
         // Not modelled: a number for people, whatever order it is handed out in.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -83,6 +108,7 @@ impl Core {
             ledgers: Registry::new(),
             orphans: Stack::new(),
             shared_ledger: Ledger::default(),
+            room: Room::new(limits).map(|room| Box::new(CachePadded::new(room))),
             event: Event::new(if help.is_some() { help::LIMIT } else { wait::LONGEST_SLEEP }),
             help,
         })
@@ -104,7 +130,32 @@ impl Core {
         &self.event
     }
 
-    /// Takes in objects that nobody else looks after, and that were counted as retired before.
+    /// What limits how much may wait in the domain, if anything does.
+    pub(crate) fn room(&self) -> Option<&Room> {
+        self.room.as_ref().map(|room| &***room)
+    }
+
+    /// Takes up room for one object, unless that would exceed a limit of the domain.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        self.room().is_none_or(|room| room.reserve(bytes))
+    }
+
+    /// Takes up room for one object that cannot be refused.
+    #[inline]
+    pub(crate) fn charge(&self, bytes: usize) {
+        if let Some(room) = self.room() {
+            room.charge(bytes);
+        }
+    }
+
+    /// An object is freed, and the room that it took up is there again.
+    pub(crate) fn give_room_back(&self, bytes: usize) {
+        if let Some(room) = self.room() {
+            room.give_back(bytes);
+        }
+    }
+
+    /// Takes in objects that nobody else looks after, and that were counted as retired before, and have their room.
     pub(crate) fn add_orphans(&self, orphans: impl IntoIterator<Item = Garbage>) {
         for garbage in orphans {
             self.shared_ledger.pend(garbage.bytes());

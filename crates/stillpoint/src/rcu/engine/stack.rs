@@ -43,44 +43,33 @@ impl Stack {
         }
     }
 
-    /// Puts objects back that were taken. Lock-free; constant time unless others have pushed meanwhile.
+    /// Puts objects back that were taken, behind what others have pushed meanwhile. Lock-free; takes as long as that
+    /// is, however much is put back.
     pub(crate) fn give_back(&self, mut taken: Taken) {
-        let newest = std::mem::replace(&mut taken.next, ptr::null_mut());
-        if newest.is_null() {
-            return;
-        }
-        // Release, in both exchanges: as in `push`.
-        if self.newest.compare_exchange(ptr::null_mut(), newest, Ordering::Release, Ordering::Relaxed).is_ok()
-        {
-            return;
-        }
-        let mut oldest = newest;
-        // SAFETY: the chain was taken from the stack, and belongs to this call alone until it is published again.
-        while let Some(older) = NonNull::new(unsafe { (*oldest).older }) {
-            oldest = older.as_ptr();
-        }
-        // Relaxed: `current` is not followed here.
-        let mut current = self.newest.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: as above.
-            unsafe { (*oldest).older = current };
-            match self.newest.compare_exchange_weak(current, newest, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => current = now,
+        let mut newest = std::mem::replace(&mut taken.next, ptr::null_mut());
+        while !newest.is_null() {
+            // Release: as in `push`.
+            let answer =
+                self.newest.compare_exchange(ptr::null_mut(), newest, Ordering::Release, Ordering::Relaxed);
+            if answer.is_ok() {
+                return;
             }
+            newest = self.take().in_front_of(newest);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: an object seen here is seen by a following `take`, too.
+        // Acquire: an object seen here is seen by a following `take`, too; and pairs with the release in `take`.
         self.newest.load(Ordering::Acquire).is_null()
     }
 
     /// Takes everything.
     pub(crate) fn take(&self) -> Taken {
-        // Acquire: pairs with the release in `push`.
-        let acquire = busted::order(Variant::HandoverRelaxed, Ordering::Acquire);
-        Taken { next: self.newest.swap(ptr::null_mut(), acquire) }
+        // Acquire: pairs with the release in `push`. Release: pairs with the acquire in `is_empty`: who finds the stack
+        // empty sees what the taker did before.
+        let order = if busted::is(Variant::TakeUnseen) { Ordering::Acquire } else { Ordering::AcqRel };
+        let order = busted::order(Variant::HandoverRelaxed, order);
+        Taken { next: self.newest.swap(ptr::null_mut(), order) }
     }
 }
 
@@ -102,6 +91,19 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// Both chains in one, whose newest node is returned: `older` follows what is here.
+    fn in_front_of(mut self, older: *mut Node) -> *mut Node {
+        let newest = std::mem::replace(&mut self.next, ptr::null_mut());
+        let Some(mut oldest) = NonNull::new(newest) else { return older };
+        // SAFETY: the chain was taken from the stack, and belongs to this value alone until it is published again.
+        while let Some(next) = NonNull::new(unsafe { oldest.as_ref().older }) {
+            oldest = next;
+        }
+        // SAFETY: as above.
+        unsafe { oldest.as_mut().older = older };
+        newest
+    }
+
     /// Turns the order round: the oldest first.
     pub(crate) fn oldest_first(mut self) -> Self {
         let mut turned = ptr::null_mut();

@@ -9,6 +9,7 @@
 mod controls;
 mod handover;
 mod help;
+mod limits;
 mod objects;
 mod quarantine;
 mod regions;

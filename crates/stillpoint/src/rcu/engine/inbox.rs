@@ -1,0 +1,330 @@
+//! What submitters and a background reclaimer share.
+//!
+//! ```text
+//!   submitter --> stack --> the reclaimer's backlog
+//!                   |             ^
+//!                   +--> assistant, what it leaves
+//! ```
+//!
+//! The limits are on all three places together. An object that moves is counted at the new place before it is no longer
+//! counted at the old one, and a submitter looks at the places in the order in which objects move: so it sees each
+//! object in one place at least, and the limits are not exceeded.
+
+use std::sync::Arc;
+
+use super::assistant::{Assistant, Turn};
+use super::backlog::{Backlog, Full, Limits, SHARE};
+use super::garbage::Garbage;
+use super::stack::Stack;
+use super::Core;
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{fence, AtomicUsize, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    core: Arc<Core>,
+    stack: Stack,
+    /// What is on the stack, or about to be.
+    submitted: Tally,
+    /// What is with the assistant, written by who has the turn.
+    assisted: Tally,
+    /// What is in the reclaimer's backlog, written by the reclaimer alone.
+    backlogged: Tally,
+    assistant: Assistant,
+    limits: Limits,
+    /// Number of submitted objects for which the reclaimer wants to be woken.
+    enough: AtomicUsize,
+    submitters: AtomicUsize,
+    /// One of the constants below; it only grows.
+    phase: AtomicUsize,
+}
+
+pub(crate) const RUNNING: usize = 0;
+/// To free everything, then return.
+pub(crate) const STOPPING: usize = 1;
+/// To return at once.
+pub(crate) const ABANDONED: usize = 2;
+/// The reclaimer is gone.
+pub(crate) const CLOSED: usize = 3;
+
+impl Inbox {
+    pub(crate) fn new(core: Arc<Core>, limits: Limits) -> Self {
+        Self {
+            core,
+            stack: Stack::new(),
+            submitted: Tally::new(),
+            assisted: Tally::new(),
+            backlogged: Tally::new(),
+            assistant: Assistant::new(),
+            limits,
+            enough: AtomicUsize::new(1),
+            submitters: AtomicUsize::new(0),
+            phase: AtomicUsize::new(RUNNING),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn phase(&self) -> usize {
+        // Acquire: pairs with the release in `advance`: what was submitted before is seen after.
+        self.phase.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn advance(&self, phase: usize) {
+        // Release: pairs with the acquire load in `phase`.
+        self.phase.fetch_max(phase, Ordering::Release);
+        self.core.event().notify();
+    }
+
+    /// Objects that were handed in and are not freed yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.submitted.objects() + self.assisted.objects() + self.backlogged.objects()
+    }
+}
+
+/// The submitters' side.
+impl Inbox {
+    pub(crate) fn add_submitter(&self) {
+        // Relaxed: the count grows through existing submitters or the reclaimer only.
+        self.submitters.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was the last one.
+    pub(crate) fn remove_submitter(&self) -> bool {
+        // AcqRel: what the other submitters did happens before the last one's `advance`.
+        self.submitters.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes up room for one object, unless a limit is reached, here or in the domain.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
+        let (objects, total) = self.submitted.add(bytes);
+        // In the order in which objects move.
+        let objects = objects + self.assisted.objects() + self.backlogged.objects();
+        let total = [self.assisted.bytes(), self.backlogged.bytes(), bytes]
+            .into_iter()
+            .fold(total, usize::saturating_add);
+        if objects < self.limits.objects && total <= self.limits.bytes {
+            if self.core.reserve(bytes) {
+                return Ok(());
+            }
+            self.submitted.subtract(1, bytes);
+            return Err(Full::Domain);
+        }
+        self.submitted.subtract(1, bytes);
+        Err(Full::Queue)
+    }
+
+    /// Takes up room for one object that cannot be refused.
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.submitted.add(bytes);
+        self.core.charge(bytes);
+    }
+
+    /// Hands over an object for which there is room.
+    pub(crate) fn submit(&self, garbage: Garbage) {
+        self.core.shared_ledger().share_retired();
+        self.core.shared_ledger().pend(garbage.bytes());
+        self.stack.push(garbage);
+        // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
+        // sleeps, or its wish is seen here.
+        fence(Ordering::SeqCst);
+        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) {
+            self.core.event().notify();
+        }
+        // The reclaimer may have been dropped since the phase was looked at; it may not have seen this object then.
+        if self.phase() == CLOSED {
+            self.pass_on();
+        }
+    }
+
+    /// Frees a share of what was submitted, as far as no reader is in the way, and with a full domain of what nobody
+    /// looks after. Waits for nobody: does nothing when another submitter is at it. Returns the number of objects.
+    ///
+    /// # Panics
+    /// With the panic of a destructor; what was ready has been freed.
+    pub(crate) fn assist(&self, full: Full) -> usize {
+        let Some(turn) = self.assistant.begin() else { return 0 };
+        let mut turn = Assisting { inbox: self, turn: Some(turn) };
+        let backlog = turn.backlog();
+        let freed = backlog.advance(SHARE);
+        if freed > 0 || backlog.awaits_readers() {
+            return freed;
+        }
+        self.move_to(backlog, &self.assisted, SHARE);
+        if full == Full::Domain {
+            backlog.adopt(SHARE.saturating_sub(backlog.len()));
+        }
+        backlog.close();
+        backlog.advance(SHARE)
+    }
+}
+
+/// The reclaimer's side.
+impl Inbox {
+    /// Moves what was submitted, and what assistants left, to the reclaimer's backlog. Whether there was anything.
+    pub(crate) fn take_in(&self, backlog: &mut Backlog) -> bool {
+        let before = backlog.len();
+        if let Some(turn) = self.assistant.begin_on_leftovers() {
+            let mut turn = Assisting { inbox: self, turn: Some(turn) };
+            backlog.take_over(turn.backlog());
+            // Before the turn ends, which counts what is left there.
+            self.count_backlog(backlog);
+        }
+        self.move_to(backlog, &self.backlogged, usize::MAX);
+        backlog.len() > before
+    }
+
+    pub(crate) fn count_backlog(&self, backlog: &Backlog) {
+        self.backlogged.set(backlog.len(), backlog.bytes());
+    }
+
+    /// Whether there is nothing but what is in the reclaimer's own backlog.
+    pub(crate) fn is_empty(&self) -> bool {
+        // In this order: who finds the stack empty because an assistant took what was there sees his turn, too.
+        self.stack.is_empty() && self.assistant.is_idle()
+    }
+
+    /// Whether the reclaimer, which wants to be woken for so many objects, has something to take in.
+    pub(crate) fn has_work(&self, enough: usize) -> bool {
+        (!self.stack.is_empty() && self.submitted.objects() >= enough) || self.assistant.has_leftovers()
+    }
+
+    /// For how many submitted objects the reclaimer is to be woken.
+    pub(crate) fn set_enough(&self, objects: usize) {
+        // Relaxed: ordered by the fences in `submit` and `Event::sleep_unless`.
+        self.enough.store(objects, Ordering::Relaxed);
+    }
+}
+
+impl Inbox {
+    /// Moves what was submitted, `limit` objects at the most, to a backlog that is counted in `place`.
+    fn move_to(&self, backlog: &mut Backlog, place: &Tally, limit: usize) {
+        if self.stack.is_empty() {
+            return;
+        }
+        let mut taken = self.stack.take();
+        if limit == usize::MAX {
+            taken = taken.oldest_first();
+        }
+        let (mut objects, mut bytes) = (0, 0);
+        for garbage in taken.by_ref().take(limit) {
+            objects += 1;
+            bytes += garbage.bytes();
+            self.core.hand_on(&garbage);
+            backlog.push(garbage);
+        }
+        self.stack.give_back(taken);
+        if busted::is(Variant::CountedLate) {
+            self.submitted.subtract(objects, bytes);
+        }
+        // Counted at the new place before it is no longer counted at the old one.
+        place.set(backlog.len(), backlog.bytes());
+        if !busted::is(Variant::CountedLate) {
+            self.submitted.subtract(objects, bytes);
+        }
+    }
+
+    /// Passes what nobody will take in any more to the domain.
+    pub(crate) fn pass_on(&self) {
+        let (core, submitted) = (&self.core, &self.submitted);
+        core.add_orphans(self.stack.take().oldest_first().inspect(|garbage| {
+            submitted.subtract(1, garbage.bytes());
+            core.hand_on(garbage);
+        }));
+        // Who has the turn does the same at its end.
+        if let Some(turn) = self.assistant.begin_on_leftovers() {
+            let mut turn = Assisting { inbox: self, turn: Some(turn) };
+            // A backlog that is dropped leaves what it has to the domain.
+            drop(turn.turn().slot().take());
+        }
+    }
+}
+
+/// What was submitted while the reclaimer was being dropped.
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.pass_on();
+    }
+}
+
+/// A turn at the assistant. Its end is counted and told.
+struct Assisting<'i> {
+    inbox: &'i Inbox,
+    /// `None` in the end.
+    turn: Option<Turn<'i>>,
+}
+
+impl<'i> Assisting<'i> {
+    fn turn(&mut self) -> &mut Turn<'i> {
+        self.turn.as_mut().expect("it ends with the drop")
+    }
+
+    fn backlog(&mut self) -> &mut Backlog {
+        let core = &self.inbox.core;
+        self.turn().backlog(core)
+    }
+}
+
+impl Drop for Assisting<'_> {
+    fn drop(&mut self) {
+        let inbox = self.inbox;
+        let left = self.turn().slot().as_ref().map_or((0, 0), |backlog| (backlog.len(), backlog.bytes()));
+        inbox.assisted.set(left.0, left.1);
+        self.turn = None;
+        if !busted::is(Variant::AssistSilent) {
+            // For the reclaimer, which takes over what is left, and returns when nothing is; and for who waits for room.
+            inbox.core.event().notify();
+        }
+        // The reclaimer may have been dropped meanwhile; the notification's fence pairs with that of `advance`.
+        if left.0 > 0 && inbox.phase() == CLOSED {
+            inbox.pass_on();
+        }
+    }
+}
+
+/// Numbers of objects and of bytes at one place.
+#[derive(Debug)]
+struct Tally {
+    objects: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self { objects: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Adds one object, and returns the numbers before.
+    fn add(&self, bytes: usize) -> (usize, usize) {
+        // Acquire: pairs with the release in `subtract`: who no longer sees an object counted here sees it counted
+        // where it went.
+        let acquire = busted::order(Variant::TallyRelaxed, Ordering::Acquire);
+        (self.objects.fetch_add(1, acquire), self.bytes.fetch_add(bytes, acquire))
+    }
+
+    fn subtract(&self, objects: usize, bytes: usize) {
+        // Release: pairs with the acquire in `add`.
+        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
+        self.objects.fetch_sub(objects, release);
+        self.bytes.fetch_sub(bytes, release);
+    }
+
+    fn set(&self, objects: usize, bytes: usize) {
+        // Release: pairs with the acquire loads below, as in `subtract`.
+        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
+        self.objects.store(objects, release);
+        self.bytes.store(bytes, release);
+    }
+
+    fn objects(&self) -> usize {
+        // Acquire: pairs with the release in `set`, and in `subtract`.
+        self.objects.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+    }
+
+    fn bytes(&self) -> usize {
+        // Acquire: as above.
+        self.bytes.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+    }
+}

@@ -1,0 +1,186 @@
+//! How much may wait in a domain: limits on everything that is retired and not freed, wherever it waits.
+//!
+//! An object takes up room from the moment at which it is retired, or left to the domain, until its destructor has
+//! run: in the backlog of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It carries its room
+//! along from one to the other.
+//!
+//! Room is *reserved* by a compare-and-swap that never exceeds the limit, so that however many threads retire at a
+//! time, no more waits at any moment. What cannot be refused is *charged*, beyond the limit if need be, and counted.
+//!
+//! A domain without limits has no room of this kind, and pays nothing. With a limit, an object costs one
+//! read-modify-write when it is retired and one when it is freed, on a line that all retirers share; with both limits,
+//! two of each on the same line.
+
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+// Not modelled: a statistic.
+use std::sync::atomic::AtomicU64;
+
+use super::backlog::Limits;
+
+#[derive(Debug)]
+pub(crate) struct Room {
+    objects: Account,
+    bytes: Account,
+    /// Objects that were charged beyond a limit.
+    beyond: AtomicU64,
+}
+
+impl Room {
+    /// `None` without a limit.
+    pub(crate) fn new(limits: Limits) -> Option<Self> {
+        let (objects, bytes) = (Account::new(limits.objects), Account::new(limits.bytes));
+        let is_limited = objects.is_limited() || bytes.is_limited();
+        is_limited.then(|| Self { objects, bytes, beyond: AtomicU64::new(0) })
+    }
+
+    /// Takes up room for one object, unless that would exceed a limit.
+    ///
+    /// With both limits, an attempt that fails for its bytes takes up an object's room for a moment, and another
+    /// attempt may fail for that.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        if !self.objects.reserve(1) {
+            return false;
+        }
+        let fits = self.bytes.reserve(bytes);
+        if !fits {
+            self.objects.give_back(1);
+        }
+        fits
+    }
+
+    /// Takes up room for one object that cannot be refused.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge(&self, bytes: usize) {
+        let objects_fit = self.objects.charge(1);
+        let bytes_fit = self.bytes.charge(bytes);
+        if !(objects_fit && bytes_fit) {
+            // Relaxed: a statistic.
+            self.beyond.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// One object is freed.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.objects.give_back(1);
+        self.bytes.give_back(bytes);
+    }
+
+    pub(crate) fn objects(&self) -> &Account {
+        &self.objects
+    }
+
+    pub(crate) fn bytes(&self) -> &Account {
+        &self.bytes
+    }
+
+    /// Objects that were charged beyond a limit, since the domain was made.
+    pub(crate) fn beyond(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.beyond.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A number with a limit. Without one, nothing is counted.
+#[derive(Debug)]
+pub(crate) struct Account {
+    limit: usize,
+    taken: AtomicUsize,
+}
+
+impl Account {
+    const UNLIMITED: usize = usize::MAX;
+
+    fn new(limit: usize) -> Self {
+        Self { limit, taken: AtomicUsize::new(0) }
+    }
+
+    fn is_limited(&self) -> bool {
+        self.limit != Self::UNLIMITED
+    }
+
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.is_limited().then_some(self.limit)
+    }
+
+    /// What is taken up; `None` if it is not counted.
+    pub(crate) fn taken(&self) -> Option<usize> {
+        // Relaxed: a single look at one counter, which orders nothing.
+        self.is_limited().then(|| self.taken.load(Ordering::Relaxed))
+    }
+
+    fn reserve(&self, amount: usize) -> bool {
+        if !self.is_limited() {
+            return true;
+        }
+        let fits = |taken: usize| taken.checked_add(amount).filter(|&total| total <= self.limit);
+        if busted::is(Variant::RoomByLoad) {
+            // Relaxed: broken in any case.
+            let total = fits(self.taken.load(Ordering::Relaxed));
+            total.inspect(|&total| self.taken.store(total, Ordering::Relaxed));
+            return total.is_some();
+        }
+        // Acquire: pairs with the release in `give_back`: what the destructors did whose room this is happens before
+        // what the retirer does next. A read-modify-write keeps the release sequence of earlier ones. Relaxed on
+        // failure: who is refused relies on nothing.
+        let acquire = busted::order(Variant::RoomRelaxed, Ordering::Acquire);
+        self.taken.fetch_update(acquire, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Whether it was within the limit.
+    fn charge(&self, amount: usize) -> bool {
+        // Relaxed: who is not refused relies on nobody's room. It keeps the release sequence of `give_back`, being a
+        // read-modify-write.
+        !self.is_limited()
+            || self.taken.fetch_add(amount, Ordering::Relaxed).saturating_add(amount) <= self.limit
+    }
+
+    fn give_back(&self, amount: usize) {
+        if self.is_limited() {
+            // Release: pairs with the acquire in `reserve`.
+            self.taken.fetch_sub(amount, busted::order(Variant::RoomRelaxed, Ordering::Release));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn room(objects: usize, bytes: usize) -> Room {
+        Room::new(Limits { objects, bytes }).expect("there is a limit")
+    }
+
+    #[test]
+    fn without_a_limit_there_is_nothing_to_count() {
+        assert!(Room::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
+        let room = room(1, usize::MAX);
+        assert!(room.reserve(usize::MAX));
+        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(1), None));
+    }
+
+    #[test]
+    fn an_attempt_that_fails_takes_up_nothing() {
+        let room = room(2, 10);
+        assert!(room.reserve(6) && !room.reserve(5) && !room.reserve(usize::MAX));
+        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(1), Some(6)));
+        assert!(room.reserve(4) && !room.reserve(0));
+        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(2), Some(10)));
+    }
+
+    #[test]
+    fn what_is_charged_beyond_a_limit_is_counted_and_keeps_others_out_until_it_is_freed() {
+        let room = room(2, 10);
+        room.charge(10);
+        assert_eq!(room.beyond(), 0);
+        room.charge(1);
+        room.charge(0);
+        assert_eq!((room.beyond(), room.objects().taken(), room.bytes().taken()), (2, Some(3), Some(11)));
+        assert!(!room.reserve(0));
+        room.give_back(1);
+        room.give_back(0);
+        assert!(!room.reserve(1) && room.reserve(0));
+    }
+}

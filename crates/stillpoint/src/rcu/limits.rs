@@ -1,0 +1,38 @@
+use std::time::Duration;
+
+/// What a retirement does that finds no room: neither in its reclaimer nor, if that has limits, in its domain.
+///
+/// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full),
+/// [`BackgroundBuilder::when_full`](super::BackgroundBuilder::when_full) and
+/// [`Submitter::when_full`](super::Submitter::when_full). Whatever it is, nothing is lost: what is not taken in is
+/// handed back.
+///
+/// ```
+/// # use std::time::Duration;
+/// use stillpoint::rcu::{Domain, WhenFull};
+///
+/// let domain = Domain::builder().capacity(10_000).build()?;
+/// let patient = domain.reclaimer_builder().when_full(WhenFull::Wait(Duration::from_millis(5))).build();
+/// let helpful = domain.reclaimer_builder().when_full(WhenFull::Assist).build();
+/// # drop((patient, helpful));
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// The object is handed back at once.
+    #[default]
+    HandBack,
+    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself may wait
+    /// in vain.
+    Wait(Duration),
+    /// Frees what others have retired, as far as no reader is in the way, and waits for nobody; then the object is taken
+    /// in, or handed back.
+    ///
+    /// A [`Reclaimer`](super::Reclaimer) frees what was left to the domain; a [`Submitter`](super::Submitter) what was
+    /// handed in and not taken by the background reclaimer yet, and in a full domain what was left to it. Each
+    /// retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
+    /// hold no lock that they take. A retirement from within such a destructor does not assist at the same background
+    /// reclaimer again. One submitter of a reclaimer assists at a time; the others do not wait for it.
+    Assist,
+}

@@ -1,0 +1,181 @@
+//! Limits: what waits never exceeds them, and room that is there again was left before.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::Arc as LoomArc;
+use loom::thread;
+
+use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
+use crate::rcu::engine::backlog::Limits;
+use crate::rcu::engine::room::Room;
+use crate::rcu::{Domain, Retired, WhenFull};
+
+/// Memory for one object: whoever has the room in a domain for one uses it alone.
+struct Place {
+    memory: UnsafeCell<u32>,
+    step: AtomicUsize,
+}
+
+// SAFETY: that nobody uses it at the same time as another one is what the models check.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { memory: UnsafeCell::new(0), step: AtomicUsize::new(0) })
+    }
+
+    fn touch(&self) {
+        // Relaxed: a step at which loom lets the other thread run, since it changes what that one changes, too. It
+        // orders nothing.
+        self.step.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: loom reports it where the room does not keep others out.
+        self.memory.with_mut(|place| unsafe { *place += 1 });
+    }
+}
+
+/// An object that uses the place when it is dropped.
+struct Tenant(Arc<Place>);
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.0.touch();
+    }
+}
+
+fn room_for_one() -> Room {
+    Room::new(Limits { objects: 1, ..Limits::NONE }).expect("there is a limit")
+}
+
+#[test]
+fn room_is_reserved_once() {
+    explore(EVERY, || {
+        let shared = LoomArc::new((room_for_one(), Place::new()));
+        let enters = |(room, place): &(Room, Arc<Place>)| {
+            if room.reserve(0) {
+                place.touch();
+                room.give_back(0);
+            }
+        };
+        let other = LoomArc::clone(&shared);
+        let other = thread::spawn(move || enters(&other));
+        enters(&shared);
+        other.join().unwrap();
+        assert_eq!(shared.0.objects().taken(), Some(0));
+    });
+}
+
+/// What is charged beyond the limit keeps others out, and does not hide from them who left before.
+#[test]
+fn room_is_charged_beyond_the_limit() {
+    explore(EVERY, || {
+        let shared = LoomArc::new((room_for_one(), Place::new()));
+        assert!(shared.0.reserve(0));
+        let other = LoomArc::clone(&shared);
+        let other = thread::spawn(move || {
+            other.1.touch();
+            other.0.give_back(0);
+            other.0.charge(0);
+            other.0.give_back(0);
+        });
+        if shared.0.reserve(0) {
+            shared.1.touch();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// The engine gives room back after the destructor, and whoever gets it comes after that.
+#[test]
+fn an_object_has_its_room_until_it_is_freed() {
+    explore(3, || {
+        let domain =
+            Domain::builder().fence(MODE.get()).capacity(1).build().expect("a model may do what it likes");
+        let place = Place::new();
+        let retired = |place: &Arc<Place>| -> Retired<Tenant> {
+            domain.cell(Tenant(Arc::clone(place))).take().expect("the cell is full")
+        };
+        let mut first = domain.reclaimer();
+        first.retire(retired(&place)).expect("there is room");
+        let (next, other) = (retired(&place), domain.clone());
+        let other = thread::spawn(move || {
+            let mut second = other.reclaimer();
+            match second.retire(next) {
+                Ok(()) => assert_eq!(second.poll(), 1),
+                // Kept, as its destructor uses the place.
+                Err(error) => std::mem::forget(error.retired),
+            }
+        });
+        first.poll();
+        other.join().unwrap();
+    });
+}
+
+/// An object is counted as submitted until it is counted in the reclaimer's backlog.
+#[test]
+fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
+    explore(EVERY, || {
+        let shared = Shared::<2>::new();
+        let mut background = shared.domain.background_builder().capacity(1).build();
+        let submitter = background.submitter();
+        // A QSBR reader that never reports: nothing is freed.
+        let reader = shared.domain.qsbr_reader();
+        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let submits = spawn(&shared, move |shared| {
+            let next = shared.cells[1].replace(Object::new()).unwrap();
+            assert!(submitter.retire(next).is_err(), "{UNORDERED}: more waits than the limit allows");
+        });
+        background.take_in();
+        submits.join().unwrap();
+        drop(reader);
+    });
+}
+
+/// A submitter that assists takes what the reclaimer would have freed; the reclaimer returns all the same, and not
+/// before it is freed.
+#[test]
+fn a_submitter_assists_while_the_reclaimer_stops() {
+    explore(3, || {
+        let shared = Shared::<2>::new();
+        let mut background =
+            shared.domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+        let submitter = background.submitter();
+        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let helper = submitter.clone();
+        let submits = spawn(&shared, move |shared| {
+            let next = shared.cells[1].replace(Object::new()).unwrap();
+            // Handed back if the reclaimer has taken in the first one and not freed it yet.
+            helper.retire(next).map_err(|error| std::mem::forget(error.retired)).ok();
+        });
+        submitter.stop();
+        background.run();
+        let freed = shared.domain.stats().freed;
+        assert!(freed >= 1, "{UNORDERED}: an assistant has it in its hands");
+        submits.join().unwrap();
+    });
+}
+
+/// What an assistant could not free when the reclaimer is dropped is left to the domain, and not to the assistant.
+#[test]
+fn a_submitter_assists_while_the_reclaimer_is_dropped() {
+    explore(3, || {
+        let shared = Shared::<2>::new();
+        let background = shared.domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+        let submitter = background.submitter();
+        let reader = shared.domain.qsbr_reader();
+        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let helper = submitter.clone();
+        let submits = spawn(&shared, move |shared| {
+            let next = shared.cells[1].replace(Object::new()).unwrap();
+            drop(helper.retire(next));
+        });
+        drop(background);
+        submits.join().unwrap();
+        drop(reader);
+        assert_eq!(shared.domain.reclaimer().poll(), 2);
+        drop(submitter);
+    });
+}
