@@ -221,3 +221,80 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
         assert_eq!((census.freed(), census.alive()), (1, 0));
     });
 }
+
+/// A reader leaves while a future waits for it; the future is polled when its waker says so, and not otherwise.
+fn a_future_ends(domain: &Domain) {
+    use std::future::Future;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Unpark(thread::Thread, AtomicUsize);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.unpark();
+        }
+    }
+
+    let wakes = Arc::new(Unpark(thread::current(), AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    thread::scope(|scope| {
+        let (held, is_held) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            held.send(()).expect("the test waits for it");
+            thread::sleep(Duration::from_millis(50));
+            drop(guard);
+            // Its end would wake the future, too.
+            thread::sleep(Duration::from_millis(50));
+        });
+        is_held.recv().expect("the thread runs");
+        let mut over = std::pin::pin!(domain.grace_period(domain.start()));
+        let begun = Instant::now();
+        loop {
+            if let Poll::Ready(answer) = over.as_mut().poll(&mut context) {
+                break assert_eq!(answer, Ok(()));
+            }
+            assert!(begun.elapsed() < LONG, "it was woken too often, or never");
+            thread::park_timeout(LONG);
+        }
+    });
+    assert!(wakes.1.load(Ordering::Relaxed) > 1, "without the fence it asks for further polls");
+}
+
+#[test]
+fn a_future_needs_no_membarrier() {
+    in_child("a_future_needs_no_membarrier", || {
+        refuse_membarrier(libc::EPERM);
+        a_future_ends(&Domain::new());
+    });
+}
+
+#[test]
+fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
+    in_child("a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later", || {
+        assert_eq!(asymmetric_supported(), Ok(()));
+        refuse_membarrier(libc::EPERM);
+        let domain = Domain::builder().fence(Mode::Symmetric).build();
+        a_future_ends(&domain.expect("it is always to be had"));
+    });
+}
+
+#[test]
+fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
+    in_child("a_future_of_an_asymmetric_domain_says_why_it_cannot_end", || {
+        let domain = Domain::builder().fence(Mode::Asymmetric).build().expect("it was not refused yet");
+        let _reader = domain.reader();
+        refuse_membarrier(libc::EPERM);
+        let mut over = std::pin::pin!(domain.grace_period(domain.start()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let std::task::Poll::Ready(answer) = std::future::Future::poll(over.as_mut(), &mut context) else {
+            panic!("there is nothing to wait for")
+        };
+        assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
+    });
+}

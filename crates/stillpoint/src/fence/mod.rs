@@ -49,7 +49,7 @@
 
 mod membarrier;
 #[cfg(loom)]
-mod model;
+pub(crate) mod model;
 
 use std::fmt;
 
@@ -147,6 +147,16 @@ pub fn heavy() -> Result<(), FenceError> {
     #[cfg(loom)]
     model::meet();
     Ok(())
+}
+
+/// Whether somebody may ask readers for attention and rely on [`heavy`]: always, but in models without futures, where a
+/// light fence at the end of each section would only order more than is promised.
+#[inline(always)]
+pub(crate) fn has_requests() -> bool {
+    #[cfg(not(loom))]
+    return true;
+    #[cfg(loom)]
+    return model::HAS_REQUESTS.get();
 }
 
 /// Whether this process may use [`heavy`], found out by the first call and remembered.

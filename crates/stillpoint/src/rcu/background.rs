@@ -120,7 +120,9 @@ impl BackgroundReclaimer {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
                 sleep(limit, self.backlog.missing().max(1));
             }
-            Ok(Obstacle::Reader(record)) => patience.wait(event, Some(record), None, || has_work(1)),
+            Ok(Obstacle::Reader(record)) => {
+                patience.wait(event, Some(record), self.backlog.stall_is_due(), || has_work(1))
+            }
             Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
                 patience.wait(event, None, None, || has_work(1))
             }

@@ -8,12 +8,15 @@ use super::cell::RcuCell;
 use super::engine::backlog::{Backlog, Limits, Pace};
 use super::engine::grace::Grace;
 use super::engine::wait::Interrupted;
+use super::engine::watch::{StallHook, Watch};
 use super::engine::{Core, Settings};
-use super::error::{BuildError, Stall, SynchronizeError};
+use super::error::{BuildError, SynchronizeError};
+use super::future::GracePeriod;
 use super::help::Help;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
+use super::stall::{Stall, StallReport};
 use super::stats::Stats;
 use crate::fence::Mode;
 
@@ -49,7 +52,8 @@ impl Domain {
         Self { core: Core::new(Settings { mode: Mode::best(), ..Settings::default() }) }
     }
 
-    /// A domain with a name for its reports, in a certain fence mode, with limits, or with help for preempted readers.
+    /// A domain with a name for its reports, in a certain fence mode, with limits, with help for preempted readers, or
+    /// with a hook for stalls.
     pub fn builder() -> DomainBuilder {
         DomainBuilder {
             name: None,
@@ -58,6 +62,7 @@ impl Domain {
             help: Help::Off,
             help_after: HELP_AFTER,
             help_fallback: None,
+            stall_hook: None,
         }
     }
 
@@ -163,6 +168,40 @@ impl Domain {
         self.core.wait_for(self.value_of(token), limit)
     }
 
+    /// The grace period of `token` as a future, for any executor.
+    ///
+    /// It is woken by the reader in its way, when this one leaves, reports, goes offline or ends: the waker runs on the
+    /// reader's thread. No thread looks again, and none is needed: whoever asks a reader first issues a heavy fence, in
+    /// either mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
+    /// membarrier, a future asks its executor for further polls instead, for 100 µs after each request.
+    ///
+    /// **A reader of the task's own thread** that is inside a region is waited for as any other: do not hold a guard
+    /// across the `.await`, and let threads with a [`QsbrReader`] report, or go offline when they park. Such a wait is not
+    /// found to be a deadlock, since another task on the thread may end it.
+    ///
+    /// # Errors
+    /// The future fails with [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence that the domain was
+    /// built for.
+    ///
+    /// # Panics
+    /// If the token is of another domain. A poll, with a panic of the [stall hook](DomainBuilder::stall_hook).
+    ///
+    /// ```
+    /// # use std::future::Future;
+    /// # use std::task::{Context, Poll, Waker};
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let mut over = std::pin::pin!(domain.grace_period(domain.start()));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// assert!(over.as_mut().poll(&mut context).is_pending()); // an executor does this
+    /// drop(guard); // wakes the task
+    /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    /// ```
+    pub fn grace_period(&self, token: Token) -> GracePeriod {
+        GracePeriod::new(Arc::clone(&self.core), self.value_of(token))
+    }
+
     /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
     /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), as far
     /// as no protected load holds it.
@@ -198,13 +237,37 @@ impl Domain {
         Core::synchronize(&self.core, Some(limit))
     }
 
+    /// The region reader that is in the way of the oldest grace period, if there is one, however short a time it has
+    /// been.
+    ///
+    /// Looks at every reader and, if one is in the way, at its thread in `/proc`: for reports, not for loops. Issues no
+    /// fence; a reader that has entered within the last microseconds may be missed.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Activity, Domain};
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// assert_eq!(domain.stall(), None); // nobody waits for it
+    /// domain.start();
+    /// let stall = domain.stall().expect("the guard is in the way");
+    /// # if stall.activity != Activity::Unknown {
+    /// assert_eq!(stall.activity, Activity::Running); // this very thread
+    /// # }
+    /// # drop(guard);
+    /// ```
+    pub fn stall(&self) -> Option<Stall> {
+        self.core.stall()
+    }
+
     /// What the domain has done so far.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.core)
     }
 
     /// In the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
-    /// the child and would hold everything up. What they protected counts as left.
+    /// the child and would hold everything up. What they protected counts as left. Futures of the parent are to be
+    /// polled again in the child: their wakers are forgotten.
     ///
     /// ```no_run
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -268,7 +331,7 @@ impl PartialOrd for Token {
 /// assert_eq!(domain.name(), "routes");
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DomainBuilder {
     name: Option<String>,
     mode: Option<Mode>,
@@ -276,6 +339,7 @@ pub struct DomainBuilder {
     help: Help,
     help_after: Duration,
     help_fallback: Option<Help>,
+    stall_hook: Option<(Duration, StallHook)>,
 }
 
 /// Longer than nearly all sections, and than a grace period without preempted readers.
@@ -354,6 +418,51 @@ impl DomainBuilder {
         self
     }
 
+    /// Calls `hook` when a region reader has held a grace period up for `threshold` (at least 1 µs), again whenever the
+    /// time has doubled, and once when the reader has passed.
+    ///
+    /// There is no thread that watches. The hook is called by those who have a grace period under way: by
+    /// [`synchronize`](Domain::synchronize) and other calls that wait, by the polls of reclaimers and whatever else frees,
+    /// and by [`BackgroundReclaimer::run`]. Those that wait do so before twice the threshold is over; those that are
+    /// polled, with the first poll after the threshold. What is known by its token alone ([`Domain::check`],
+    /// [`Retired::try_free`](super::Retired::try_free)) calls nothing. The end of a stall is noticed by the next of
+    /// these calls, too; there is no report of it when the last handle goes before.
+    ///
+    /// One thread at a time calls the hook; others go on meanwhile. The hook may use the domain, and is not called again
+    /// from within; when it waits for a grace period, it waits for the very reader. **A panic** of the hook is one of the
+    /// call that noticed the stall, whose work is done as far as it goes: everything that was ready has been freed.
+    /// Let the hook own no handle of the domain, which would keep it alive for ever.
+    ///
+    /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook it costs nothing.
+    ///
+    /// ```
+    /// # use std::sync::mpsc;
+    /// # use std::time::Duration;
+    /// use stillpoint::rcu::{Domain, ReaderKind};
+    ///
+    /// let (reports, received) = mpsc::channel();
+    /// let domain = Domain::builder()
+    ///     .stall_hook(Duration::from_millis(2), move |report| drop(reports.send(report.clone())))
+    ///     .build()?;
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// # let other = domain.clone();
+    /// std::thread::spawn(move || other.synchronize_timeout(Duration::from_millis(20)))
+    ///     .join().unwrap().expect_err("the guard is in the way");
+    /// let report = received.recv().unwrap();
+    /// assert_eq!((report.number, report.stall.reader), (1, ReaderKind::Guard));
+    /// # drop(guard);
+    /// # Ok::<(), stillpoint::rcu::BuildError>(())
+    /// ```
+    pub fn stall_hook(
+        mut self,
+        threshold: Duration,
+        hook: impl Fn(&StallReport) + Send + Sync + 'static,
+    ) -> Self {
+        self.stall_hook = Some((threshold, Arc::new(hook)));
+        self
+    }
+
     /// Makes the domain.
     ///
     /// To find out whether this process may raise threads ([`Help::Realtime`]), the calling thread is raised for a
@@ -373,7 +482,22 @@ impl DomainBuilder {
             (answer, _) => answer,
         };
         let help = help.map_err(BuildError::Help)?;
-        Ok(Domain { core: Core::new(Settings { name: self.name, mode, limits: self.limits, help }) })
+        let watch = self.stall_hook.map(|(threshold, hook)| Watch::new(threshold, hook));
+        let settings = Settings { name: self.name, mode, limits: self.limits, help, watch };
+        Ok(Domain { core: Core::new(settings) })
+    }
+}
+
+impl fmt::Debug for DomainBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threshold = self.stall_hook.as_ref().map(|(threshold, _)| threshold);
+        f.debug_struct("DomainBuilder")
+            .field("name", &self.name)
+            .field("fence", &self.mode)
+            .field("limits", &self.limits)
+            .field("help", &self.help)
+            .field("stall_threshold", &threshold)
+            .finish_non_exhaustive()
     }
 }
 
@@ -396,7 +520,10 @@ impl Core {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         self.wait(token, deadline).map_err(|interrupted| match interrupted {
             Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record),
-            Interrupted::Late(record) => SynchronizeError::Stalled(Stall::new(self, record, begun.elapsed())),
+            Interrupted::Late(record) => {
+                let waited = self.waited_for(record.observe()).unwrap_or_default().max(begun.elapsed());
+                SynchronizeError::Stalled(Box::new(Stall::new(self, record, waited)))
+            }
             Interrupted::Fence(error) => SynchronizeError::Fence(error),
         })
     }

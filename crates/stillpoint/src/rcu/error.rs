@@ -1,79 +1,13 @@
 use std::error::Error;
 use std::fmt;
-use std::time::Duration;
 
 use super::engine::backlog::Full;
-use super::engine::record::{Kind, Record};
+use super::engine::record::Record;
 use super::engine::Core;
 use super::help::Help;
 use super::retired::Retired;
+use super::stall::{ReaderKind, Stall};
 use crate::fence::FenceError;
-
-/// Which kind of region reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReaderKind {
-    /// A [`Reader`](super::Reader) that holds a guard.
-    Guard,
-    /// A [`QsbrReader`](super::QsbrReader) that has not reported a quiescent state.
-    Qsbr,
-}
-
-/// A region reader that holds a grace period up, as found at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stall {
-    /// Name of the domain.
-    pub domain: String,
-    /// What kind of reader it is.
-    pub reader: ReaderKind,
-    /// The kernel's id of its thread.
-    pub thread_id: u32,
-    /// The name of its thread; `None` when the thread has ended without dropping its reader.
-    pub thread_name: Option<String>,
-    /// How long the report's author has waited.
-    pub waited: Duration,
-    /// Objects of the domain that wait to be freed.
-    pub pending: u64,
-    /// Their size in bytes.
-    pub pending_bytes: u64,
-}
-
-impl Stall {
-    pub(super) fn new(core: &Core, record: &Record, waited: Duration) -> Self {
-        let sum = core.sum();
-        Self {
-            domain: core.name().to_owned(),
-            reader: match record.kind() {
-                Kind::Reader => ReaderKind::Guard,
-                Kind::Qsbr => ReaderKind::Qsbr,
-            },
-            thread_id: record.tid(),
-            thread_name: crate::sys::thread_name(record.tid()),
-            waited,
-            pending: sum.pending,
-            pending_bytes: sum.pending_bytes,
-        }
-    }
-}
-
-impl fmt::Display for Stall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.reader {
-            ReaderKind::Guard => "holds a guard",
-            ReaderKind::Qsbr => "has not reported a quiescent state",
-        };
-        let Self { domain, thread_id, waited, pending, pending_bytes, .. } = self;
-        match &self.thread_name {
-            Some(name) => write!(f, "thread {thread_id} (`{name}`) {what}")?,
-            None => write!(f, "thread {thread_id}, which has ended, {what}")?,
-        }
-        write!(
-            f,
-            " in domain `{domain}`; after {waited:?}, {pending} objects ({pending_bytes} bytes) wait to be freed"
-        )
-    }
-}
 
 /// Why a wait for a grace period ended before the grace period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +22,7 @@ pub enum SynchronizeError {
         reader: ReaderKind,
     },
     /// The time is up; this reader has not passed.
-    Stalled(Stall),
+    Stalled(Box<Stall>),
     /// The time is up; every region reader has passed, but protected loads still hold objects.
     Pinned {
         /// Name of the domain.
@@ -103,8 +37,7 @@ pub enum SynchronizeError {
 
 impl SynchronizeError {
     pub(super) fn would_deadlock(core: &Core, record: &Record) -> Self {
-        let stall = Stall::new(core, record, Duration::ZERO);
-        Self::WouldDeadlock { domain: stall.domain, reader: stall.reader }
+        Self::WouldDeadlock { domain: core.name().to_owned(), reader: record.kind().into() }
     }
 }
 

@@ -18,7 +18,7 @@
 //! - [`Reclaimer`]: a bounded queue that its owner polls; no thread.
 //! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
 //! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
-//! - [`Domain::synchronize`] and [`Domain::wait`], which wait.
+//! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
 //! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
 //! ([`DomainBuilder::capacity`]); what a retirement does that finds no room is for [`WhenFull`] to say.
@@ -40,17 +40,20 @@ mod cell;
 mod domain;
 pub(crate) mod engine;
 mod error;
+mod future;
 mod help;
 mod home;
 mod limits;
 mod link;
 #[cfg(all(test, loom))]
 mod models;
+mod offline;
 mod qsbr;
 mod reader;
 mod reclaimer;
 pub(crate) mod region;
 mod retired;
+mod stall;
 mod stats;
 
 pub use array::RcuArray;
@@ -59,14 +62,16 @@ pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
-    BuildError, CompareExchangeError, FreeError, HelpError, ReaderKind, RetireError, RetireReason, Stall,
-    SynchronizeError,
+    BuildError, CompareExchangeError, FreeError, HelpError, RetireError, RetireReason, SynchronizeError,
 };
+pub use future::GracePeriod;
 pub use help::Help;
 pub use limits::WhenFull;
+pub use offline::OfflineReader;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
 pub use region::Region;
 pub use retired::Retired;
+pub use stall::{Activity, ReaderKind, Stall, StallReport};
 pub use stats::Stats;

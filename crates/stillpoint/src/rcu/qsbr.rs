@@ -7,6 +7,7 @@ use super::engine::record::{Kind, Record};
 use super::engine::registry::Claim;
 use super::engine::Core;
 use super::error::SynchronizeError;
+use super::offline::OfflineReader;
 use super::region::{sealed::Sealed, Region};
 
 /// A reader that pays nothing for its loads, and announces from time to time that it holds none: quiescent
@@ -80,6 +81,16 @@ impl QsbrReader {
     /// ```
     pub fn offline<R>(&mut self, function: impl FnOnce() -> R) -> R {
         self.core.while_offline(self.record(), function)
+    }
+
+    /// Begins an extended quiescent state that ends in another function: see [`OfflineReader`].
+    pub fn go_offline(self) -> OfflineReader {
+        self.core.offline(self.record());
+        OfflineReader::new(self)
+    }
+
+    pub(super) fn come_online(&self) {
+        self.core.online(self.record());
     }
 
     /// Waits for a grace period, counting itself as quiescent.

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
-use super::engine::wait::Patience;
+use super::engine::wait::{earliest, Patience};
 use super::engine::Core;
-use super::error::{RetireError, RetireReason, Stall, SynchronizeError};
+use super::error::{RetireError, RetireReason, SynchronizeError};
 use super::limits::WhenFull;
 use super::retired::Retired;
+use super::stall::Stall;
 
 /// For polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
@@ -228,7 +229,8 @@ impl Reclaimer {
         match self.backlog.obstacle() {
             Err(error) => SynchronizeError::Fence(error),
             Ok(Obstacle::Reader(record)) => {
-                SynchronizeError::Stalled(Stall::new(core, record, begun.elapsed()))
+                let waited = core.waited_for(record.observe()).unwrap_or_default().max(begun.elapsed());
+                SynchronizeError::Stalled(Box::new(Stall::new(core, record, waited)))
             }
             Ok(_) => {
                 SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.held() }
@@ -242,7 +244,8 @@ impl Reclaimer {
             Ok(Obstacle::Reader(record)) => Some(record),
             _ => None,
         };
-        patience.wait(self.backlog.core().event(), laggard, deadline, || false);
+        let wake_up = earliest(deadline, self.backlog.stall_is_due());
+        patience.wait(self.backlog.core().event(), laggard, wake_up, || false);
     }
 
     /// Objects that wait to be freed.

@@ -36,6 +36,9 @@ pub struct Stats {
     /// How often a retirement that found no room freed what others had retired:
     /// [`WhenFull::Assist`](super::WhenFull::Assist).
     pub assists: u64,
+    /// Objects among them that were past their grace period when their reclaimer was last polled, and that protected
+    /// loads held.
+    pub pinned: u64,
     /// How long the oldest grace period with pending objects has been going on.
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
@@ -64,6 +67,7 @@ impl Stats {
             freed: sum.freed,
             pending: exact(objects, sum.pending),
             pending_bytes: exact(bytes, sum.pending_bytes),
+            pinned: sum.pinned,
             capacity: objects.and_then(Account::limit),
             byte_capacity: bytes.and_then(Account::limit),
             beyond_capacity: core.room().map_or(0, Room::beyond),

@@ -12,4 +12,4 @@ pub(crate) mod slice;
 mod thread;
 
 pub(crate) use futex::{wait, wake_all};
-pub(crate) use thread::{thread_handle, thread_id, thread_name, yield_cpu};
+pub(crate) use thread::{look_at_thread, thread_handle, thread_id, yield_cpu, Doing};

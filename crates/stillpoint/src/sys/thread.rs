@@ -1,4 +1,7 @@
-//! `pid_t gettid(void)`, `pthread_t pthread_self(void)`, `/proc/self/task/TID/comm`
+//! `pid_t gettid(void)`, `pthread_t pthread_self(void)`, `int tgkill(pid_t, pid_t, int)`, the processor clocks of
+//! threads, and `/proc/self/task/TID/stat`.
+
+use std::time::Duration;
 
 /// The kernel's id of the calling thread. A system call.
 pub(crate) fn thread_id() -> u32 {
@@ -28,8 +31,168 @@ pub(crate) fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
-/// The name of a thread of this process, if it is still alive.
-pub(crate) fn thread_name(tid: u32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
+/// What a thread of this process is doing at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Running,
+    Runnable,
+    Sleeping,
+    Uninterruptible,
+    Stopped,
+    Ended,
+    Unknown,
+}
+
+/// A look at a thread of this process.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sighting {
+    pub(crate) name: Option<String>,
+    pub(crate) doing: Doing,
+    /// The processor that it runs on, or ran on last.
+    pub(crate) cpu: Option<u32>,
+}
+
+impl Sighting {
+    fn without_details(doing: Doing) -> Self {
+        Self { name: None, doing, cpu: None }
+    }
+}
+
+/// Looks at the thread with this id, which has been there for `age` at least: a younger one got the id of a thread
+/// that has ended. Some 20 µs.
+///
+/// The state letter of a thread says the same of one that runs and of one that waits for a processor. Its processor
+/// clock does not: the kernel brings it up to date when asked, and it stands still for a thread that waits.
+pub(crate) fn look_at_thread(tid: u32, age: Duration) -> Sighting {
+    if cfg!(any(loom, miri)) {
+        return Sighting::without_details(Doing::Unknown);
+    }
+    let clock_before = processor_time(tid);
+    let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else {
+        return Sighting::without_details(if is_alive(tid) { Doing::Unknown } else { Doing::Ended });
+    };
+    let clock_after = processor_time(tid);
+    let Some(stat) = Stat::parse(&String::from_utf8_lossy(&stat)) else {
+        return Sighting::without_details(Doing::Unknown);
+    };
+    let begun = since_boot().saturating_sub(age);
+    if stat.state == 'Z' || stat.state == 'X' || stat.started_after(begun, ticks_per_second()) {
+        return Sighting::without_details(Doing::Ended);
+    }
+    let doing = match stat.state {
+        'R' => match clock_before.zip(clock_after) {
+            Some((before, after)) if after > before => Doing::Running,
+            Some(_) => Doing::Runnable,
+            None => Doing::Unknown,
+        },
+        'S' => Doing::Sleeping,
+        'D' => Doing::Uninterruptible,
+        'T' | 't' => Doing::Stopped,
+        _ => Doing::Unknown,
+    };
+    Sighting { name: Some(stat.name), doing, cpu: stat.cpu }
+}
+
+/// What is read from `/proc/PID/task/TID/stat`: see proc_pid_stat(5).
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    state: char,
+    /// In ticks since the system started.
+    started: u64,
+    cpu: Option<u32>,
+}
+
+impl Stat {
+    fn parse(line: &str) -> Option<Self> {
+        // A name may contain anything, parentheses and blanks included; what follows it does not.
+        let (head, fields) = line.rsplit_once(')')?;
+        let (_, name) = head.split_once('(')?;
+        // The manual counts from 1, and the name is field 2.
+        let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
+        Some(Self {
+            name: name.to_owned(),
+            state: field(3)?.chars().next()?,
+            started: field(22)?.parse().ok()?,
+            cpu: field(39).and_then(|cpu| cpu.parse().ok()),
+        })
+    }
+
+    /// Whether the thread surely started later than `begun` after the start of the system.
+    fn started_after(&self, begun: Duration, ticks_per_second: u64) -> bool {
+        let begun_ticks = begun.as_nanos() * u128::from(ticks_per_second) / 1_000_000_000;
+        // A tick to spare: both are rounded.
+        u128::from(self.started) > begun_ticks + 1
+    }
+}
+
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
+fn ticks_per_second() -> u64 {
+    // SAFETY: no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
+}
+
+/// Whether the process has a thread with this id.
+fn is_alive(tid: u32) -> bool {
+    // SAFETY: signal 0 is not sent; the call only says whether there is such a thread.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
+}
+
+/// How long a thread of this process has run on processors, to the nanosecond.
+fn processor_time(tid: u32) -> Option<Duration> {
+    // As `pthread_getcpuclockid(3)` makes it, which asks for a handle that is known to be alive: the complement of
+    // the id, and the numbers of the scheduler's clock (2) of one thread (4).
+    let clock = (!(tid as libc::pid_t) << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable; a clock that does not exist is an error.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (answer == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "71 (a) R (b) ) S 1 70 70 0 -1 4194368 96 0 0 0 3 4 0 0 20 0 2 0 12345 2764800 301 \
+                        18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    #[test]
+    fn a_name_may_look_like_other_fields() {
+        let stat = Stat::parse(LINE).expect("it is as the manual says");
+        assert_eq!((stat.name.as_str(), stat.state), ("a) R (b) ", 'S'));
+        assert_eq!((stat.started, stat.cpu), (12345, Some(5)));
+        assert_eq!(Stat::parse("71 (a"), None);
+    }
+
+    #[test]
+    fn a_thread_that_started_later_is_another_one() {
+        let stat = Stat::parse(LINE).expect("it is as the manual says");
+        assert!(stat.started_after(Duration::from_secs(120), 100));
+        assert!(!stat.started_after(Duration::from_millis(123_450), 100));
+        assert!(!stat.started_after(Duration::from_secs(124), 100));
+    }
+
+    #[test]
+    fn a_thread_sees_itself_running() {
+        let sighting = look_at_thread(thread_id(), Duration::ZERO);
+        assert_eq!(sighting.doing, Doing::Running);
+        assert!(sighting.name.is_some() && sighting.cpu.is_some(), "{sighting:?}");
+    }
+
+    #[test]
+    fn without_proc_a_thread_is_alive_or_not() {
+        assert!(is_alive(thread_id()));
+        let tid = std::thread::spawn(thread_id).join().expect("it does not panic");
+        // The kernel may be some microseconds late to forget it.
+        let forgotten = (0..1000).any(|_| {
+            std::thread::yield_now();
+            !is_alive(tid)
+        });
+        assert!(forgotten);
+    }
 }

@@ -284,13 +284,28 @@ impl Backlog {
     }
 
     /// As [`poll`](Backlog::poll), but neither adopts nor starts anything.
+    ///
+    /// # Panics
+    /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         if busted::is(Variant::HazardsFirst) {
             self.core.gather_hazards(&mut self.hazards);
         }
         self.core.tend_help();
         let ready = self.ready(limit);
-        self.sweep(ready, limit)
+        let freed = self.sweep(ready, limit);
+        self.core.look_for_stalls(self.oldest());
+        freed
+    }
+
+    /// Age of the domain when the oldest grace period was started that is not known to be over.
+    fn oldest(&self) -> Option<Duration> {
+        self.batches.front().map(|batch| batch.started)
+    }
+
+    /// When a sleep must end so that a stall is reported in time.
+    pub(crate) fn stall_is_due(&self) -> Option<Instant> {
+        self.core.stall_is_due(self.oldest())
     }
 
     /// Number of objects that the open batch lacks.
@@ -439,11 +454,13 @@ impl Backlog {
                 self.core.event().notify();
             }
         }
-        let front = self.batches.front().map(|batch| batch.started);
+        let front = self.oldest();
         ledger.set_oldest(match &self.held[..] {
             [] => front,
             held => held.iter().map(|held| held.started).chain(front).min(),
         });
+        ledger.set_pinned(self.held.len());
+        ledger.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 
     /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
@@ -506,6 +523,8 @@ impl Drop for Backlog {
         let ledger = self.ledger();
         ledger.set_pending(0, 0);
         ledger.set_oldest(None);
+        ledger.set_pinned(0);
+        ledger.set_under_way(None);
         self.core.ledgers.release(&self.ledger);
     }
 }

@@ -186,6 +186,19 @@ impl Core {
         answer
     }
 
+    /// The fence after a reader was asked to wake futures: pairs with the light fence in `notice`, in every mode and for
+    /// every kind of reader.
+    pub(super) fn fence_request(&self) -> Result<(), FenceError> {
+        if busted::is(Variant::RequestNoHeavy) {
+            return Ok(());
+        }
+        fence::asymmetric_supported()?;
+        fence::heavy()?;
+        // Relaxed: statistics.
+        self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// For a broken variant: whether no slot is active at the moment, which proves nothing.
     fn is_quiet(&self) -> bool {
         self.records.iter().all(|record| {

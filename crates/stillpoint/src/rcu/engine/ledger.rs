@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-// Relaxed throughout: statistics order nothing. Not modelled by loom for the same reason.
+// Relaxed but where it says otherwise: statistics order nothing. Not modelled by loom for the same reason.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[derive(Debug, Default)]
@@ -20,6 +20,12 @@ pub(crate) struct Ledger {
     handed_back: AtomicU64,
     waits: AtomicU64,
     assists: AtomicU64,
+    /// Pending objects that were past their grace period at the last poll, and pinned.
+    pinned: AtomicU64,
+    /// The oldest token that the owner waits for; 0 for none.
+    token: AtomicU64,
+    /// Age of the domain in nanoseconds since when it does.
+    since: AtomicU64,
 }
 
 /// The sum over some ledgers.
@@ -29,6 +35,7 @@ pub(crate) struct Sum {
     pub(crate) freed: u64,
     pub(crate) pending: u64,
     pub(crate) pending_bytes: u64,
+    pub(crate) pinned: u64,
     pub(crate) oldest: Option<Duration>,
     pub(crate) handed_back: u64,
     pub(crate) waits: u64,
@@ -70,10 +77,30 @@ impl Ledger {
         let nanoseconds = age_of_domain.map_or(0, |age| age.as_nanos() as u64 | 1);
         self.oldest.store(nanoseconds, RELAXED);
     }
+
+    pub(crate) fn set_pinned(&self, objects: usize) {
+        self.pinned.store(objects as u64, RELAXED);
+    }
+
+    /// The oldest token that the owner waits for, and the age of the domain since when it does.
+    pub(crate) fn set_under_way(&self, oldest: Option<(u64, Duration)>) {
+        let (token, since) = oldest.unwrap_or_default();
+        self.since.store(since.as_nanos() as u64, RELAXED);
+        // Release: pairs with the acquire load in `in_the_way_since`, so that a token is not taken for one that is
+        // waited for longer.
+        self.token.store(token, Ordering::Release);
+    }
 }
 
 /// For everybody.
 impl Ledger {
+    /// The age of the domain since when the owner waits for a reader in this state, if it does.
+    pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
+        // Acquire: pairs with the release in `set_under_way`.
+        let token = self.token.load(Ordering::Acquire);
+        (state < token).then(|| Duration::from_nanos(self.since.load(RELAXED)))
+    }
+
     pub(crate) fn share_retired(&self) {
         self.retired.fetch_add(1, RELAXED);
     }
@@ -103,6 +130,7 @@ impl Sum {
                 freed: sum.freed + ledger.freed.load(RELAXED),
                 pending: sum.pending + ledger.pending.load(RELAXED),
                 pending_bytes: sum.pending_bytes + ledger.pending_bytes.load(RELAXED),
+                pinned: sum.pinned + ledger.pinned.load(RELAXED),
                 oldest: sum.oldest.into_iter().chain(oldest).min(),
                 handed_back: sum.handed_back + ledger.handed_back.load(RELAXED),
                 waits: sum.waits + ledger.waits.load(RELAXED),

@@ -16,6 +16,9 @@
 //! | `inbox`, `assistant` | what submitters and a background reclaimer share |
 //! | `ledger` | what each backlog counts |
 //! | `wait` | how a thread waits for a reader |
+//! | `tasks` | how a future waits for a reader |
+//! | `watch` | which stalls are reported, and when |
+//! | `turn` | one thread at a time, and nobody waits |
 
 pub(crate) mod assistant;
 pub(crate) mod backlog;
@@ -29,7 +32,10 @@ pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod stack;
+pub(crate) mod tasks;
+pub(crate) mod turn;
 pub(crate) mod wait;
+pub(crate) mod watch;
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
@@ -48,7 +54,9 @@ use record::Record;
 use registry::Registry;
 use room::Room;
 use stack::{Stack, Taken};
+use tasks::Tasks;
 use wait::Event;
+use watch::Watch;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
 #[derive(Debug)]
@@ -71,6 +79,8 @@ pub struct Core {
     /// `None` in a domain without limits.
     room: Option<Box<CachePadded<Room>>>,
     event: Event,
+    tasks: Tasks,
+    watch: Option<Watch>,
     /// What is done about preempted readers, if anything.
     help: Option<Helping>,
 }
@@ -82,17 +92,18 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) limits: Limits,
     pub(crate) help: Option<Helping>,
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { name: None, mode: Mode::Symmetric, limits: Limits::NONE, help: None }
+        Self { name: None, mode: Mode::Symmetric, limits: Limits::NONE, help: None, watch: None }
     }
 }
 
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
-        let Settings { name, mode, limits, help } = settings;
+        let Settings { name, mode, limits, help, watch } = settings;
         // Not modelled: a number for people, whatever order it is handed out in.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -110,6 +121,8 @@ impl Core {
             shared_ledger: Ledger::default(),
             room: Room::new(limits).map(|room| Box::new(CachePadded::new(room))),
             event: Event::new(if help.is_some() { help::LIMIT } else { wait::LONGEST_SLEEP }),
+            tasks: Tasks::new(),
+            watch,
             help,
         })
     }
@@ -153,6 +166,10 @@ impl Core {
         if let Some(room) = self.room() {
             room.give_back(bytes);
         }
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Takes in objects that nobody else looks after, and that were counted as retired before, and have their room.
@@ -229,6 +246,11 @@ impl Core {
         // Relaxed: there is no other thread.
         self.light_readers.store(light_readers, Ordering::Relaxed);
         self.event.reset();
+        self.tasks.reset_after_fork();
+        if let Some(watch) = &self.watch {
+            // SAFETY: the caller's promise.
+            unsafe { watch.reset_after_fork() };
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Core {
             let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
             self.light_readers.fetch_sub(1, release);
         }
-        self.answer(record);
+        self.notice(record);
         self.settle_help(record);
         self.records.release(claim);
     }
@@ -82,13 +82,13 @@ impl Core {
     }
 
     /// A QSBR reader promises not to read until [`online`](Core::online).
-    fn offline(&self, record: &Record) {
+    pub(crate) fn offline(&self, record: &Record) {
         record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
         self.notice(record);
     }
 
     /// A QSBR reader comes back.
-    fn online(&self, record: &Record) {
+    pub(crate) fn online(&self, record: &Record) {
         self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
             // SeqCst: pairs with the fence in `Core::fence`, as in `register`.
@@ -114,8 +114,10 @@ impl Core {
     /// After the state was published: looks whether somebody waits for this, or has helped.
     #[inline(always)]
     fn notice(&self, record: &Record) {
-        // Pairs with the heavy fence in `end_missed_help`. Models pay for it only where it is needed.
-        if cfg!(not(loom)) || self.helping().is_some() {
+        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`. Models pay for it only where it is
+        // needed.
+        let is_needed = fence::has_requests() || self.helping().is_some();
+        if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
         }
         if record.wants_attention() {
@@ -127,6 +129,7 @@ impl Core {
     fn answer(&self, record: &Record) {
         if record.take_request() {
             self.event.notify();
+            self.tasks.wake_all();
         }
         if record.is_helped() {
             self.end_own_help(record);

@@ -20,6 +20,8 @@ const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
 const AWAITED: u32 = 1;
 /// In `attention`: the thread has been helped (`help.rs`).
 const HELPED: u32 = 2;
+/// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
+const FUTURE: u32 = 8;
 /// In `attention`, as long as the record has this holder: its guards ask for time slice extensions.
 const EXTENDS: u32 = 4;
 
@@ -40,7 +42,7 @@ pub(crate) enum Kind {
 pub(crate) struct Record {
     /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
     state: AtomicU64,
-    /// What the reader is to look at when it changes its state: [`AWAITED`], [`HELPED`], [`EXTENDS`].
+    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`], [`EXTENDS`].
     attention: AtomicU32,
     kind: AtomicU32,
     /// The thread's id for reports.
@@ -145,17 +147,17 @@ impl Record {
         self.state.store(state, order);
     }
 
-    /// Whether there is something to look at, after the state was published.
+    /// Whether there is something to look at, after the state was published and a light fence.
     #[inline(always)]
     pub(crate) fn wants_attention(&self) -> bool {
-        // Relaxed: a request that is missed is noticed by who made it (`wait.rs`, `help.rs`).
+        // Relaxed: a request that is missed is noticed by who made it (`wait.rs`, `help.rs`, `tasks.rs`).
         self.attention.load(Ordering::Relaxed) != 0
     }
 
     /// Whether somebody waits for this record to change; no longer, after this call.
     pub(crate) fn take_request(&self) -> bool {
         // Relaxed: see `wants_attention`.
-        self.attention.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0
+        self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
     pub(crate) fn is_helped(&self) -> bool {
@@ -338,6 +340,19 @@ impl Record {
                 self.adopt_aid(self.kind());
             }
         }
+    }
+
+    /// Asks the reader to wake the domain's futures when its state changes. Returns whether nobody had asked before:
+    /// then the caller owes a fence to all who ask later.
+    pub(crate) fn request(&self) -> bool {
+        // AcqRel: pairs with itself: who finds that another one has asked has seen the state that this one had seen.
+        self.attention.fetch_or(FUTURE, Ordering::AcqRel) & FUTURE == 0
+    }
+
+    /// The caller wakes the futures in the reader's place. Before it does so: who asks from now on owes a fence again.
+    pub(crate) fn withdraw_request(&self) {
+        // Relaxed: ordered with the wake-ups by the fence in `Tasks::wake_all`.
+        self.attention.fetch_and(!FUTURE, Ordering::Relaxed);
     }
 }
 

@@ -77,6 +77,11 @@ impl Patience {
         Self { spin: Backoff::new(), sleep: FIRST_SLEEP }
     }
 
+    /// Whether the next wait is a sleep.
+    pub(crate) fn is_about_to_sleep(&self) -> bool {
+        self.spin.is_completed()
+    }
+
     /// Waits a little for `laggard` (or for any notification), a little longer each time, and not beyond
     /// `deadline`.
     pub(crate) fn wait(
@@ -136,23 +141,43 @@ impl Drop for Help<'_> {
 
 impl Core {
     /// Waits until `token` is over.
+    ///
+    /// # Panics
+    /// With a panic of the stall hook.
     pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
         if let Some(record) = self.held_up_by_caller(token) {
             return Err(Interrupted::ByCaller(record));
         }
+        let begun = self.age();
         let mut patience = Patience::new();
-        let mut help = Help { core: self, token, since: self.age(), given: false };
+        let mut help = Help { core: self, token, since: begun, given: false };
+        let mut dated = None;
         loop {
             let laggard = match self.check(token).map_err(Interrupted::Fence)? {
-                Grace::Over => return Ok(()),
+                Grace::Over => {
+                    self.look_for_stalls(None);
+                    return Ok(());
+                }
                 Grace::HeldUp(laggard) => laggard,
             };
             help.give();
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let mut wake_up = deadline;
+            if is_late || patience.is_about_to_sleep() {
+                dated.get_or_insert_with(|| self.date(token, begun));
+                self.look_for_stalls(Some(begun));
+                wake_up = earliest(deadline, self.stall_is_due(Some(begun)));
+            }
+            if is_late {
                 return Err(Interrupted::Late(laggard));
             }
             let passed = || !matches!(self.check(token), Ok(Grace::HeldUp(_)));
-            patience.wait(&self.event, Some(laggard), deadline, passed);
+            patience.wait(&self.event, Some(laggard), wake_up, passed);
         }
     }
+}
+
+/// The earlier of two points in time that may not be there.
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }

@@ -55,6 +55,12 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::TallyRelaxed, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
     (Variant::CountedLate, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
     (Variant::AssistSilent, "limits::a_submitter_assists_while_the_reclaimer_stops"),
+    (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),
+    (Variant::AnswerNoFence, "futures::futures_share_a_request"),
+    (Variant::RequestNoHeavy, "futures::a_guard_wakes_a_future"),
+    (Variant::RequestNotPassedOn, "futures::futures_share_a_request"),
+    (Variant::WakerAfterCheck, "futures::a_guard_wakes_a_future"),
+    (Variant::TurnLost, "turns::no_call_is_lost"),
     (Variant::DropFrees, "handover::a_dropped_reclaimer_passes_on"),
     (Variant::HelpNoSecondRestore, "help::a_section_ends"),
     (Variant::HelpNoRecheck, "help::a_section_ends"),
@@ -89,6 +95,8 @@ fn is_caught(variant: Variant, model: &str) -> bool {
     let reason = match model.split("::").next() {
         _ if matches!(variant, Variant::StopAfterCheck | Variant::AssistSilent) => "deadlock",
         Some("help") => RAISED,
+        Some("futures") => "deadlock",
+        Some("turns") => "a call was lost",
         _ => UNORDERED,
     };
     let caught = !output.status.success() && (text.contains(reason) || text.contains(UNORDERED));

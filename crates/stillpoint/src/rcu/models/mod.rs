@@ -7,6 +7,7 @@
 //! does not come after a read is found even when nothing bad was read.
 
 mod controls;
+mod futures;
 mod handover;
 mod help;
 mod limits;
@@ -15,6 +16,7 @@ mod quarantine;
 mod regions;
 mod registration;
 mod tokens;
+mod turns;
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,0 +1,118 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::engine::registry::Claim;
+use super::engine::tasks::{Awaited, Slot};
+use super::engine::watch::Date;
+use super::engine::Core;
+use super::error::SynchronizeError;
+
+/// For how long a reader may miss a request that no fence follows. The store buffer of a processor empties in less than
+/// one, and that of a thread that was preempted is empty.
+const SETTLED: Duration = Duration::from_micros(100);
+
+/// A grace period to be awaited: see [`Domain::grace_period`](super::Domain::grace_period).
+///
+/// Counts as a handle of the domain. It may be dropped at any time, and leaves nothing behind; the grace period goes on
+/// without it.
+#[must_use = "a future does nothing unless it is polled"]
+pub struct GracePeriod {
+    core: Arc<Core>,
+    token: u64,
+    waiting: Option<Waiting>,
+}
+
+/// From the first poll that did not find the grace period over.
+struct Waiting {
+    slot: Claim<Slot>,
+    date: Date,
+    /// Age of the domain.
+    since: Duration,
+    /// The section that was asked for attention without a fence, and the age of the domain at that time.
+    asked: Option<(*const (), u64, Duration)>,
+}
+
+// SAFETY: the claims point into the core, which the future keeps alive; slots and ledgers are made of atomics; nothing
+// is bound to a thread. The pointer is compared, not followed.
+unsafe impl Send for GracePeriod {}
+// SAFETY: as above; a shared future does nothing.
+unsafe impl Sync for GracePeriod {}
+
+impl GracePeriod {
+    pub(super) fn new(core: Arc<Core>, token: u64) -> Self {
+        Self { core, token, waiting: None }
+    }
+
+    fn stop_waiting(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.date.clear(&self.core);
+            self.core.tasks().release(&waiting.slot);
+        }
+    }
+}
+
+impl Waiting {
+    fn new(core: &Core, token: u64) -> Self {
+        let since = core.age();
+        Self { slot: core.tasks().claim(), date: Date::new(core, token, since), since, asked: None }
+    }
+
+    /// Whether the request may have been missed, as far as one that no fence follows can be.
+    fn may_be_missed(&mut self, core: &Core, awaited: Awaited<'_>) -> bool {
+        if !core.tasks().may_be_missed() {
+            return false;
+        }
+        let (record, state) = (ptr::from_ref(awaited.laggard).cast(), awaited.state);
+        let now = core.age();
+        match self.asked {
+            Some((asked, then, since)) if (asked, then) == (record, state) => now - since < SETTLED,
+            _ => {
+                self.asked = Some((record, state, now));
+                true
+            }
+        }
+    }
+}
+
+impl Future for GracePeriod {
+    type Output = Result<(), SynchronizeError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let core = &*this.core;
+        let waiting = this.waiting.get_or_insert_with(|| Waiting::new(core, this.token));
+        // SAFETY: the core is alive.
+        let slot = unsafe { waiting.slot.slot() };
+        let answer = match core.poll_token(this.token, slot, context.waker()) {
+            Ok(None) => Ok(()),
+            Err(error) => Err(SynchronizeError::Fence(error)),
+            Ok(Some(awaited)) => {
+                if waiting.may_be_missed(core, awaited) {
+                    context.waker().wake_by_ref();
+                }
+                core.look_for_stalls(Some(waiting.since));
+                return Poll::Pending;
+            }
+        };
+        this.stop_waiting();
+        this.core.look_for_stalls(None);
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for GracePeriod {
+    fn drop(&mut self) {
+        self.stop_waiting();
+    }
+}
+
+impl fmt::Debug for GracePeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GracePeriod").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}
