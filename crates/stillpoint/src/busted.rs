@@ -87,9 +87,7 @@ variants! {
     HelpNoSecondRestore = "help-no-second-restore": "A helper does not look whether the help was ended while it raised.",
     HelpNoRecheck = "help-no-recheck": "A helper does not look whether the section had ended before the reader was told.",
     HelpNoHeavy = "help-no-heavy": "A helper has no heavy fence between telling the reader and looking at it again.",
-    HelpClearLate = "help-clear-late": "The reader is told that it is no longer helped after others may help it.",
     HelpWordRelaxed = "help-word-relaxed": "The word that says who helps a reader changes hands by relaxed operations.",
-    HelpNoSettle = "help-no-settle": "A reader ends without waiting for those who help it.",
 }
 
 /// Chooses the variant of this process. Returns whether this build has variants and none was chosen before.

@@ -62,6 +62,11 @@ impl BackgroundReclaimer {
         if core.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
+        let serving = Serving(self);
+        serving.0.serve(&core);
+    }
+
+    fn serve(&mut self, core: &Core) {
         let mut patience = Patience::new();
         loop {
             // Once for the whole turn: what is decided on must be what has not changed when the thread sleeps.
@@ -127,6 +132,15 @@ impl BackgroundReclaimer {
                 patience.wait(event, None, None, || has_work(1))
             }
         }
+    }
+}
+
+/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has helped.
+struct Serving<'b>(&'b mut BackgroundReclaimer);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.backlog.end_help();
     }
 }
 

@@ -16,10 +16,17 @@ use crate::sys::sched::{self, Way};
 /// sleeps, or is stopped, and never on a real-time thread.
 ///
 /// No thread stays raised or moved. The reader lets go of it at the end of its section, or when it is dropped; if its
-/// section lasts longer than 2 ms, the next poll or wait in the domain ends the help; a reclaimer that is dropped, or a
-/// wait that gives up, ends it at once. What somebody else has changed meanwhile is left as it is. A reader that is
-/// helped pays two system calls at the end of the section; for the others nothing changes, in domains without help
-/// nothing at all. Registering a reader opens a file in `/proc`; where that fails, this reader is not helped.
+/// section lasts longer than 2 ms, the next poll or wait in the domain ends the help; a reclaimer that is dropped or has
+/// nothing left to wait for, or a wait that gives up, ends it at once; so do the end of the thread, and `fork`. **A
+/// reclaimer that has given help must be polled, or dropped**: nobody else watches the limit. What somebody else has
+/// changed meanwhile is left as it is. A reader that is helped pays some system calls at the end of the section; the
+/// others pay nothing. Registering a thread's first reader opens a file in `/proc`; where that fails, its readers are
+/// not helped, which [`Stats::help_refused`](super::Stats::help_refused) counts.
+///
+/// What a thread starts inside a section inherits what it has at that moment. A moved thread's children (threads and
+/// programs) are on one CPU; those of a raised one are ordinary, for which it has the flag `SCHED_RESET_ON_FORK`
+/// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
+/// offline. After help a thread's CPU mask is the one it had, as an explicit wish.
 ///
 /// Where the kernel has it (Linux 7.0), guards of such domains also ask it for a *time slice extension*: a thread that
 /// is to be preempted inside a short section runs on for some microseconds, to its end.
@@ -39,9 +46,9 @@ pub enum Help {
     Off,
     /// Raises the reader to the lowest real-time priority (`SCHED_FIFO`, 1) until the end of its section.
     ///
-    /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. With
-    /// the capability, threads that the reader starts meanwhile are ordinary ones; without it they would be raised as
-    /// well.
+    /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
+    /// that waits for the helper's own CPU is not raised there, where it would take the CPU from its helper: the helper
+    /// gives way. All in all, one thread less than there are CPUs is raised at a time.
     Realtime,
     /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
     ///
@@ -65,7 +72,7 @@ impl Help {
     pub(super) fn of(helping: Option<&Helping>) -> Self {
         match helping.map(|helping| helping.way) {
             None => Help::Off,
-            Some(Way::Realtime { .. }) => Help::Realtime,
+            Some(Way::Realtime) => Help::Realtime,
             Some(Way::Migrate) => Help::Migrate,
         }
     }

@@ -1,26 +1,26 @@
-//! How a thread is scheduled, seen and changed by another thread of the process: `sched_setattr(2)`,
+//! How a thread is scheduled, seen and changed by another thread of the process: `sched_setscheduler(2)`,
 //! `sched_setaffinity(2)`, `/proc/thread-self/stat`, and the clock of a thread's CPU time.
 
 use std::fs::File;
-use std::mem::size_of;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{getrlimit, Resource};
 use rustix::thread::{
-    capabilities, sched_getaffinity, sched_getcpu, sched_setaffinity, CapabilitySet, CpuSet, Pid,
+    capabilities, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity, CapabilitySet, CpuSet, Pid,
 };
 
 /// The lowest real-time priority: above every ordinary thread, below every other real-time thread.
-const PRIORITY: u32 = 1;
+const PRIORITY: i32 = 1;
+/// What a raised thread starts is ordinary.
+const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
 
 /// A way to get a thread to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// `SCHED_FIFO`. The children of a raised thread are ordinary ones with `reset_on_fork`, which a process without
-    /// the capability could not take back.
-    Realtime { reset_on_fork: bool },
+    /// Raised to `SCHED_FIFO`.
+    Realtime,
     /// Over to the CPU of the caller.
     Migrate,
 }
@@ -28,8 +28,22 @@ pub(crate) enum Way {
 /// What is to be restored, and what it must find: what somebody else has changed meanwhile is left alone.
 #[derive(Debug, Clone)]
 pub(crate) enum Before {
-    Scheduling(libc::sched_attr),
-    Affinity { allowed: CpuSet, moved_to: usize },
+    /// A policy, with `SCHED_RESET_ON_FORK` where it was set. Nice value and slice stay as they are throughout.
+    Policy(i32),
+    Affinity {
+        allowed: CpuSet,
+        moved_to: usize,
+    },
+}
+
+/// What a helper finds.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// The thread runs, or sleeps, or has ended, or is a real-time thread.
+    NoNeed,
+    /// It waits for the very CPU that the caller is on: to raise it there would be to lose the CPU to it.
+    GiveWay,
+    Help(Before),
 }
 
 /// A thread of this process, as others see it. The file is bound to the thread, and fails when it has ended,
@@ -44,42 +58,68 @@ impl Subject {
     /// The calling thread. Fails without `/proc`, and when no file can be opened.
     pub(crate) fn current() -> std::io::Result<Self> {
         let stat = File::open("/proc/thread-self/stat")?;
-        Ok(Self { tid: rustix::thread::gettid(), stat })
+        Ok(Self { tid: gettid(), stat })
     }
 
-    /// What is to be restored after `way`; `None` if it would not get the thread to run: it runs already, or sleeps,
-    /// or has ended, or is a real-time thread, or is on the CPU to which it would be moved.
-    pub(crate) fn examine(&self, way: Way) -> Result<Option<Before>, Errno> {
-        let Some(cpu) = self.waits_for_cpu() else { return Ok(None) };
-        match way {
-            Way::Realtime { .. } => {
-                let before = scheduling(self.tid)?;
-                Ok((!is_realtime(&before)).then_some(Before::Scheduling(before)))
-            }
-            Way::Migrate => {
-                let moved_to = sched_getcpu();
-                if cpu == moved_to {
-                    return Ok(None);
-                }
-                Ok(Some(Before::Affinity { allowed: sched_getaffinity(Some(self.tid))?, moved_to }))
-            }
+    pub(crate) fn examine(&self, way: Way) -> Result<Finding, Errno> {
+        let Some(cpu) = self.waits_for_cpu() else { return Ok(Finding::NoNeed) };
+        let policy = policy(self.tid)?;
+        if is_realtime(policy) {
+            return Ok(Finding::NoNeed);
         }
+        let own_cpu = sched_getcpu();
+        if cpu == own_cpu {
+            return Ok(Finding::GiveWay);
+        }
+        Ok(match way {
+            Way::Realtime => Finding::Help(Before::Policy(policy)),
+            // Here an ordinary thread would never get the CPU.
+            Way::Migrate if is_realtime(self::policy(gettid())?) => Finding::NoNeed,
+            Way::Migrate => {
+                let allowed = sched_getaffinity(Some(self.tid))?;
+                Finding::Help(Before::Affinity { allowed, moved_to: own_cpu })
+            }
+        })
     }
 
     /// Gets the thread to run.
-    pub(crate) fn help(&self, way: Way, before: &Before) -> Result<(), Errno> {
-        match (way, before) {
-            (Way::Realtime { reset_on_fork }, _) => set_scheduling(self.tid, &realtime(reset_on_fork)),
-            (Way::Migrate, Before::Affinity { moved_to, .. }) => {
-                sched_setaffinity(Some(self.tid), &only(*moved_to))
-            }
-            (Way::Migrate, Before::Scheduling(_)) => Err(Errno::INVAL),
+    pub(crate) fn help(&self, before: &Before) -> Result<(), Errno> {
+        match before {
+            Before::Policy(_) => set_policy(self.tid, RAISED, PRIORITY),
+            Before::Affinity { moved_to, .. } => sched_setaffinity(Some(self.tid), &only(*moved_to)),
         }
     }
 
-    /// Restores what was before. A thread that has ended needs no more of it.
-    pub(crate) fn restore(&self, before: &Before) {
-        restore(Some(self.tid), before);
+    /// Restores what was before. A thread that has ended needs no more of it; an error means that the caller may not,
+    /// and the thread itself has to.
+    pub(crate) fn restore(&self, before: &Before) -> Result<(), Errno> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        match before {
+            Before::Policy(before) => {
+                if policy(self.tid)? & !libc::SCHED_RESET_ON_FORK != libc::SCHED_FIFO
+                    || priority(self.tid)? != PRIORITY
+                {
+                    return Ok(());
+                }
+                // To lower a thread is always allowed; to let its children inherit again takes the capability.
+                set_policy(self.tid, *before, 0)
+                    .or_else(|_| set_policy(self.tid, *before | libc::SCHED_RESET_ON_FORK, 0))
+            }
+            Before::Affinity { allowed, moved_to } => {
+                if sched_getaffinity(Some(self.tid))? != only(*moved_to) {
+                    return Ok(());
+                }
+                // The CPUs that it was allowed may all have been taken from it meanwhile.
+                sched_setaffinity(Some(self.tid), allowed)
+                    .or_else(|_| sched_setaffinity(Some(self.tid), &every_cpu()))
+            }
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.stat.read_at(&mut [0; 8], 0).is_ok_and(|length| length > 0)
     }
 
     /// The CPU for which the thread waits; `None` if it runs, or does not want to.
@@ -90,95 +130,56 @@ impl Subject {
         }
         let mut text = [0; 1024];
         let length = self.stat.read_at(&mut text, 0).ok()?;
-        waiting_cpu(std::str::from_utf8(&text[..length]).ok()?)
+        waiting_cpu(&text[..length])
     }
 }
 
-/// In the child of a `fork`: gives the calling thread back what its parent had before it was helped.
-pub(crate) fn restore_after_fork(before: &Before) {
-    match before {
-        // With `reset_on_fork`, the kernel has made the child an ordinary thread, of an ordinary nice value.
-        Before::Scheduling(before) => _ = set_scheduling(rustix::thread::gettid(), before),
-        Before::Affinity { .. } => restore(None, before),
-    }
-}
-
-fn restore(tid: Option<Pid>, before: &Before) {
-    match before {
-        Before::Scheduling(before) => {
-            let tid = tid.unwrap_or_else(rustix::thread::gettid);
-            let ours = |now: libc::sched_attr| is_realtime(&now) && now.sched_priority == PRIORITY;
-            if scheduling(tid).is_ok_and(ours) {
-                // To lower oneself is always allowed.
-                let _ = set_scheduling(tid, before);
-            }
-        }
-        Before::Affinity { allowed, moved_to } => {
-            if sched_getaffinity(tid).is_ok_and(|now| now == only(*moved_to)) {
-                let _ = sched_setaffinity(tid, allowed);
-            }
-        }
-    }
-}
-
-/// Whether this process may help in that way, and how.
+/// Whether this process may raise its threads.
 ///
 /// Raises the calling thread for a moment, since nothing else tells what the kernel, its control groups and its
 /// security modules allow.
 pub(crate) fn probe_realtime() -> Result<Way, Errno> {
-    let own = rustix::thread::gettid();
-    let limit = getrlimit(Resource::Rtprio).current.unwrap_or(u64::MAX);
-    let before = scheduling(own)?;
-    if is_realtime(&before) {
+    let own = gettid();
+    let before = policy(own)?;
+    if is_realtime(before) {
         // A trial could end its priority for good.
         let capable = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
-        return if capable || limit > 0 {
-            Ok(Way::Realtime { reset_on_fork: false })
-        } else {
-            Err(Errno::PERM)
-        };
+        let limit = getrlimit(Resource::Rtprio).current;
+        return if capable || limit != Some(0) { Ok(Way::Realtime) } else { Err(Errno::PERM) };
     }
-    let mut trial = realtime(false);
-    let answer = set_scheduling(own, &trial);
-    // The capability alone allows more than the limit.
-    trial.sched_priority = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);
-    let reset_on_fork = answer.is_ok() && trial.sched_priority < 99 && set_scheduling(own, &trial).is_ok();
-    if answer.is_ok() {
-        set_scheduling(own, &before)?;
-    }
-    answer.map(|()| Way::Realtime { reset_on_fork })
+    let inherited = before & libc::SCHED_RESET_ON_FORK;
+    set_policy(own, libc::SCHED_FIFO | inherited, PRIORITY)?;
+    set_policy(own, before, 0)?;
+    Ok(Way::Realtime)
 }
 
-/// `int sched_getattr(pid_t pid, struct sched_attr *attr, unsigned int size, unsigned int flags)`
-fn scheduling(tid: Pid) -> Result<libc::sched_attr, Errno> {
-    // SAFETY: all of its fields are integers.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    let size = size_of::<libc::sched_attr>();
-    // SAFETY: the kernel writes at most `size` bytes to the structure.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_sched_getattr, tid.as_raw_nonzero().get(), &raw mut attributes, size, 0)
-    };
-    if answer == 0 {
-        Ok(attributes)
-    } else {
-        Err(last_error())
+/// `int sched_getscheduler(pid_t pid)`, with `SCHED_RESET_ON_FORK` where it is set.
+fn policy(tid: Pid) -> Result<i32, Errno> {
+    // SAFETY: no pointers are passed.
+    match unsafe { libc::sched_getscheduler(tid.as_raw_nonzero().get()) } {
+        -1 => Err(last_error()),
+        policy => Ok(policy),
     }
 }
 
-/// `int sched_setattr(pid_t pid, struct sched_attr *attr, unsigned int flags)`
-fn set_scheduling(tid: Pid, attributes: &libc::sched_attr) -> Result<(), Errno> {
-    let mut attributes = *attributes;
-    // What the kernel reports is not always what it takes: it knows more bytes than this structure has.
-    attributes.size = size_of::<libc::sched_attr>() as u32;
-    attributes.sched_flags &= u64::from(libc::SCHED_FLAG_RESET_ON_FORK as u32);
-    // SAFETY: the kernel reads the structure, of the size that it tells.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_sched_setattr, tid.as_raw_nonzero().get(), &raw const attributes, 0)
-    };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(last_error())
+/// `int sched_getparam(pid_t pid, struct sched_param *param)`
+fn priority(tid: Pid) -> Result<i32, Errno> {
+    let mut parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel writes the structure.
+    match unsafe { libc::sched_getparam(tid.as_raw_nonzero().get(), &raw mut parameter) } {
+        -1 => Err(last_error()),
+        _ => Ok(parameter.sched_priority),
+    }
+}
+
+/// `int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param)`: unlike `sched_setattr(2)`, it
+/// leaves the nice value and the slice of an ordinary thread alone.
+fn set_policy(tid: Pid, policy: i32, priority: i32) -> Result<(), Errno> {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the kernel reads the structure.
+    match unsafe { libc::sched_setscheduler(tid.as_raw_nonzero().get(), policy, &raw const parameter) } {
+        -1 => Err(last_error()),
+        _ => Ok(()),
     }
 }
 
@@ -186,25 +187,20 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-fn realtime(reset_on_fork: bool) -> libc::sched_attr {
-    // SAFETY: all of its fields are integers.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    attributes.sched_policy = libc::SCHED_FIFO as u32;
-    attributes.sched_priority = PRIORITY;
-    if reset_on_fork {
-        attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
-    }
-    attributes
-}
-
-fn is_realtime(attributes: &libc::sched_attr) -> bool {
+fn is_realtime(policy: i32) -> bool {
     const POLICIES: [i32; 3] = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
-    POLICIES.contains(&(attributes.sched_policy as i32))
+    POLICIES.contains(&(policy & !libc::SCHED_RESET_ON_FORK))
 }
 
 fn only(cpu: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(cpu);
+    set
+}
+
+fn every_cpu() -> CpuSet {
+    let mut set = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
     set
 }
 
@@ -221,11 +217,11 @@ fn cpu_time(tid: Pid) -> Option<Duration> {
 
 /// From the contents of `/proc/PID/task/TID/stat` (`proc_pid_stat(5)`): the CPU on which a thread that wants to run
 /// was last.
-fn waiting_cpu(stat: &str) -> Option<usize> {
+fn waiting_cpu(stat: &[u8]) -> Option<usize> {
     const CPU: usize = 39 - 3;
-    // The name in the second field may contain anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace();
+    // The name in the second field may contain anything, and be cut in the middle of a character.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
     match (fields.next()?, fields.nth(CPU - 1)?) {
         ("R", cpu) => cpu.parse().ok(),
         _ => None,
@@ -239,10 +235,15 @@ mod tests {
     #[test]
     fn a_name_may_contain_anything() {
         let fields = "0 ".repeat(35);
-        assert_eq!(waiting_cpu(&format!("7 (a) S (b) R {fields}5 0")), Some(5));
-        assert_eq!(waiting_cpu(&format!("7 (a) R (b) S {fields}5 0")), None);
-        assert_eq!(waiting_cpu("7 (cut off"), None);
-        assert_eq!(waiting_cpu("7 (cut off) R 1 2"), None);
+        let stat = |name: &[u8], state: &str| {
+            let rest = format!(") {state} {fields}5 0");
+            [b"7 (", name, rest.as_bytes()].concat()
+        };
+        assert_eq!(waiting_cpu(&stat(b"a) S (b", "R")), Some(5));
+        assert_eq!(waiting_cpu(&stat(b"a) R (b", "S")), None);
+        assert_eq!(waiting_cpu(&stat(b"\xc3\xa9\xc3", "R")), Some(5));
+        assert_eq!(waiting_cpu(b"7 (cut off"), None);
+        assert_eq!(waiting_cpu(b"7 (cut off) R 1 2"), None);
     }
 
     #[test]
@@ -262,42 +263,48 @@ mod tests {
         });
         let other = receiver.recv().unwrap();
         // Until it sleeps.
-        while other.waits_for_cpu().is_some() || cpu_time(other.tid).is_none() {
+        while other.waits_for_cpu().is_some() {
             std::thread::yield_now();
         }
+        assert!(other.is_alive());
         go.send(()).unwrap();
         thread.join().unwrap();
         // `join` returns a little before the kernel has forgotten the thread.
-        while cpu_time(other.tid).is_some() {
+        while other.is_alive() {
             std::thread::yield_now();
         }
         assert_eq!(other.waits_for_cpu(), None);
+        assert_eq!(other.restore(&Before::Policy(libc::SCHED_OTHER)), Ok(()));
     }
 
+    /// Also the nice value, which the thread may have changed meanwhile.
     #[test]
     fn what_was_before_is_restored() {
-        let own = Subject::current().unwrap();
-        let before = scheduling(own.tid).unwrap();
-        if let Ok(way) = probe_realtime() {
-            assert_eq!(
-                scheduling(own.tid).unwrap().sched_policy,
-                before.sched_policy,
-                "the probe leaves no trace"
-            );
-            let saved = Before::Scheduling(before);
-            own.help(way, &saved).unwrap();
-            assert!(is_realtime(&scheduling(own.tid).unwrap()));
-            own.restore(&saved);
-        }
-        assert_eq!(scheduling(own.tid).unwrap().sched_policy, before.sched_policy);
-        assert_eq!(scheduling(own.tid).unwrap().sched_flags, before.sched_flags);
+        // In a thread of its own: to lower a nice value again takes a right.
+        std::thread::spawn(|| {
+            let own = Subject::current().unwrap();
+            let before = policy(own.tid).unwrap();
+            if probe_realtime().is_ok() {
+                assert_eq!(policy(own.tid), Ok(before), "the probe leaves no trace");
+                own.help(&Before::Policy(before)).unwrap();
+                assert_eq!(policy(own.tid), Ok(RAISED));
+                // SAFETY: no pointers are passed.
+                assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) }, 0);
+                own.restore(&Before::Policy(before)).unwrap();
+                // SAFETY: as above.
+                assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }, 10);
+            }
+            assert_eq!(policy(own.tid).unwrap() & !libc::SCHED_RESET_ON_FORK, before);
 
-        let allowed = sched_getaffinity(None).unwrap();
-        let saved = Before::Affinity { allowed, moved_to: sched_getcpu() };
-        own.help(Way::Migrate, &saved).unwrap();
-        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        own.restore(&saved);
-        assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+            let allowed = sched_getaffinity(None).unwrap();
+            let saved = Before::Affinity { allowed, moved_to: sched_getcpu() };
+            own.help(&saved).unwrap();
+            assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+            own.restore(&saved).unwrap();
+            assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]
@@ -305,7 +312,8 @@ mod tests {
         let own = Subject::current().unwrap();
         let allowed = sched_getaffinity(None).unwrap();
         // Nobody has moved the thread.
-        own.restore(&Before::Affinity { allowed: only(CpuSet::MAX_CPU - 1), moved_to: CpuSet::MAX_CPU - 2 });
+        let other = Before::Affinity { allowed: only(CpuSet::MAX_CPU - 1), moved_to: CpuSet::MAX_CPU - 2 };
+        own.restore(&other).unwrap();
         assert_eq!(sched_getaffinity(None).unwrap(), allowed);
     }
 }

@@ -1,14 +1,23 @@
-//! Scheduling for models: one thread that others may raise. Under Miri, which has no scheduler to speak of, nobody is
-//! helped.
+//! Scheduling for models: the threads of a model have one policy in common, which is enough, as one of them alone is
+//! ever helped. Under Miri, which has no scheduler to speak of, nobody is helped.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    Realtime { reset_on_fork: bool },
+    Realtime,
     Migrate,
 }
 
+/// Whether the thread was raised.
 #[derive(Debug)]
-pub(crate) struct Before;
+pub(crate) struct Before(bool);
+
+#[derive(Debug)]
+pub(crate) enum Finding {
+    NoNeed,
+    #[expect(dead_code, reason = "no thread of a model has a CPU")]
+    GiveWay,
+    Help(Before),
+}
 
 #[derive(Debug)]
 pub(crate) struct Subject;
@@ -24,35 +33,52 @@ impl Refused {
 
 pub(crate) fn probe_realtime() -> Result<Way, Refused> {
     if cfg!(loom) {
-        Ok(Way::Realtime { reset_on_fork: true })
+        Ok(Way::Realtime)
     } else {
         Err(Refused)
     }
 }
 
-pub(crate) fn restore_after_fork(_before: &Before) {}
-
+#[cfg(miri)]
 impl Subject {
     pub(crate) fn current() -> Result<Self, Refused> {
-        if cfg!(loom) {
-            Ok(Self)
-        } else {
-            Err(Refused)
-        }
+        Err(Refused)
     }
 
-    /// As if the thread always waited for a CPU.
-    pub(crate) fn examine(&self, _way: Way) -> Result<Option<Before>, Refused> {
-        Ok(cfg!(loom).then_some(Before))
+    pub(crate) fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+        Ok(Finding::NoNeed)
     }
 
-    pub(crate) fn help(&self, _way: Way, _before: &Before) -> Result<(), Refused> {
-        set_raised(true);
+    pub(crate) fn help(&self, _before: &Before) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    pub(crate) fn restore(&self, _before: &Before) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
+/// As if the thread always waited for a CPU. What is noted is what is found, which is wrong if somebody else is at it.
+#[cfg(loom)]
+impl Subject {
+    pub(crate) fn current() -> Result<Self, Refused> {
+        Ok(Self)
+    }
+
+    pub(crate) fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+        Ok(Finding::Help(Before(is_raised())))
+    }
+
+    pub(crate) fn help(&self, _before: &Before) -> Result<(), Refused> {
+        kernel::set(true);
         Ok(())
     }
 
-    pub(crate) fn restore(&self, _before: &Before) {
-        set_raised(false);
+    pub(crate) fn restore(&self, before: &Before) -> Result<(), Refused> {
+        if is_raised() {
+            kernel::set(before.0);
+        }
+        Ok(())
     }
 }
 
@@ -76,9 +102,3 @@ mod kernel {
 
 #[cfg(loom)]
 pub(crate) use kernel::is_raised;
-
-fn set_raised(raised: bool) {
-    #[cfg(loom)]
-    kernel::set(raised);
-    let _ = raised;
-}

@@ -163,3 +163,37 @@ fn protected_loads_need_no_help() {
     );
     assert_eq!(domain.stats().helped, 0);
 }
+
+/// Two domains help the same thread, and neither takes the other's doing for what is to be restored.
+#[test]
+fn a_thread_may_be_helped_in_two_domains() {
+    in_each_way(|first| {
+        let Some(second) = domain(first.help()) else { return };
+        beside(
+            &first,
+            |first, stage, _| {
+                let (one, other) = (first.reader(), second.reader());
+                while !stage.go_on.load(Ordering::Relaxed) {
+                    let _outer = one.pin();
+                    let _inner = other.pin();
+                    work();
+                }
+            },
+            |first, stage, _| {
+                stage.reader();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while !stage.go_on.load(Ordering::Relaxed) {
+                            second.synchronize().unwrap();
+                        }
+                    });
+                    until("help in both", || {
+                        first.synchronize().unwrap();
+                        first.stats().helped >= 3 && second.stats().helped >= 3
+                    });
+                    stage.go_on();
+                });
+            },
+        );
+    });
+}

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::garbage::{self, Garbage, Panic};
 use super::grace::Grace;
+use super::help::Giver;
 use super::ledger::Ledger;
 use super::record::Record;
 use super::registry::Claim;
@@ -74,8 +75,8 @@ pub(crate) struct Backlog {
     held: Vec<Held>,
     bytes: usize,
     started: Option<Instant>,
-    /// Whether readers were helped for this backlog.
-    has_helped: bool,
+    /// For readers that are in the way.
+    giver: Giver,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
 }
@@ -125,7 +126,7 @@ impl Backlog {
             held: Vec::new(),
             bytes: 0,
             started: None,
-            has_helped: false,
+            giver: Giver::new(),
             hazards: Vec::new(),
         }
     }
@@ -293,6 +294,10 @@ impl Backlog {
         }
         self.core.tend_help();
         let ready = self.ready(limit);
+        if ready + self.open == self.queue.len() {
+            // No grace period is under way any more.
+            self.end_help();
+        }
         let freed = self.sweep(ready, limit);
         self.core.look_for_stalls(self.oldest());
         freed
@@ -306,6 +311,11 @@ impl Backlog {
     /// When a sleep must end so that a stall is reported in time.
     pub(crate) fn stall_is_due(&self) -> Option<Instant> {
         self.core.stall_is_due(self.oldest())
+    }
+
+    /// Ends what is left of the help that readers got for these objects.
+    pub(crate) fn end_help(&mut self) {
+        self.giver.end(&self.core);
     }
 
     /// Number of objects that the open batch lacks.
@@ -338,8 +348,8 @@ impl Backlog {
         let mut ready = 0;
         for batch in &self.batches {
             let mut answer = self.core.check(batch.token);
-            if matches!(answer, Ok(Grace::HeldUp(_))) && self.core.help(batch.token, batch.started) {
-                self.has_helped = true;
+            let is_held_up = matches!(answer, Ok(Grace::HeldUp(_)));
+            if is_held_up && self.giver.help(&self.core, batch.token, batch.started) {
                 answer = self.core.check(batch.token);
             }
             let over = match answer {
@@ -510,9 +520,7 @@ struct Freed {
 /// What is pending passes to the domain.
 impl Drop for Backlog {
     fn drop(&mut self) {
-        if self.has_helped {
-            self.core.end_all_help();
-        }
+        self.end_help();
         let pending = self.held.drain(..).map(|held| held.garbage).chain(self.queue.drain(..));
         if busted::is(Variant::DropFrees) {
             // SAFETY: none; this is what the broken variant is about.

@@ -8,7 +8,8 @@
 //! | `record` | what one reader publishes: its region state and its hazard slots |
 //! | `read` | the readers' protocols: enter and leave, protect, report, register |
 //! | `grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
-//! | `help` | gets a preempted reader to run |
+//! | `help` | which preempted readers are helped to run, and until when |
+//! | `aid` | what a thread keeps for its helpers |
 //! | `garbage` | an unlinked object, its type erased |
 //! | `stack` | hand-over of objects between threads |
 //! | `backlog` | one owner's queue of objects that wait for their grace period |
@@ -20,6 +21,7 @@
 //! | `watch` | which stalls are reported, and when |
 //! | `turn` | one thread at a time, and nobody waits |
 
+pub(crate) mod aid;
 pub(crate) mod assistant;
 pub(crate) mod backlog;
 pub(crate) mod garbage;
@@ -228,10 +230,7 @@ impl Core {
     pub(crate) unsafe fn reset_after_fork(&self) {
         for record in self.records.iter_all() {
             // SAFETY: the caller's promise.
-            unsafe { record.reset_after_fork(record.is_mine()) };
-        }
-        if let Some(help) = &self.help {
-            help.reset_after_fork();
+            unsafe { record.reset_after_fork() };
         }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {

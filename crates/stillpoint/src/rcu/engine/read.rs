@@ -15,7 +15,7 @@ impl Core {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        record.adopt(kind, self.helping().is_some());
+        record.adopt(kind, self.mode(), self.helping().is_some());
         match kind {
             // Relaxed: made visible by the fence below.
             Kind::Reader => _ = self.light_readers.fetch_add(1, Ordering::Relaxed),
@@ -43,7 +43,7 @@ impl Core {
             self.light_readers.fetch_sub(1, release);
         }
         self.notice(record);
-        self.settle_help(record);
+        record.abandon();
         self.records.release(claim);
     }
 
@@ -116,7 +116,8 @@ impl Core {
     fn notice(&self, record: &Record) {
         // Pairs with the heavy fences in `end_missed_help` and in `fence_request`. Models pay for it only where it is
         // needed.
-        let is_needed = fence::has_requests() || self.helping().is_some();
+        let helps = self.helping().is_some() && self.mode() == Mode::Asymmetric;
+        let is_needed = fence::has_requests() || helps;
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
         }
@@ -127,13 +128,15 @@ impl Core {
 
     #[cold]
     fn answer(&self, record: &Record) {
+        if record.fences() {
+            // SeqCst: pairs with the fence in `end_missed_help` of a symmetric domain.
+            atomic_fence(Ordering::SeqCst);
+        }
         if record.take_request() {
             self.event.notify();
             self.tasks.wake_all();
         }
-        if record.is_helped() {
-            self.end_own_help(record);
-        }
+        self.end_own_help(record);
         // Last, as it may give the CPU back.
         record.end_slice();
     }

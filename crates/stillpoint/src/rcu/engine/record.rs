@@ -4,8 +4,9 @@
 
 use std::ptr;
 
-use super::help::Aid;
+use super::aid::{self, Aid};
 use crate::busted::{self, Variant};
+use crate::fence::Mode;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -18,12 +19,14 @@ const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
-/// In `attention`: the thread has been helped (`help.rs`).
+/// In `attention`: the thread has been helped, or was some time ago (`aid.rs`).
 const HELPED: u32 = 2;
 /// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
 const FUTURE: u32 = 8;
 /// In `attention`, as long as the record has this holder: its guards ask for time slice extensions.
 const EXTENDS: u32 = 4;
+/// In `attention`, as long as the record has this holder: a full fence comes before the look at the others.
+const FENCES: u32 = 16;
 
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
@@ -42,7 +45,8 @@ pub(crate) enum Kind {
 pub(crate) struct Record {
     /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
     state: AtomicU64,
-    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`], [`EXTENDS`].
+    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`],
+    /// [`EXTENDS`], [`FENCES`].
     attention: AtomicU32,
     kind: AtomicU32,
     /// The thread's id for reports.
@@ -79,51 +83,47 @@ impl Default for Record {
 /// The owner's side: called by the reader's thread alone.
 impl Record {
     /// Writes down who holds the record from now on, and whether it may be helped.
-    pub(crate) fn adopt(&self, kind: Kind, helps: bool) {
+    pub(crate) fn adopt(&self, kind: Kind, mode: Mode, helps: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         self.kind.store(kind as u32, Ordering::Release);
         // Relaxed: for reports.
         self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
         self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
-        self.attention.store(0, Ordering::Relaxed);
-        if helps {
-            self.adopt_aid(kind);
-        }
+        let aid = if helps { aid::own() } else { None };
+        aid.inspect(|aid| aid.add_record());
+        // Between two quiescent states there is no short section to extend.
+        let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
+        let fences = aid.is_some() && mode == Mode::Symmetric;
+        let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
+        self.attention.store(attention, Ordering::Relaxed);
+        // Release: pairs with the acquire load in `aid`.
+        self.aid.store(aid.map_or(ptr::null_mut(), |aid| ptr::from_ref(aid).cast_mut()), Ordering::Release);
     }
 
-    fn adopt_aid(&self, kind: Kind) {
-        if self.aid().is_none() {
-            // Release: pairs with the acquire load in `aid`.
-            self.aid.store(Box::into_raw(Box::new(Aid::new())), Ordering::Release);
-        }
-        if let Some(aid) = self.aid() {
-            // SAFETY: the reader is being registered. Without a subject (no `/proc`, no file to be had) it is not
-            // helped.
-            unsafe { aid.set_subject(crate::sys::sched::Subject::current().ok()) };
-            // Between two quiescent states there is no short section to extend.
-            // SAFETY: this is the reader's thread.
-            if kind == Kind::Reader && unsafe { aid.enable_slices() } {
-                self.attention.fetch_or(EXTENDS, Ordering::Relaxed);
-            }
-        }
+    /// The holder goes.
+    pub(crate) fn abandon(&self) {
+        self.aid().inspect(|aid| aid.remove_record());
     }
 
     /// Before a guard's section, if [`wants_attention`](Record::wants_attention).
     #[cold]
     pub(super) fn begin_slice(&self) {
-        if self.attention.load(Ordering::Relaxed) & EXTENDS != 0 {
-            // SAFETY: this is the reader's thread.
-            unsafe { self.aid().inspect(|aid| aid.request_slice()) };
+        if self.has(EXTENDS) {
+            self.aid().inspect(|aid| aid.request_slice());
         }
     }
 
     /// After a guard's section.
     pub(super) fn end_slice(&self) {
-        if self.attention.load(Ordering::Relaxed) & EXTENDS != 0 {
-            // SAFETY: this is the reader's thread.
-            unsafe { self.aid().inspect(|aid| aid.release_slice()) };
+        if self.has(EXTENDS) {
+            self.aid().inspect(|aid| aid.release_slice());
         }
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        // Relaxed: a hint, or a bit that the owner has set itself.
+        self.attention.load(Ordering::Relaxed) & bits != 0
     }
 
     /// In the child of a `fork`, where the thread has a new id.
@@ -157,12 +157,19 @@ impl Record {
     /// Whether somebody waits for this record to change; no longer, after this call.
     pub(crate) fn take_request(&self) -> bool {
         // Relaxed: see `wants_attention`.
-        self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
+        self.has(AWAITED | FUTURE)
+            && self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
-    pub(crate) fn is_helped(&self) -> bool {
+    /// Whether the reader was told that it is helped; no longer, after this call.
+    pub(super) fn take_told(&self) -> bool {
         // Acquire: pairs with the release in `tell_helped`: the aid's word is at least as new.
-        self.attention.load(Ordering::Acquire) & HELPED != 0
+        self.has(HELPED) && self.attention.fetch_and(!HELPED, Ordering::Acquire) & HELPED != 0
+    }
+
+    /// Whether a full fence must come before the look at requests.
+    pub(super) fn fences(&self) -> bool {
+        self.has(FENCES)
     }
 
     /// A hazard slot that is not in use.
@@ -310,36 +317,24 @@ impl Record {
 
     /// Tells the reader to look at its aid when its state changes.
     pub(super) fn tell_helped(&self) {
-        // Release: pairs with the acquire load in `is_helped`.
+        // Release: pairs with the acquire in `take_told`.
         self.attention.fetch_or(HELPED, Ordering::Release);
     }
 
-    pub(super) fn tell_not_helped(&self) {
-        // Relaxed: published by the release of the aid's word, which becomes idle after this.
-        self.attention.fetch_and(!HELPED, Ordering::Relaxed);
-    }
-
-    /// What helpers keep, in domains that help.
-    pub(crate) fn aid(&self) -> Option<&Aid> {
-        // Acquire: pairs with the release in `adopt_aid`.
-        // SAFETY: null, or an aid that was published, and is freed with the record alone.
+    /// What its thread keeps for helpers, in domains that help.
+    pub(crate) fn aid(&self) -> Option<&'static Aid> {
+        // Acquire: pairs with the release in `adopt`.
+        // SAFETY: null, or an aid, which lives for ever.
         unsafe { self.aid.load(Ordering::Acquire).as_ref() }
     }
 
-    /// In the child of a `fork`, for each record, the caller's own or another one's: nobody waits or helps.
+    /// In the child of a `fork`, for each record: nobody waits.
     ///
     /// # Safety
     /// There is no other thread.
-    pub(super) unsafe fn reset_after_fork(&self, mine: bool) {
-        // Relaxed: there is no other thread. The kernel forgets in a child what it had allowed its parent.
-        self.attention.store(0, Ordering::Relaxed);
-        if let Some(aid) = self.aid() {
-            // SAFETY: the caller's promise.
-            unsafe { aid.reset_after_fork(mine) };
-            if mine {
-                self.adopt_aid(self.kind());
-            }
-        }
+    pub(super) unsafe fn reset_after_fork(&self) {
+        // Relaxed: there is no other thread.
+        self.attention.fetch_and(EXTENDS | FENCES, Ordering::Relaxed);
     }
 
     /// Asks the reader to wake the domain's futures when its state changes. Returns whether nobody had asked before:
@@ -364,12 +359,6 @@ impl Drop for Record {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
             let block = unsafe { Box::from_raw(next) };
             next = block.more.load(Ordering::Acquire);
-        }
-        // Acquire: pairs with the release in `adopt_aid`.
-        let aid = self.aid.load(Ordering::Acquire);
-        if !aid.is_null() {
-            // SAFETY: it came from `Box::into_raw`, and nothing refers to it.
-            drop(unsafe { Box::from_raw(aid) });
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::Backoff;
 
 use super::grace::Grace;
+use super::help::Giver;
 use super::record::Record;
 use super::Core;
 use crate::fence::FenceError;
@@ -120,22 +121,12 @@ pub(crate) enum Interrupted<'c> {
 /// The help that readers get from one wait, which does not outlive it.
 struct Help<'c> {
     core: &'c Core,
-    token: u64,
-    since: Duration,
-    given: bool,
-}
-
-impl Help<'_> {
-    fn give(&mut self) {
-        self.given |= self.core.help(self.token, self.since);
-    }
+    giver: Giver,
 }
 
 impl Drop for Help<'_> {
     fn drop(&mut self) {
-        if self.given {
-            self.core.end_all_help();
-        }
+        self.giver.end(self.core);
     }
 }
 
@@ -150,7 +141,7 @@ impl Core {
         }
         let begun = self.age();
         let mut patience = Patience::new();
-        let mut help = Help { core: self, token, since: begun, given: false };
+        let mut help = Help { core: self, giver: Giver::new() };
         let mut dated = None;
         loop {
             let laggard = match self.check(token).map_err(Interrupted::Fence)? {
@@ -160,7 +151,7 @@ impl Core {
                 }
                 Grace::HeldUp(laggard) => laggard,
             };
-            help.give();
+            help.giver.help(self, token, begun);
             let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let mut wake_up = deadline;
             if is_late || patience.is_about_to_sleep() {

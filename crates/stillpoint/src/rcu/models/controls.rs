@@ -65,9 +65,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HelpNoSecondRestore, "help::a_section_ends"),
     (Variant::HelpNoRecheck, "help::a_section_ends"),
     (Variant::HelpNoHeavy, "help::a_section_ends"),
-    (Variant::HelpClearLate, "help::two_help"),
-    (Variant::HelpNoSettle, "help::a_reader_unregisters"),
-    (Variant::HelpWordRelaxed, "help::two_help"),
+    (Variant::HelpWordRelaxed, "help::sections_follow_each_other"),
 ];
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{explore, MODE};
+use crate::rcu::engine::help::Giver;
 use crate::rcu::{Domain, Help};
 use crate::sys::sched::is_raised;
 
@@ -18,11 +19,13 @@ fn domain() -> Domain {
 }
 
 /// Starts a token and helps who holds it up.
-fn help(domain: &Domain) {
+fn help(domain: &Domain) -> Giver {
     let core = domain.core();
     let token = core.start();
     let _ = core.ensure_fenced(token);
-    core.help(token, Duration::ZERO);
+    let mut giver = Giver::new();
+    giver.help(core, token, Duration::ZERO);
+    giver
 }
 
 fn assert_lowered() {
@@ -41,7 +44,7 @@ fn a_section_ends() {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, help);
+        let helper = spawn(&domain, |domain| drop(help(domain)));
         drop(guard);
         helper.join().unwrap();
         assert_lowered();
@@ -55,9 +58,8 @@ fn a_reader_unregisters() {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         std::mem::forget(reader.pin());
-        let helper = spawn(&domain, help);
+        let helper = spawn(&domain, |domain| drop(help(domain)));
         drop(reader);
-        assert_lowered();
         helper.join().unwrap();
         assert_lowered();
     });
@@ -69,7 +71,7 @@ fn a_record_changes_hands() {
     explore(3, || {
         let domain = Arc::new(domain());
         let mut first = domain.qsbr_reader();
-        let helper = spawn(&domain, help);
+        let helper = spawn(&domain, |domain| drop(help(domain)));
         first.quiescent();
         drop(first);
         let second = domain.reader();
@@ -79,18 +81,15 @@ fn a_record_changes_hands() {
     });
 }
 
-/// Two help, one of them ends all help as well, and the section ends.
+/// Two help, one of them ends its help as well, and the section ends.
 #[test]
 fn two_help() {
-    explore(3, || {
+    explore(2, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let first = spawn(&domain, help);
-        let second = spawn(&domain, |domain| {
-            help(domain);
-            domain.core().end_all_help();
-        });
+        let first = spawn(&domain, |domain| drop(help(domain)));
+        let second = spawn(&domain, |domain| help(domain).end(domain.core()));
         drop(guard);
         first.join().unwrap();
         second.join().unwrap();
@@ -98,7 +97,7 @@ fn two_help() {
     });
 }
 
-/// One section after the other: the help for the first does not end that for the second.
+/// One section after the other, while a third thread ends all help at any time, as when its time is over.
 #[test]
 fn sections_follow_each_other() {
     explore(3, || {
@@ -106,11 +105,47 @@ fn sections_follow_each_other() {
         let reader = domain.reader();
         let guard = reader.pin();
         let helper = spawn(&domain, |domain| {
-            help(domain);
-            help(domain);
+            drop(help(domain));
+            drop(help(domain));
         });
         drop(guard);
         drop(reader.pin());
+        helper.join().unwrap();
+        assert_lowered();
+    });
+}
+
+/// The section goes on, and somebody else ends the help at any time: the thread is lowered when both are through.
+#[test]
+fn the_time_is_over() {
+    explore(4, || {
+        let domain = Arc::new(domain());
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let helper = spawn(&domain, |domain| drop(help(domain)));
+        let aid = reader.record().aid().expect("the domain helps");
+        let record = std::ptr::from_ref(reader.record()).addr();
+        aid.end(record);
+        helper.join().unwrap();
+        aid.end(record);
+        assert_lowered();
+        drop(guard);
+        assert_lowered();
+    });
+}
+
+/// Outside any section, the reader is lowered at the end of each section even if its helper is stuck in the system call
+/// that raises: seen from the reader's thread alone.
+#[test]
+fn nobody_waits_for_a_helper() {
+    explore(3, || {
+        let domain = Arc::new(domain());
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let helper = spawn(&domain, |domain| drop(help(domain)));
+        drop(guard);
+        drop(reader.pin());
+        drop(reader);
         helper.join().unwrap();
         assert_lowered();
     });

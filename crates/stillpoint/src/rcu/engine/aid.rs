@@ -1,0 +1,421 @@
+//! What a thread keeps for its helpers, whichever domains it reads in.
+//!
+//! Each thread has a word that says who may do what with its scheduling:
+//!
+//! ```text
+//!            helper                 helper, before the system call        helper, after it
+//!   IDLE ------------> STARTING ------------------------> RAISING|ACTIVE -----------------> ACTIVE
+//!    ^                    |                                     |                              |
+//!    |  no help needed    |                                     | the reader (OWN),            | the same
+//!    +--------------------+                                     | or any other (ENDING)        |
+//!    |                                                          v                              v
+//!    +--- the last of them takes off its bit ---- any of RAISING, OWN, ENDING <----------------+
+//! ```
+//!
+//! `RAISING`, `OWN` and `ENDING` are one thread's each, from setting the bit to taking it off. Who ends the help while
+//! the helper is still in its system call cannot know which of the two calls comes last: so the helper, when it finds
+//! that the help has been ended meanwhile, restores once more. And a reader restores itself whatever the others are
+//! at: they may be waiting for the very CPU that it has. Nobody helps again before all are through.
+//!
+//! A thread that ends, or forks, ends its help first, and keeps others from helping: so nobody ever changes a thread
+//! that has ended, and the only thread of a forked child is as it was. Aids live for ever, and are used again.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
+use std::sync::OnceLock;
+#[cfg(not(loom))]
+use std::sync::{Mutex, Once};
+#[cfg(not(loom))]
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::UnsafeCell;
+use crate::sys::sched::{Before, Finding, Subject, Way};
+use crate::sys::slice::Slice;
+
+const IDLE: u32 = 0;
+/// A helper looks at the thread.
+const STARTING: u32 = 1;
+/// The helper has not come back from the system call that raises.
+const RAISING: u32 = 2;
+/// Nobody has begun to end the help.
+const ACTIVE: u32 = 4;
+/// Another thread restores.
+const ENDING: u32 = 8;
+/// The thread restores itself.
+const OWN: u32 = 16;
+/// Nobody may help: the thread has ended, or is forking.
+const CLOSED: u32 = 32;
+
+/// For what is not modelled: statistics, times, and hints.
+const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
+
+/// Threads of the process that are being helped.
+static GIVEN: PlainU32 = PlainU32::new(0);
+
+/// How many threads of the process are being helped. A hint: models, of which several run at a time, do without it.
+pub(super) fn given() -> u32 {
+    if cfg!(loom) {
+        1
+    } else {
+        GIVEN.load(RELAXED)
+    }
+}
+
+/// Nanoseconds on the clock of all aids.
+pub(super) fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    // 584 years.
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+#[derive(Debug)]
+pub(crate) struct Aid {
+    word: AtomicU32,
+    /// Address of the record whose section is helped.
+    record: PlainUsize,
+    /// Who gave the help.
+    giver: PlainU64,
+    begun: PlainU64,
+    /// When the help is to end.
+    until: PlainU64,
+    /// The thread is not looked at again before.
+    not_before: PlainU64,
+    /// Records that the thread holds.
+    records: PlainUsize,
+    /// The thread. Written by itself while the word is `CLOSED`, read by who has one of the lower bits.
+    subject: UnsafeCell<Option<Subject>>,
+    /// Written by who is `STARTING`, read by who has one of the later bits.
+    before: UnsafeCell<Option<Before>>,
+    /// Used by the thread alone.
+    slice: Cell<Option<Slice>>,
+}
+
+// SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations.
+unsafe impl Send for Aid {}
+// SAFETY: as above.
+unsafe impl Sync for Aid {}
+
+/// For helpers.
+impl Aid {
+    /// Begins to look at the thread.
+    pub(super) fn start(&self, now: u64) -> bool {
+        // A model does not depend on the time.
+        if cfg!(not(loom)) && self.not_before.load(RELAXED) > now {
+            return false;
+        }
+        // Acquire: pairs with the release in `finish` and `open`: whoever was at the cells is through.
+        let acquire = busted::order(Variant::HelpWordRelaxed, Ordering::Acquire);
+        self.word.compare_exchange(IDLE, STARTING, acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Does not help, and does not look again before that time.
+    pub(super) fn abandon(&self, not_before: u64) {
+        self.not_before.store(not_before, RELAXED);
+        // Release: pairs with the acquire in `start` and `close`.
+        self.word.store(IDLE, Ordering::Release);
+    }
+
+    /// Looks whether the thread waits for a CPU. `Err` when that cannot be found out.
+    ///
+    /// # Safety
+    /// The caller is `STARTING`.
+    pub(super) unsafe fn examine(&self, way: Way) -> Result<Finding, ()> {
+        // SAFETY: the thread writes it in another state.
+        let subject =
+            |cell: *const Option<Subject>| unsafe { (*cell).as_ref().map(|subject| subject.examine(way)) };
+        self.subject.with(subject).ok_or(())?.map_err(drop)
+    }
+
+    /// Raises the thread, for the sake of a section of the record at this address. `tell` tells the reader before.
+    /// Returns whether the help is under way, and whether the kernel refused.
+    ///
+    /// # Safety
+    /// The caller is `STARTING`.
+    pub(super) unsafe fn raise(&self, before: Before, help: Given, tell: impl FnOnce()) -> (bool, bool) {
+        // SAFETY: the caller alone is `STARTING`, and nobody has a later bit.
+        self.before.with_mut(|cell| unsafe { *cell = Some(before) });
+        self.record.store(help.record, RELAXED);
+        self.giver.store(help.giver, RELAXED);
+        self.begun.store(help.begun, RELAXED);
+        self.until.store(help.until, RELAXED);
+        GIVEN.fetch_add(1, RELAXED);
+        // Release: pairs with the acquire in `take_part`, whose caller uses what was written here.
+        self.word.store(RAISING | ACTIVE, Ordering::Release);
+        tell();
+        // SAFETY: this thread has `RAISING`.
+        let refused =
+            unsafe { self.with_both(|subject, before| subject.help(before).is_err()) } != Some(false);
+        if refused {
+            self.word.fetch_and(!ACTIVE, Ordering::AcqRel);
+        }
+        // AcqRel: the system call comes before whatever ends the help from now on.
+        let settled =
+            self.word.compare_exchange(RAISING | ACTIVE, ACTIVE, Ordering::AcqRel, Ordering::Acquire);
+        if settled.is_err() {
+            if !busted::is(Variant::HelpNoSecondRestore) {
+                // SAFETY: as above.
+                unsafe { self.restore() };
+            }
+            self.finish(RAISING);
+        }
+        (settled.is_ok(), refused)
+    }
+
+    /// Ends the help for this record, if it is under way.
+    pub(crate) fn end(&self, record: usize) {
+        if self.record.load(RELAXED) != record {
+            return;
+        }
+        // Also when the reader has restored itself and the helper's system call may still come.
+        let unended = |word| word & (RAISING | ACTIVE) != 0 && word & ENDING == 0;
+        if self.take_part(ENDING, unended) {
+            // SAFETY: this thread has `ENDING`.
+            if unsafe { self.restore() } {
+                self.finish(ENDING);
+            } else {
+                // The thread itself may, at the end of its section: it has been told.
+                self.until.store(u64::MAX, RELAXED);
+                self.word.fetch_or(ACTIVE, Ordering::AcqRel);
+                self.finish(ENDING);
+            }
+        }
+    }
+
+    pub(super) fn is_given_by(&self, giver: u64) -> bool {
+        self.is_active() && self.giver.load(RELAXED) == giver
+    }
+
+    pub(super) fn is_overdue(&self, now: u64) -> bool {
+        self.is_active() && self.until.load(RELAXED) <= now
+    }
+
+    fn is_active(&self) -> bool {
+        // Relaxed: a hint, checked by `end`.
+        self.word.load(Ordering::Relaxed) & (RAISING | ACTIVE) != 0
+    }
+
+    /// Sets the bit of somebody who restores, if the word is as wanted.
+    fn take_part(&self, bit: u32, wanted: impl Fn(u32) -> bool) -> bool {
+        // Acquire, and on success release, too: pairs with the release in `raise`, whose cells are used then, and with
+        // the others who restore.
+        let mut word = self.word.load(Ordering::Acquire);
+        while wanted(word) {
+            let new = (word & !ACTIVE) | bit;
+            match self.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Takes off the caller's bit. Returns what is left.
+    fn finish(&self, mine: u32) -> u32 {
+        let now = now();
+        // One sixth of the time at the most: a section that is helped often is a long one.
+        let pause = now.saturating_sub(self.begun.load(RELAXED)).saturating_mul(5);
+        self.not_before.store(now.saturating_add(pause), RELAXED);
+        // Release: pairs with the acquire in `start` and `close`. Acquire: what the others did comes before, too.
+        let release = busted::order(Variant::HelpWordRelaxed, Ordering::AcqRel);
+        let left = self.word.fetch_and(!mine, release) & !mine;
+        if left == IDLE {
+            GIVEN.fetch_sub(1, RELAXED);
+        }
+        left
+    }
+
+    /// # Safety
+    /// The caller has `RAISING`, `OWN` or `ENDING`.
+    unsafe fn with_both<R>(&self, function: impl FnOnce(&Subject, &Before) -> R) -> Option<R> {
+        self.subject.with(|subject| {
+            // SAFETY: both cells are written in no other state.
+            self.before.with(|before| unsafe { Some(function((*subject).as_ref()?, (*before).as_ref()?)) })
+        })
+    }
+
+    /// Whether the thread is as it was, or somebody else has changed it.
+    ///
+    /// # Safety
+    /// As for [`with_both`](Aid::with_both).
+    unsafe fn restore(&self) -> bool {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { self.with_both(Subject::restore) };
+        answer.is_none_or(|answer| answer.is_ok())
+    }
+}
+
+/// What is written down about help.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    pub(super) record: usize,
+    pub(super) giver: u64,
+    pub(super) begun: u64,
+    pub(super) until: u64,
+}
+
+/// For the thread itself.
+impl Aid {
+    fn new() -> Self {
+        Self {
+            word: AtomicU32::new(CLOSED),
+            record: PlainUsize::new(0),
+            giver: PlainU64::new(0),
+            begun: PlainU64::new(0),
+            until: PlainU64::new(0),
+            not_before: PlainU64::new(0),
+            records: PlainUsize::new(0),
+            subject: UnsafeCell::new(None),
+            before: UnsafeCell::new(None),
+            slice: Cell::new(None),
+        }
+    }
+
+    /// Restores the thread, whatever others are at. Returns whether somebody may still raise it: then the reader is to
+    /// look again at the end of its next section.
+    pub(super) fn end_own(&self) -> bool {
+        if self.take_part(OWN, |word| word & (RAISING | ACTIVE | ENDING) != 0) {
+            // To lower oneself is always allowed.
+            // SAFETY: this thread has `OWN`.
+            unsafe { self.restore() };
+            return self.finish(OWN) != IDLE;
+        }
+        false
+    }
+
+    /// The calling thread may be helped from now on.
+    fn open(&self) {
+        let subject = Subject::current().ok();
+        // SAFETY: the word is closed, by this thread.
+        self.subject.with_mut(|cell| unsafe { *cell = subject });
+        self.slice.set(Slice::enable());
+        self.not_before.store(0, RELAXED);
+        // Release: pairs with the acquire in `start`.
+        self.word.store(IDLE, Ordering::Release);
+    }
+
+    /// Nobody helps the calling thread from now on. Waits for those who are at it, for a few system calls.
+    #[cfg(not(loom))]
+    fn close(&self) {
+        loop {
+            self.end_own();
+            // Acquire: pairs with the release in `abandon` and `finish`.
+            match self.word.compare_exchange(IDLE, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return,
+                // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
+                Err(seen) => crate::sys::wait(&self.word, seen, Some(Duration::from_micros(50))),
+            }
+        }
+    }
+
+    /// Before a section that had better not be interrupted. For the thread itself.
+    pub(super) fn request_slice(&self) {
+        if let Some(slice) = self.slice.get() {
+            slice.request();
+        }
+    }
+
+    pub(super) fn release_slice(&self) {
+        if let Some(slice) = self.slice.get() {
+            slice.release();
+        }
+    }
+
+    pub(super) fn has_slices(&self) -> bool {
+        self.slice.get().is_some()
+    }
+
+    pub(super) fn add_record(&self) {
+        self.records.fetch_add(1, RELAXED);
+    }
+
+    pub(super) fn remove_record(&self) {
+        self.records.fetch_sub(1, RELAXED);
+    }
+}
+
+/// The aid of the calling thread; `None` when the thread is about to end.
+#[cfg(not(loom))]
+pub(super) fn own() -> Option<&'static Aid> {
+    static AT_FORK: Once = Once::new();
+    AT_FORK.call_once(|| {
+        // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a
+        // fork may stay raised.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
+    });
+    OWN_AID.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
+}
+
+/// In a model every reader is a thread's only one.
+#[cfg(loom)]
+pub(super) fn own() -> Option<&'static Aid> {
+    let aid = Box::leak(Box::new(Aid::new()));
+    aid.open();
+    Some(aid)
+}
+
+#[cfg(not(loom))]
+std::thread_local! {
+    static OWN_AID: OwnAid = const { OwnAid(Cell::new(None)) };
+}
+
+/// Aids of threads that have ended.
+#[cfg(not(loom))]
+static UNUSED: Mutex<Vec<&'static Aid>> = Mutex::new(Vec::new());
+
+#[cfg(not(loom))]
+struct OwnAid(Cell<Option<&'static Aid>>);
+
+#[cfg(not(loom))]
+impl OwnAid {
+    fn take_one(&self) -> &'static Aid {
+        // Without waiting: in the child of a fork the lock may be held for ever.
+        let unused = UNUSED.try_lock().ok().and_then(|mut unused| unused.pop());
+        let aid = unused.unwrap_or_else(|| Box::leak(Box::new(Aid::new())));
+        aid.open();
+        self.0.set(Some(aid));
+        aid
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for OwnAid {
+    fn drop(&mut self) {
+        let Some(aid) = self.0.get() else { return };
+        aid.close();
+        // SAFETY: the word is closed, by this thread.
+        aid.subject.with_mut(|cell| unsafe { *cell = None });
+        // A reader that was leaked points to the aid for ever.
+        if aid.records.load(RELAXED) == 0 {
+            if let Ok(mut unused) = UNUSED.try_lock() {
+                unused.push(aid);
+            }
+        }
+    }
+}
+
+/// Calls `function` with the aid of the calling thread, if it has one.
+#[cfg(not(loom))]
+fn with_own(function: impl FnOnce(&Aid)) {
+    let _ = OWN_AID.try_with(|own| own.0.get().map(function));
+}
+
+#[cfg(not(loom))]
+extern "C" fn before_fork() {
+    with_own(Aid::close);
+}
+
+#[cfg(not(loom))]
+extern "C" fn after_fork() {
+    // Release: as in `open`.
+    with_own(|aid| aid.word.store(IDLE, Ordering::Release));
+}
+
+/// The others who were helped do not exist here; the subject of this thread is its parent.
+#[cfg(not(loom))]
+extern "C" fn after_fork_in_child() {
+    GIVEN.store(0, RELAXED);
+    with_own(Aid::open);
+}
