@@ -6,8 +6,12 @@
 mod background;
 #[path = "../examples/config_snapshot.rs"]
 mod config_snapshot;
+#[path = "../examples/epoll_loop.rs"]
+mod epoll_loop;
 #[path = "../examples/flow_table_qsbr.rs"]
 mod flow_table_qsbr;
+#[path = "../examples/tokio_workers.rs"]
+mod tokio_workers;
 
 #[test]
 fn config_snapshot_runs() {
@@ -22,4 +26,14 @@ fn flow_table_qsbr_runs() {
 #[test]
 fn background_runs() {
     background::main().expect("it reports no error");
+}
+
+#[test]
+fn epoll_loop_runs() {
+    epoll_loop::main().expect("it reports no error");
+}
+
+#[test]
+fn tokio_workers_runs() {
+    tokio_workers::main().expect("it reports no error");
 }

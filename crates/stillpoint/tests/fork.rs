@@ -7,13 +7,16 @@ mod census;
 #[path = "support/child.rs"]
 mod child;
 
+use std::future::Future;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, SynchronizeError};
+use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, StallReport, SynchronizeError};
 
 use census::Census;
 use child::in_child;
@@ -183,6 +186,60 @@ fn a_child_that_resets_can_start_threads_and_a_background_reclaimer() {
                 submitter.stop();
             });
             assert_eq!(census.freed(), 100);
+        });
+    });
+}
+
+/// The hook runs on another thread of the parent when it forks.
+#[test]
+fn a_child_that_resets_reports_stalls_of_its_own() {
+    in_child("a_child_that_resets_reports_stalls_of_its_own", || {
+        let (called, forked) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let hook = {
+            let (called, forked, calls) = (Arc::clone(&called), Arc::clone(&forked), Arc::clone(&calls));
+            move |_: &StallReport| {
+                if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+                    called.wait();
+                    forked.wait();
+                }
+            }
+        };
+        let domain = Domain::builder().stall_hook(Duration::from_millis(2), hook).build();
+        let domain = domain.expect("the default mode is always to be had");
+        let reader = domain.reader();
+        let guard = reader.pin();
+        thread::scope(|scope| {
+            scope.spawn(|| domain.synchronize().expect("the guard is dropped"));
+            called.wait();
+            in_fork(|| {
+                // SAFETY: this is the only thread of the child.
+                unsafe { domain.reset_after_fork() };
+                let mut reclaimer = eager(&domain);
+                reclaimer.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+                let begun = Instant::now();
+                while calls.load(Ordering::Relaxed) < 2 && begun.elapsed() < Duration::from_secs(20) {
+                    reclaimer.poll();
+                }
+                assert_eq!(calls.load(Ordering::Relaxed), 2);
+            });
+            forked.wait();
+            drop(guard);
+        });
+    });
+}
+
+/// The reader in the way of the parent's future does not exist in the child.
+#[test]
+fn a_future_of_the_parent_is_polled_again_in_the_child() {
+    in_child("a_future_of_the_parent_is_polled_again_in_the_child", || {
+        fork_while_held(Held::Qsbr, |domain, _, _| {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut over = std::pin::pin!(domain.grace_period(domain.start()));
+            assert!(over.as_mut().poll(&mut context).is_pending());
+            // SAFETY: this is the only thread of the child.
+            unsafe { domain.reset_after_fork() };
+            assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
         });
     });
 }

@@ -56,7 +56,8 @@ impl BackgroundReclaimer {
     ///
     /// # Panics
     /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. With the
-    /// panic of a destructor: everything that was ready has been freed; call `run` again to go on.
+    /// panic of a destructor, or of the [stall hook](super::DomainBuilder::stall_hook): everything that was ready has
+    /// been freed; call `run` again to go on.
     pub fn run(&mut self) {
         let core = Arc::clone(self.backlog.core());
         if core.held_up_by_caller(u64::MAX).is_some() {

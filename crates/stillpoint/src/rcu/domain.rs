@@ -140,7 +140,7 @@ impl Domain {
     /// ```
     #[inline]
     pub fn start(&self) -> Token {
-        Token { value: self.core.start(), domain: self.core.id() }
+        Token::new(&self.core, self.core.start())
     }
 
     /// Whether the grace period of `token` is over. Never waits for a reader.
@@ -313,6 +313,12 @@ impl fmt::Debug for Domain {
 pub struct Token {
     value: u64,
     domain: u64,
+}
+
+impl Token {
+    pub(super) fn new(core: &Core, value: u64) -> Self {
+        Self { value, domain: core.id() }
+    }
 }
 
 /// Tokens of different domains are not ordered.

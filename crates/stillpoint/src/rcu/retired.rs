@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use super::domain::{Domain, Token};
 use super::engine::garbage::{self, Garbage};
 use super::engine::grace::Grace;
 use super::engine::wait::Patience;
@@ -80,6 +81,36 @@ impl<T: Send + Sync + 'static> Retired<T> {
         } else {
             Err(self)
         }
+    }
+
+    /// The grace period that the object waits for, to be awaited: started by the first call of this or of
+    /// [`try_free`](Retired::try_free). When it is over, `try_free` fails for protected loads alone.
+    ///
+    /// # Panics
+    /// If the object is of another domain.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// # async fn replace(domain: Domain) -> Result<(), stillpoint::rcu::SynchronizeError> {
+    /// let cell = domain.cell(1);
+    /// let mut old = cell.replace(2).unwrap();
+    /// domain.grace_period(old.token(&domain)).await?;
+    /// assert!(old.try_free().is_ok()); // nobody has protected it
+    /// # Ok(())
+    /// # }
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # let over = std::pin::pin!(replace(Domain::new()));
+    /// # assert!(std::future::Future::poll(over, &mut context).is_ready());
+    /// ```
+    pub fn token(&mut self, domain: &Domain) -> Token {
+        let core = domain.core();
+        assert!(
+            self.is_of(core),
+            "an object of domain `{}` was used with domain `{}`",
+            self.home,
+            core.name()
+        );
+        Token::new(core, *self.token.get_or_insert_with(|| core.start()))
     }
 
     /// Waits until no reader can hold the object, for `limit` at the longest, and frees it.

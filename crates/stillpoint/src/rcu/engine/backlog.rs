@@ -245,6 +245,8 @@ impl Backlog {
         (other.open, other.bytes) = (0, 0);
         other.ledger().set_pending(0, 0);
         other.ledger().set_oldest(None);
+        other.ledger().set_pinned(0);
+        other.ledger().set_under_way(None);
     }
 
     /// Takes in an object that was counted before, and has its room.

@@ -117,12 +117,15 @@ impl Core {
             watch.is_following.store(false, Ordering::Relaxed);
             ended.iter().for_each(|report| (watch.hook)(report));
         }
-        if followed.is_none() {
-            *followed = self.find_stall(watch.threshold);
-            watch.is_following.store(followed.is_some(), Ordering::Relaxed);
-        }
+        let is_due = match followed {
+            Some(stall) => self.advance(stall),
+            None => {
+                *followed = self.find_stall(watch.threshold);
+                watch.is_following.store(followed.is_some(), Ordering::Relaxed);
+                true
+            }
+        };
         let Some(stall) = followed else { return };
-        let is_due = self.advance(stall);
         let due = stall.since.saturating_add(stall.next).as_nanos();
         watch.due.store(due.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
         if is_due {
@@ -142,13 +145,10 @@ impl Core {
     fn find_stall(&self, threshold: Duration) -> Option<Followed> {
         let (record, state) = self.region_readers_in_the_way().min_by_key(|&(_, state)| state)?;
         let waited = self.waited_for(state).filter(|&waited| waited >= threshold)?;
-        Some(Followed {
-            record: NonNull::from(record),
-            state,
-            since: self.age().saturating_sub(waited),
-            next: threshold,
-            report: StallReport { stall: Stall::new(self, record, waited), number: 0, ended: false },
-        })
+        let report = StallReport { stall: Stall::new(self, record, waited), number: 1, ended: false };
+        let since = self.age().saturating_sub(waited);
+        let next = beyond(waited, threshold);
+        Some(Followed { record: NonNull::from(record), state, since, next, report })
     }
 
     /// Makes the next report, if it is due.
@@ -164,9 +164,7 @@ impl Core {
             let record = unsafe { followed.record.as_ref() };
             let number = followed.report.number.saturating_add(1);
             followed.report = StallReport { stall: Stall::new(self, record, waited), number, ended: false };
-            while followed.next <= waited {
-                followed.next = followed.next.saturating_mul(2);
-            }
+            followed.next = beyond(waited, followed.next);
         }
         is_due
     }
@@ -209,6 +207,14 @@ impl Core {
     pub(crate) fn date(&self, token: u64, since: Duration) -> Dated<'_> {
         Dated { core: self, date: Date::new(self, token, since) }
     }
+}
+
+/// The first of `next` and its doubles that is later than `waited`.
+fn beyond(waited: Duration, mut next: Duration) -> Duration {
+    while next <= waited {
+        next = next.saturating_mul(2);
+    }
+    next
 }
 
 /// That somebody has a grace period under way, in a ledger of its own. To be given back to the core.

@@ -1,0 +1,98 @@
+//! Event loops that go offline while they wait for events.
+//!
+//! Each worker has an epoll instance and a QSBR reader: a lookup is a plain load, and the worker says once for each
+//! batch of events that it holds nothing any more. Before it waits it goes offline. So a writer waits for workers that
+//! are at work, for as long as a batch takes, and not for those that have nothing to do, for however long that is.
+//!
+//! Run it with `cargo run --example epoll_loop`.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Barrier;
+use std::thread;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use stillpoint::rcu::{Domain, RcuCell};
+
+const WORKERS: usize = 2;
+const REQUESTS: usize = 200;
+const EVENTS: usize = 16;
+
+/// What a request is answered from.
+struct Greeting {
+    text: String,
+}
+
+/// Answers requests of one byte until the other end is closed. Returns their number.
+fn work(
+    domain: &Domain,
+    greeting: &RcuCell<Greeting>,
+    mut connection: UnixStream,
+    ready: &Barrier,
+) -> io::Result<usize> {
+    connection.set_nonblocking(true)?;
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&poll, &connection, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+
+    let mut reader = domain.qsbr_reader();
+    let mut events = Vec::with_capacity(EVENTS);
+    let (mut answered, mut buffer) = (0, [0; 64]);
+    ready.wait();
+    loop {
+        events.clear();
+        // This waits for as long as it likes. Nothing can be loaded meanwhile: the reader is borrowed.
+        reader.offline(|| epoll::wait(&poll, spare_capacity(&mut events), None))?;
+        for _ in &events {
+            match connection.read(&mut buffer) {
+                Ok(0) => return Ok(answered),
+                Ok(requests) => {
+                    // Online again, and up to date. The reference may be kept until the batch is done.
+                    let greeting = greeting.load(&reader).expect("there is always one");
+                    for _ in 0..requests {
+                        writeln!(connection, "{}", greeting.text)?;
+                    }
+                    answered += requests;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // Going offline is a quiescent state, so that there is no need for another one here.
+    }
+}
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let domain = Domain::builder().name("greetings").build()?;
+    let greeting = domain.cell(Greeting { text: "good morning".into() });
+    let ready = Barrier::new(WORKERS + 1);
+
+    let answered = thread::scope(|scope| -> Result<usize, Box<dyn Error>> {
+        let (mut clients, mut workers) = (Vec::new(), Vec::new());
+        for _ in 0..WORKERS {
+            let (client, server) = UnixStream::pair()?;
+            clients.push(client);
+            let (domain, greeting, ready) = (&domain, &greeting, &ready);
+            workers.push(scope.spawn(move || work(domain, greeting, server, ready)));
+        }
+        ready.wait();
+
+        // Nobody has asked for anything yet, and nobody is waited for: this would hang otherwise.
+        greeting.replace(Greeting { text: "good day".into() }).expect("there is always one").free(None)?;
+
+        for request in 0..REQUESTS {
+            let client = &mut clients[request % WORKERS];
+            client.write_all(b"?")?;
+            let mut answer = [0; 9];
+            client.read_exact(&mut answer)?;
+            assert_eq!(&answer, b"good day\n");
+        }
+        drop(clients); // the workers read the end of the stream
+        workers.into_iter().map(|worker| Ok(worker.join().expect("it does not panic")?)).sum()
+    })?;
+
+    println!("{answered} requests answered; {} grace periods", domain.stats().grace_periods);
+    assert_eq!((answered, domain.stats().freed), (REQUESTS, 1));
+    Ok(())
+}
