@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use stillpoint::rcu::{Domain, RcuArray, Retired, Submitter, WhenFull};
 
 use crate::modes::in_each_mode;
+use crate::LONG;
 
 const LIMIT: usize = 100;
 const SLOTS: usize = 8;
@@ -76,7 +77,9 @@ impl World {
             slot += 1;
             let new = Some(Object::new(&self.waiting));
             let mut old = self.array.swap(slot % SLOTS, new).expect("no slot is ever empty");
+            let begun = Instant::now();
             while let Err(back) = retire(old) {
+                assert!(begun.elapsed() < LONG, "there is no room any more: {:?}", self.domain.stats());
                 // Relaxed, both: counts that are read when all threads have ended.
                 self.handed_back.fetch_add(1, Ordering::Relaxed);
                 assert_eq!(back.value, 42);
