@@ -76,7 +76,7 @@ variants! {
     RoomBeforeFree = "room-before-free": "Room in a domain is given back before the destructor has run.",
     TallyRelaxed = "tally-relaxed": "What is submitted, and what the background reclaimer has, is counted by relaxed operations.",
     CountedLate = "counted-late": "What the background reclaimer takes in is no longer counted as submitted before it is counted in its backlog.",
-    AssistSilent = "assist-silent": "A submitter that has assisted does not wake the background reclaimer.",
+    ClosedUnseen = "closed-unseen": "A submitter that has assisted looks without a fence whether the background reclaimer is gone.",
     ExitNoLight = "exit-no-light": "A reader looks for requests of futures without a light fence after its state.",
     AnswerNoFence = "answer-no-fence": "A reader wakes futures without a fence before it looks for them.",
     RequestNoHeavy = "request-no-heavy": "A future asks a reader without a heavy fence after the request.",

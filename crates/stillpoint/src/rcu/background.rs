@@ -105,7 +105,6 @@ impl BackgroundReclaimer {
         let has_work = |enough: usize| {
             inbox.has_work(enough)
                 || inbox.phase() != phase
-                || (phase != RUNNING && self.has_nothing_left())
                 || (inbox.core().has_orphans() && self.backlog.has_room(0))
         };
         // Submitters notify when there is enough.
@@ -115,7 +114,10 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.backlog.obstacle() {
-            Ok(Obstacle::Nothing) if self.backlog.len() == 0 => sleep(None, 1),
+            Ok(Obstacle::Nothing) if self.backlog.len() == 0 && inbox.is_empty() => {
+                // Without a limit only while nobody assists: that is not told.
+                event.sleep_unless(None, || has_work(1) || !inbox.is_empty());
+            }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
                 sleep(limit, self.backlog.missing().max(1));
@@ -267,9 +269,12 @@ impl Submitter {
         deadline: Option<Instant>,
     ) -> Result<(), RetireError<T>> {
         let core = self.inbox.core();
-        core.shared_ledger().count_wait();
+        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+        if is_early() {
+            core.shared_ledger().count_wait();
+        }
         let mut patience = Patience::new();
-        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while is_early() {
             patience.wait(core.event(), None, deadline, || false);
             match self.attempt(error.retired) {
                 Err(again) if again.reason.is_full() => error = again,

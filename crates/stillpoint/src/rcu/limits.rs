@@ -23,8 +23,8 @@ pub enum WhenFull {
     /// The object is handed back at once.
     #[default]
     HandBack,
-    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself may wait
-    /// in vain.
+    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
+    /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
     /// Frees what others have retired, as far as no reader is in the way, and waits for nobody; then the object is taken
     /// in, or handed back.

@@ -91,6 +91,7 @@ fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() 
             for turn in 0..100 {
                 parked.stop();
                 reclaimer.retire(cell.replace(turn % 100).expect("never empty")).expect("there is room");
+                reclaimer.poll();
                 retire_many(&domain, &mut reclaimer, 1000, 1 + BATCH);
                 parked.go_on();
             }
