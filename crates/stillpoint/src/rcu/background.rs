@@ -101,11 +101,15 @@ impl BackgroundReclaimer {
     fn pause(&self, phase: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
         let event = inbox.core().event();
-        let phase = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
+        let seen = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
         let has_work = |enough: usize| {
             inbox.has_work(enough)
-                || inbox.phase() != phase
+                || inbox.phase() != seen
                 || (inbox.core().has_orphans() && self.backlog.has_room(0))
+        };
+        let is_idle = || {
+            let goes_on = phase == RUNNING || busted::is(Variant::SleepAssisted);
+            goes_on && self.backlog.len() == 0 && inbox.is_empty()
         };
         // Submitters notify when there is enough.
         let sleep = |limit, enough| {
@@ -114,8 +118,9 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.backlog.obstacle() {
-            Ok(Obstacle::Nothing) if self.backlog.len() == 0 && inbox.is_empty() => {
-                // Without a limit only while nobody assists: that is not told.
+            // Without a limit only while nobody assists, and not while `run` is to return when they are done: the end of a
+            // turn is not told.
+            Ok(Obstacle::Nothing) if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || !inbox.is_empty());
             }
             Ok(Obstacle::Pace(until)) => {
