@@ -107,12 +107,15 @@ impl BackgroundReclaimer {
     fn pause(&self, phase: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
         let event = inbox.core().event();
-        let phase = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
+        let seen = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
         let has_work = |enough: usize| {
             inbox.has_work(enough)
-                || inbox.phase() != phase
-                || (phase != RUNNING && self.has_nothing_left())
+                || inbox.phase() != seen
                 || (inbox.core().has_orphans() && self.backlog.has_room(0))
+        };
+        let is_idle = || {
+            let goes_on = phase == RUNNING || busted::is(Variant::SleepAssisted);
+            goes_on && self.backlog.len() == 0 && inbox.is_empty()
         };
         // Submitters notify when there is enough.
         let sleep = |limit, enough| {
@@ -121,7 +124,11 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.backlog.obstacle() {
-            Ok(Obstacle::Nothing) if self.backlog.len() == 0 => sleep(None, 1),
+            // Without a limit only while nobody assists, and not while `run` is to return when they are done: the end of a
+            // turn is not told.
+            Ok(Obstacle::Nothing) if is_idle() => {
+                event.sleep_unless(None, || has_work(1) || !inbox.is_empty());
+            }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
                 sleep(limit, self.backlog.missing().max(1));
@@ -282,9 +289,12 @@ impl Submitter {
         deadline: Option<Instant>,
     ) -> Result<(), RetireError<T>> {
         let core = self.inbox.core();
-        core.shared_ledger().count_wait();
+        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+        if is_early() {
+            core.shared_ledger().count_wait();
+        }
         let mut patience = Patience::new();
-        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while is_early() {
             patience.wait(core.event(), None, deadline, || false);
             match self.attempt(error.retired) {
                 Err(again) if again.reason.is_full() => error = again,

@@ -23,15 +23,15 @@ pub enum WhenFull {
     /// The object is handed back at once.
     #[default]
     HandBack,
-    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself may wait
-    /// in vain.
+    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
+    /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
     /// Frees what others have retired, as far as no reader is in the way, and waits for nobody; then the object is taken
     /// in, or handed back.
     ///
-    /// A [`Reclaimer`](super::Reclaimer) frees what was left to the domain; a [`Submitter`](super::Submitter) what was
-    /// handed in and not taken by the background reclaimer yet, and in a full domain what was left to it. Each
-    /// retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
+    /// In a full domain, a [`Reclaimer`](super::Reclaimer) frees what was left to it, and a
+    /// [`Submitter`](super::Submitter), too; a submitter frees first what was handed in and not taken by the background
+    /// reclaimer yet. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
     /// hold no lock that they take. A retirement from within such a destructor does not assist at the same background
     /// reclaimer again. One submitter of a reclaimer assists at a time; the others do not wait for it.
     Assist,

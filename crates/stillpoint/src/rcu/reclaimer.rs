@@ -117,9 +117,12 @@ impl Reclaimer {
         mut error: RetireError<T>,
         deadline: Option<Instant>,
     ) -> Result<(), RetireError<T>> {
-        self.backlog.ledger().count_wait();
+        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+        if is_early() {
+            self.backlog.ledger().count_wait();
+        }
         let mut patience = Patience::new();
-        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while is_early() {
             self.pause(&mut patience, deadline);
             match self.attempt(error.retired) {
                 Err(again) if again.reason.is_full() => error = again,

@@ -180,7 +180,7 @@ impl Inbox {
         self.backlogged.set(backlog.len(), backlog.bytes());
     }
 
-    /// Whether there is nothing but what is in the reclaimer's own backlog.
+    /// Whether there is nothing but what is in the reclaimer's own backlog, and nobody is at the assistant.
     pub(crate) fn is_empty(&self) -> bool {
         // In this order: who finds the stack empty because an assistant took what was there sees his turn, too.
         self.stack.is_empty() && self.assistant.is_idle()
@@ -249,7 +249,7 @@ impl Drop for Inbox {
     }
 }
 
-/// A turn at the assistant. Its end is counted and told.
+/// A turn at the assistant. What is left at its end is counted.
 struct Assisting<'i> {
     inbox: &'i Inbox,
     /// `None` in the end.
@@ -271,13 +271,19 @@ impl Drop for Assisting<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
         let left = self.turn().slot().as_ref().map_or((0, 0), |backlog| (backlog.len(), backlog.bytes()));
+        let was_freed = left.0 < inbox.assisted.objects();
         inbox.assisted.set(left.0, left.1);
         self.turn = None;
-        if !busted::is(Variant::AssistSilent) {
-            // For the reclaimer, which takes over what is left, and returns when nothing is; and for who waits for room.
+        if was_freed {
+            // For those who wait for room. The reclaimer need not be woken: it does not sleep long while somebody is at
+            // it, or something is left.
             inbox.core.event().notify();
         }
-        // The reclaimer may have been dropped meanwhile; the notification's fence pairs with that of `advance`.
+        // SeqCst: pairs with the fence in `Event::notify`, called by `advance`: either the reclaimer's drop finds what is
+        // left, or its phase is seen here.
+        if !busted::is(Variant::ClosedUnseen) {
+            fence(Ordering::SeqCst);
+        }
         if left.0 > 0 && inbox.phase() == CLOSED {
             inbox.pass_on();
         }

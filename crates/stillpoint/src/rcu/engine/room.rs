@@ -9,7 +9,7 @@
 //!
 //! A domain without limits has no room of this kind, and pays nothing. With a limit, an object costs one
 //! read-modify-write when it is retired and one when it is freed, on a line that all retirers share; with both limits,
-//! two of each on the same line.
+//! two of each on the same line; and each poll that frees costs a fence, for those who wait for room.
 
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicUsize, Ordering};

@@ -54,7 +54,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
     (Variant::TallyRelaxed, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
     (Variant::CountedLate, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
-    (Variant::AssistSilent, "limits::a_submitter_assists_while_the_reclaimer_stops"),
+    (Variant::SleepAssisted, "limits::a_submitter_assists_while_the_reclaimer_stops"),
+    (Variant::ClosedUnseen, "limits::a_submitter_assists_while_the_reclaimer_is_dropped"),
     (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),
     (Variant::AnswerNoFence, "futures::futures_share_a_request"),
     (Variant::RequestNoHeavy, "futures::a_guard_wakes_a_future"),
@@ -91,7 +92,7 @@ fn is_caught(variant: Variant, model: &str) -> bool {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("running 1 test"), "there is no model `{model}`");
     let reason = match model.split("::").next() {
-        _ if matches!(variant, Variant::StopAfterCheck | Variant::AssistSilent) => "deadlock",
+        _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted) => "deadlock",
         Some("help") => RAISED,
         Some("futures") => "deadlock",
         Some("turns") => "a call was lost",

@@ -175,7 +175,8 @@ fn a_submitter_assists_while_the_reclaimer_is_dropped() {
         drop(background);
         submits.join().unwrap();
         drop(reader);
-        assert_eq!(shared.domain.reclaimer().poll(), 2);
+        let freed = shared.domain.reclaimer().poll();
+        assert_eq!(freed, 2, "{UNORDERED}: the assistant sits on what is left");
         drop(submitter);
     });
 }

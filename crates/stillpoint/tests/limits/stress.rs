@@ -1,0 +1,202 @@
+//! Many threads against one limit.
+
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{Domain, RcuArray, Retired, Submitter, WhenFull};
+
+use crate::modes::in_each_mode;
+use crate::LONG;
+
+const LIMIT: usize = 100;
+const SLOTS: usize = 8;
+const DURATION: Duration = if cfg!(miri) { Duration::from_millis(200) } else { Duration::from_millis(700) };
+
+/// Counts what waits, apart from the domain: its retirer adds it once it was taken in, its destructor subtracts it before
+/// its room is given back, and so before anybody adds who got the room. An object that is freed before it is added makes
+/// the count too low for a moment; it is never above what the domain has taken in.
+#[derive(Default)]
+struct Waiting {
+    now: AtomicIsize,
+    most: AtomicIsize,
+}
+
+struct Object {
+    value: u64,
+    waiting: Arc<Waiting>,
+}
+
+impl Object {
+    fn new(waiting: &Arc<Waiting>) -> Box<Self> {
+        Box::new(Self { value: 42, waiting: Arc::clone(waiting) })
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.value = 0;
+        // Relaxed: the domain orders it with those who get the room.
+        self.waiting.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Waiting {
+    /// An object was taken in, and may be freed already.
+    fn add(&self) {
+        // Relaxed, both: as in the destructor.
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+    }
+}
+
+struct World {
+    domain: Domain,
+    array: RcuArray<Object>,
+    waiting: Arc<Waiting>,
+    done: AtomicBool,
+    taken_in: AtomicUsize,
+    handed_back: AtomicUsize,
+}
+
+impl World {
+    fn is_done(&self) -> bool {
+        // Relaxed: a flag that orders nothing.
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Unlinks object after object and retires each until it is taken in.
+    fn retire_all(
+        &self,
+        seed: usize,
+        mut retire: impl FnMut(Retired<Object>) -> Result<(), Retired<Object>>,
+    ) {
+        let mut slot = seed;
+        while !self.is_done() {
+            slot += 1;
+            let new = Some(Object::new(&self.waiting));
+            let mut old = self.array.swap(slot % SLOTS, new).expect("no slot is ever empty");
+            let begun = Instant::now();
+            while let Err(back) = retire(old) {
+                assert!(begun.elapsed() < LONG, "there is no room any more: {:?}", self.domain.stats());
+                // Relaxed, both: counts that are read when all threads have ended.
+                self.handed_back.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(back.value, 42);
+                old = back;
+                thread::yield_now();
+            }
+            self.taken_in.fetch_add(1, Ordering::Relaxed);
+            self.waiting.add();
+        }
+    }
+
+    fn retires(&self, seed: usize, when_full: WhenFull) {
+        let mut reclaimer = self.domain.reclaimer_builder().when_full(when_full).build();
+        let mut turn = 0;
+        self.retire_all(seed, |old| {
+            turn += 1;
+            if turn % 5 == 0 {
+                reclaimer.poll();
+            }
+            if turn % 97 == 0 {
+                // What is in it is left to the domain, with its room.
+                reclaimer = self.domain.reclaimer_builder().when_full(when_full).build();
+            }
+            let answer = reclaimer.retire(old).map_err(|error| error.retired);
+            if answer.is_err() {
+                reclaimer.poll();
+            }
+            answer
+        });
+    }
+
+    fn submits(&self, seed: usize, submitter: &Submitter) {
+        self.retire_all(seed, |old| submitter.retire(old).map_err(|error| error.retired));
+    }
+
+    fn reads(&self, seed: usize) {
+        let mut slot = seed;
+        while !self.is_done() {
+            slot += 1;
+            let reader = self.domain.reader();
+            let guard = (slot % 3 == 0).then(|| reader.pin());
+            let under_guard = guard.as_ref().map(|guard| self.array.load(slot % SLOTS, guard));
+            let object = self.array.protect(slot % SLOTS, &reader).expect("no slot is ever empty");
+            if slot % 50 == 0 {
+                thread::sleep(Duration::from_micros(200));
+            }
+            assert_eq!(object.value, 42);
+            under_guard.into_iter().flatten().for_each(|object| assert_eq!(object.value, 42));
+            let mut qsbr = self.domain.qsbr_reader();
+            assert_eq!(self.array.load(slot % SLOTS, &qsbr).expect("no slot is ever empty").value, 42);
+            qsbr.quiescent();
+        }
+    }
+
+    fn looks(&self) -> usize {
+        let mut looks = 0;
+        while !self.is_done() {
+            let stats = self.domain.stats();
+            assert!(stats.pending <= LIMIT as u64, "{stats:?}");
+            assert!(stats.pending_bytes <= (LIMIT * size_of::<Object>()) as u64, "{stats:?}");
+            looks += 1;
+            thread::sleep(Duration::from_micros(100));
+        }
+        looks
+    }
+}
+
+#[test]
+fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
+    in_each_mode(|domain| {
+        let bytes = LIMIT * size_of::<Object>();
+        let domain = Domain::builder().fence(domain.fence_mode()).capacity(LIMIT).byte_capacity(bytes);
+        let domain = domain.build().expect("the mode was probed");
+        let waiting: Arc<Waiting> = Arc::default();
+        let world = World {
+            array: RcuArray::new(&domain, SLOTS, |_| Some(Object::new(&waiting))),
+            domain,
+            waiting,
+            done: AtomicBool::new(false),
+            taken_in: AtomicUsize::new(0),
+            handed_back: AtomicUsize::new(0),
+        };
+        thread::scope(|scope| {
+            let world = &world;
+            let policies = [WhenFull::HandBack, WhenFull::Wait(Duration::from_millis(1)), WhenFull::Assist];
+            for (seed, when_full) in policies.into_iter().enumerate() {
+                scope.spawn(move || world.retires(seed, when_full));
+            }
+            let mut background = world.domain.background_builder().capacity(LIMIT / 2).build();
+            for (seed, when_full) in policies.into_iter().enumerate() {
+                let submitter = background.submitter().when_full(when_full);
+                scope.spawn(move || world.submits(seed, &submitter));
+            }
+            scope.spawn(move || background.run());
+            for seed in 0..3 {
+                scope.spawn(move || world.reads(seed));
+            }
+            let looks = scope.spawn(|| world.looks());
+            let begun = Instant::now();
+            while begun.elapsed() < DURATION {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // Relaxed: a flag that orders nothing.
+            world.done.store(true, Ordering::Relaxed);
+            assert!(looks.join().expect("the limit holds") > 0);
+        });
+        world.domain.reclaimer().flush().expect("all readers have left");
+
+        // Relaxed, all: every thread has ended.
+        let taken_in = world.taken_in.load(Ordering::Relaxed) as u64;
+        let most = world.waiting.most.load(Ordering::Relaxed);
+        let stats = world.domain.stats();
+        assert_eq!((stats.retired, stats.freed), (taken_in, taken_in), "{stats:?}");
+        assert_eq!((stats.pending, stats.pending_bytes, stats.beyond_capacity), (0, 0, 0), "{stats:?}");
+        assert_eq!(stats.handed_back, world.handed_back.load(Ordering::Relaxed) as u64, "{stats:?}");
+        assert!((1..=LIMIT as isize).contains(&most), "{most} waited at a time");
+        assert_eq!(world.waiting.now.load(Ordering::Relaxed), 0, "each was freed once");
+        assert!(cfg!(miri) || taken_in > 1000, "too few to mean anything: {stats:?}");
+    });
+}
