@@ -6,13 +6,68 @@ use std::time::Duration;
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 
-use super::arena::Context;
+use super::actor::is_over;
+use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
+use super::part::{Part, Stage};
 use super::tokens;
+use crate::output::say;
+
+/// Tries and frees in a second of a race, at the least: less proves nothing.
+const LEAST: f64 = 300.0;
+
+/// All races, one after the other, and what they have done so far.
+pub(super) struct Races {
+    races: Vec<(Race, Runs)>,
+    /// Of each.
+    time: Duration,
+}
+
+impl Races {
+    /// Those that these fence modes allow.
+    pub(super) fn new(modes: &[Mode]) -> Self {
+        let races = ALL.iter().filter(|race| modes.contains(&race.mode()));
+        Self { races: races.map(|&race| (race, Runs::default())).collect(), time: Duration::ZERO }
+    }
+}
+
+impl Part for Races {
+    fn share(&self) -> u32 {
+        40
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        let time = time.div_f64(self.races.len() as f64);
+        for (race, runs) in &mut self.races {
+            if is_over(stage.context) {
+                break;
+            }
+            stage.enter(&race.title(), time);
+            *runs = *runs + race.run(stage, time, rng)?;
+            stage.context.audit();
+        }
+        self.time += time;
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let least = least(LEAST, self.time);
+        let few = self.races.iter().filter(|(_, runs)| runs.tries.min(runs.over) < least);
+        few.map(|(race, Runs { tries, over })| format!("races of {}: {tries} and {over}", race.title()))
+            .collect()
+    }
+
+    fn show(&self) {
+        say("Races                                                tries         freed");
+        for (race, Runs { tries, over }) in &self.races {
+            say(format!("  {:<42} {tries:>13} {over:>13}", race.title()));
+        }
+    }
+}
 
 /// One race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Race {
+enum Race {
     /// An announcement against a scan.
     Litmus(Litmus),
     /// Many who start tokens at once.
@@ -37,7 +92,7 @@ impl Add for Runs {
 }
 
 /// Every race there is.
-pub(super) const ALL: &[Race] = &[
+const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::Pin, Free::Try),
     litmus(Mode::Symmetric, Announce::Protect, Free::Poll),
     litmus(Mode::Asymmetric, Announce::BoundProtect, Free::Poll),
@@ -58,14 +113,14 @@ const fn litmus(mode: Mode, announce: Announce, free: Free) -> Race {
 }
 
 impl Race {
-    pub(super) fn mode(&self) -> Mode {
+    fn mode(&self) -> Mode {
         match self {
             Race::Litmus(litmus) => litmus.mode,
             Race::Tokens(mode) => *mode,
         }
     }
 
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         match self {
             Race::Litmus(Litmus { announce, free, mode }) => {
                 format!("{} against {} ({mode})", announce.text(), free.text())
@@ -74,14 +129,8 @@ impl Race {
         }
     }
 
-    pub(super) fn run(
-        &self,
-        context: &'static Context,
-        cpus: &[usize],
-        duration: Duration,
-        rng: &mut Rng,
-    ) -> Result<Runs, String> {
-        context.findings.enter(&self.title());
+    fn run(&self, stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Runs, String> {
+        let (context, cpus) = (stage.context, stage.cpus);
         match self {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
             Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),

@@ -13,7 +13,9 @@ use super::section::Sections;
 /// Few cells, so that readers and writers meet.
 const CELLS: usize = 12;
 /// For whatever must come to an end once no reader is left.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A grace period takes as long as the longest section of a sleeping reader that is preempted at that; never this long.
+pub(super) const TOO_LONG: Duration = Duration::from_secs(8);
 
 /// A domain, its cells, and what its threads share.
 pub(super) struct World {

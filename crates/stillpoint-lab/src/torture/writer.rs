@@ -8,15 +8,14 @@ use fastrand::Rng;
 use stillpoint::rcu::{Domain, FreeError, Reclaimer, RetireReason, Retired, SynchronizeError, Token};
 
 use super::actor::Actor;
-use super::arena::{Context, Handle, Identity, OLDEST};
+use super::arena::{Context, Handle};
+use super::pipe::Pipe;
 use super::section::Snapshot;
 use super::tally::Count;
-use super::world::World;
+use super::world::{TOO_LONG, World};
 
-/// Objects, tokens and ages that a writer looks after itself, each.
+/// Objects and tokens that a writer looks after itself, each.
 const MOST_KEPT: usize = 64;
-/// A grace period takes as long as the longest section of a sleeping reader that is preempted at that; never this long.
-const TOO_LONG: Duration = Duration::from_secs(8);
 
 /// One thread's writing side of one world.
 pub(super) struct Writer<'w> {
@@ -25,7 +24,7 @@ pub(super) struct Writer<'w> {
     /// Tried one by one.
     kept: Vec<Retired<Handle>>,
     tokens: Vec<Promise>,
-    aging: Vec<Aging>,
+    pipe: Pipe,
 }
 
 /// A token, and what must not be the case when it is over.
@@ -35,16 +34,10 @@ struct Promise {
     started: Instant,
 }
 
-/// An object that grows older with each grace period.
-struct Aging {
-    identity: Identity,
-    token: Token,
-}
-
 impl<'w> Writer<'w> {
     pub(super) fn new(world: &'w World, rng: &mut Rng) -> Self {
         let reclaimer = reclaimer(&world.domain, rng);
-        Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), aging: Vec::new() }
+        Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), pipe: Pipe::default() }
     }
 
     /// One thing or another.
@@ -69,7 +62,7 @@ impl<'w> Writer<'w> {
             _ => actor.pause(),
         }
         self.check_tokens(actor);
-        self.age(actor);
+        self.pipe.advance(self.world, actor);
         self.try_free(actor);
     }
 
@@ -105,13 +98,16 @@ impl<'w> Writer<'w> {
 
     /// Gets rid of an unlinked object in one of the ways there are.
     fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        if let Some(identity) = old.identity() {
-            self.world.context.grow_older(identity);
-            if self.aging.len() < MOST_KEPT && actor.once_in(4) {
-                self.aging.push(Aging { identity, token: self.world.domain.start() });
-            }
-        } else {
+        let Some(identity) = old.identity() else {
             self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
+            return;
+        };
+        self.world.context.unlink(identity);
+        if self.pipe.has_room() && actor.once_in(4) {
+            if actor.once_in(4) {
+                return self.pipe.enter(self.world, identity, Some(old));
+            }
+            self.pipe.enter(self.world, identity, None);
         }
         match actor.rng.u32(0..10) {
             0..4 => self.retire(actor, old),
@@ -222,19 +218,6 @@ impl<'w> Writer<'w> {
                     .add(|| format!("a token is not over after {TOO_LONG:?}: {:?}", domain.stats()));
             }
             true
-        });
-    }
-
-    /// Moves unlinked objects on in the pipe.
-    fn age(&mut self, actor: &mut Actor<'_>) {
-        let World { context, domain, .. } = self.world;
-        self.aging.retain_mut(|Aging { identity, token }| {
-            if !domain.check(*token) {
-                return true;
-            }
-            actor.tally.count(Count::Aged);
-            *token = domain.start();
-            context.grow_older(*identity).is_some_and(|age| age < OLDEST)
         });
     }
 
