@@ -319,9 +319,14 @@ impl Maker {
         Self { context, next: part.start, part, made: 0 }
     }
 
+    /// One that makes nothing, for those who only read.
+    pub(super) fn none(context: &'static Context) -> Self {
+        Self { context, part: 0..0, next: 0, made: 0 }
+    }
+
     /// A new object; `None` when too many are alive. A record rests for as long as it takes to come round.
     pub(super) fn make(&mut self) -> Option<Box<Handle>> {
-        for _ in 0..TRIES {
+        for _ in 0..TRIES.min(self.part.len()) {
             let index = self.next;
             self.next = if index + 1 == self.part.end { self.part.start } else { index + 1 };
             let record = &self.context.records[index].state;

@@ -129,7 +129,7 @@ fn count_trouble(counts: &mut Counts<Count>, parkings: Parkings, standing: u64) 
 }
 
 /// Of each four threads, one writes, two read, and one starts threads that do either for a moment.
-fn work(worlds: &[World], mut actor: Actor<'_>) -> Tally {
+pub(super) fn work(worlds: &[World], mut actor: Actor<'_>) -> Tally {
     if actor.slot % 4 == 3 {
         return churn(worlds, actor);
     }

@@ -7,6 +7,8 @@
 //!   ([`writer`]).
 //! - [`races`]: two threads or a few that do one thing as fast as they can, each to provoke one fault whose window is
 //!   too short for chance.
+//! - [`flood`]: retirements as fast as can be while readers come and go.
+//! - [`forks`]: children that reset their domain and go on.
 //!
 //! What is checked:
 //!
@@ -26,8 +28,11 @@
 
 mod actor;
 mod arena;
+mod child;
 mod counts;
 mod findings;
+mod flood;
+mod forks;
 mod hog;
 mod leftover;
 mod litmus;

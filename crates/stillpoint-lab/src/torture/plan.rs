@@ -7,6 +7,8 @@ use stillpoint::fence::{self, Mode};
 
 use super::actor::is_over;
 use super::arena::Context;
+use super::flood::Flood;
+use super::forks::Forks;
 use super::leftover::Ordinary;
 use super::mixed::Mixed;
 use super::options::Options;
@@ -47,7 +49,12 @@ impl Plan {
     }
 
     fn parts(&self) -> Vec<Box<dyn Part>> {
-        vec![Box::new(Mixed::default()), Box::new(Races::new(&self.modes))]
+        vec![
+            Box::new(Mixed::default()),
+            Box::new(Flood::default()),
+            Box::new(Races::new(&self.modes)),
+            Box::new(Forks::default()),
+        ]
     }
 
     pub(super) fn run(&self, context: &'static Context, watchdog: &Watchdog) -> Result<Run, Stop> {
