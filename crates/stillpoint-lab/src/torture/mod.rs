@@ -10,6 +10,8 @@
 //! - [`flood`]: retirements as fast as can be while readers come and go.
 //! - [`forks`]: children that reset their domain and go on.
 //!
+//! Meanwhile [`parked`] readers of three more domains stand still in a signal handler for the whole cycle.
+//!
 //! What is checked:
 //!
 //! - Nothing is destroyed while a reader holds it. Objects stand for records that are never freed ([`arena`]), so a
@@ -41,6 +43,7 @@ mod lull;
 mod mixed;
 mod options;
 mod park;
+mod parked;
 mod part;
 mod pipe;
 mod plan;
@@ -55,6 +58,7 @@ mod times;
 mod tokens;
 mod trouble;
 mod variant;
+mod ward;
 mod watchdog;
 mod world;
 mod writer;

@@ -1,17 +1,20 @@
 //! What a run does, and when.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::{self, Mode};
 
-use super::actor::is_over;
+use super::actor::{is_over, join};
 use super::arena::Context;
 use super::flood::Flood;
 use super::forks::Forks;
 use super::leftover::Ordinary;
 use super::mixed::Mixed;
 use super::options::Options;
+use super::parked::Companion;
 use super::part::{Part, Stage};
 use super::races::Races;
 use super::watchdog::Watchdog;
@@ -33,6 +36,7 @@ pub(super) struct Plan {
 /// What was done.
 pub(super) struct Run {
     pub(super) parts: Vec<Box<dyn Part>>,
+    pub(super) companion: Companion,
     pub(super) cycles: u32,
     pub(super) took: Duration,
 }
@@ -63,22 +67,34 @@ impl Plan {
         let ordinary = Ordinary::of_caller()
             .ok_or_else(|| Stop::usage("the scheduling policy of threads cannot be read on this machine"))?;
         let stage = Stage { context, cpus, modes, threads: *threads, watchdog, ordinary: &ordinary };
-        let mut run = Run { parts: self.parts(), cycles: 0, took: Duration::ZERO };
+        let companion = Companion::new(context.findings);
+        let mut run = Run { parts: self.parts(), companion, cycles: 0, took: Duration::ZERO };
         let shares: u32 = run.parts.iter().map(|part| part.share()).sum();
         // A short run goes through all parts as well.
         let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
         let cycle = self.duration.div_f64(cycles);
         while begun.elapsed() + cycle / 2 < self.duration && !is_over(context) {
-            for part in &mut run.parts {
-                // A busy machine may be late; the first cycle is never cut short.
-                let is_late = run.cycles > 0 && begun.elapsed() > self.duration;
-                if is_over(context) || is_late {
-                    break;
-                }
-                let time = cycle * part.share() / shares;
-                part.run(&stage, time, &mut rng).map_err(Stop::Usage)?;
-                context.audit();
-            }
+            let mut turn = rng.fork();
+            let stop = AtomicBool::new(false);
+            let Run { parts, companion, cycles, .. } = &mut run;
+            let done = thread::scope(|scope| {
+                let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
+                let done = parts.iter_mut().try_for_each(|part| {
+                    // A busy machine may be late; the first cycle is never cut short.
+                    let is_late = *cycles > 0 && begun.elapsed() > self.duration;
+                    if is_over(context) || is_late {
+                        return Ok(());
+                    }
+                    part.run(&stage, cycle * part.share() / shares, &mut rng)?;
+                    context.audit();
+                    Ok(())
+                });
+                watchdog.expect_end_in(Duration::ZERO);
+                // Relaxed: a flag; the thread is joined.
+                stop.store(true, Ordering::Relaxed);
+                done.and(join(context, companion).unwrap_or(Ok(())))
+            });
+            done.map_err(Stop::Usage)?;
             run.cycles += 1;
         }
         run.took = begun.elapsed();

@@ -26,6 +26,8 @@ pub(super) fn show(run: &Run) {
         say("");
         part.show();
     }
+    say("");
+    run.companion.show();
 }
 
 /// What was found.
@@ -53,6 +55,7 @@ pub(super) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
         return Ok(());
     }
     let missing: Vec<String> = run.parts.iter().flat_map(|part| part.missing()).collect();
+    let missing: Vec<String> = missing.into_iter().chain(run.companion.missing()).collect();
     if !missing.is_empty() {
         return Err(Stop::Failed(format!("vacuous: too few {}", missing.join(", "))));
     }
