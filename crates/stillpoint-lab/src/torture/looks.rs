@@ -23,9 +23,10 @@ impl Looks {
         self.0.as_flattened_mut().iter_mut().zip(others).for_each(|(sum, part)| *sum += part);
     }
 
-    /// The ages that must be seen and were not: a region reader sees two of them, a protected load all.
-    pub(super) fn missing(&self) -> Vec<String> {
-        let seen = |kind: Kind| if kind == Kind::Protected { 3 } else { 2 };
+    /// The ages that must be seen and were not. A region reader sees two of them; a protected load may see all, and
+    /// must see `protected`.
+    pub(super) fn missing(&self, protected: usize) -> Vec<String> {
+        let seen = |kind: Kind| if kind == Kind::Protected { protected } else { 2 };
         let unseen = Kind::ALL.iter().flat_map(|&kind| {
             let ages = (0..seen(kind)).filter(move |&age| self.0[kind as usize][age] == 0);
             ages.map(move |age| format!("looks of a {} at an object of age {}", kind.text(), TITLES[age]))
@@ -34,7 +35,7 @@ impl Looks {
     }
 
     /// Prints them, and how many objects were destroyed at which age.
-    pub(super) fn show(&self, destroyed: &[u64; AGES]) {
+    pub(super) fn show(&self, destroyed: Option<&[u64; AGES]>) {
         let row = |numbers: &[u64]| numbers.iter().map(|number| format!("{number:>11}")).collect::<String>();
         say(format!(
             "  {:<26}{}",
@@ -44,7 +45,9 @@ impl Looks {
         for kind in Kind::ALL {
             say(format!("  {:<26}{}", kind.text(), row(&self.0[kind as usize])));
         }
-        say(format!("  {:<26}{}", "destroyed at that age", row(destroyed)));
+        if let Some(destroyed) = destroyed {
+            say(format!("  {:<26}{}", "destroyed at that age", row(destroyed)));
+        }
     }
 }
 
@@ -55,13 +58,14 @@ mod tests {
     #[test]
     fn ages_that_nobody_saw_are_missing() {
         let mut looks = Looks::default();
-        assert_eq!(looks.missing().len(), 7);
+        assert_eq!(looks.missing(3).len(), 7);
         let mut part = Looks::default();
         part.add(Kind::Protected, 2);
         part.add(Kind::Guard, 1);
         looks.merge(&part);
         looks.merge(&part);
-        assert_eq!(looks.missing().len(), 5, "{:?}", looks.missing());
+        assert_eq!(looks.missing(3).len(), 5, "{:?}", looks.missing(3));
+        assert_eq!(looks.missing(2).len(), 5, "the third age was seen");
         assert_eq!(looks.0[Kind::Protected as usize][2], 2);
     }
 }

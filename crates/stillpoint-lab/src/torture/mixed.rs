@@ -47,14 +47,14 @@ impl Part for Mixed {
     }
 
     fn missing(&self) -> Vec<String> {
-        let missing = self.tally.counts.missing(self.time).into_iter().chain(self.tally.looks.missing());
+        let missing = self.tally.counts.missing(self.time).into_iter().chain(self.tally.looks.missing(3));
         missing.map(|what| format!("mixed: {what}")).collect()
     }
 
     fn show(&self) {
         say(format!("Mixed part: {} rounds of {:.1?}", self.rounds, self.time / self.rounds.max(1)));
         self.tally.counts.show();
-        self.tally.looks.show(&self.destroyed);
+        self.tally.looks.show(Some(&self.destroyed));
         self.tally.show_times(&self.delays);
     }
 }

@@ -8,6 +8,7 @@
 //! - [`races`]: two threads or a few that do one thing as fast as they can, each to provoke one fault whose window is
 //!   too short for chance.
 //! - [`flood`]: retirements as fast as can be while readers come and go.
+//! - [`table`]: the hash table, with parts of its own of both kinds.
 //! - [`forks`]: children that reset their domain and go on.
 //!
 //! Meanwhile [`parked`] readers of three more domains stand still in a signal handler for the whole cycle.
@@ -53,6 +54,7 @@ mod report;
 mod roll;
 mod section;
 mod stores;
+mod table;
 mod tally;
 mod times;
 mod tokens;

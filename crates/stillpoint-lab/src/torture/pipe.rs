@@ -4,12 +4,11 @@
 //! looks at it has been overtaken. Some objects were retired on the way in, and vanish whenever the library frees them;
 //! others stay with the pipe until its end, so that every age is reached.
 
-use stillpoint::rcu::{Retired, Token};
+use stillpoint::rcu::{Domain, Retired, Token};
 
 use super::actor::Actor;
-use super::arena::{Handle, Identity, OLDEST};
+use super::arena::{Context, Handle, Identity, OLDEST};
 use super::tally::Count;
-use super::world::World;
 
 /// Objects in the pipe of one writer.
 const LENGTH: usize = 64;
@@ -34,13 +33,12 @@ impl Pipe {
     }
 
     /// Takes in an object that has just been unlinked, or only its name if it is retired at the same time.
-    pub(super) fn enter(&mut self, world: &World, identity: Identity, kept: Option<Retired<Handle>>) {
-        self.objects.push(Aging { identity, token: world.domain.start(), kept });
+    pub(super) fn enter(&mut self, domain: &Domain, identity: Identity, kept: Option<Retired<Handle>>) {
+        self.objects.push(Aging { identity, token: domain.start(), kept });
     }
 
     /// Moves everything on whose grace period is over.
-    pub(super) fn advance(&mut self, world: &World, actor: &mut Actor<'_>) {
-        let World { context, domain, .. } = world;
+    pub(super) fn advance(&mut self, context: &Context, domain: &Domain, actor: &mut Actor<'_>) {
         self.objects.retain_mut(|Aging { identity, token, kept }| {
             if !domain.check(*token) {
                 return true;

@@ -17,6 +17,7 @@ use super::options::Options;
 use super::parked::Companion;
 use super::part::{Part, Stage};
 use super::races::Races;
+use super::table::{TableRaces, Tables};
 use super::watchdog::Watchdog;
 use crate::error::Stop;
 use crate::machine::cpus;
@@ -57,6 +58,8 @@ impl Plan {
             Box::new(Mixed::default()),
             Box::new(Flood::default()),
             Box::new(Races::new(&self.modes)),
+            Box::new(Tables::default()),
+            Box::new(TableRaces::new(&self.modes)),
             Box::new(Forks::default()),
         ]
     }

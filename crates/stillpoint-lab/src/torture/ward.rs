@@ -123,11 +123,10 @@ impl Ward {
         let by_bytes = LIMIT * size_of::<Handle>();
         let builder = if rng.bool() { builder.capacity(LIMIT) } else { builder.byte_capacity(by_bytes) };
         let reclaimer = builder.build();
-        let old = self.cell.swap(maker.make());
         let token = self.domain.start();
         let mut watch = Watch { ward: self, thread, token, reclaimer, spare: None, parked };
-        // Behind a region reader it is the first of those that wait.
-        old.into_iter().for_each(|old| watch.retire(old));
+        // What the reader holds. Behind a region reader it is the first of those that wait.
+        watch.unlink(maker).into_iter().for_each(|old| watch.retire(old));
         Some(watch)
     }
 
@@ -160,6 +159,14 @@ impl<'w> Watch<'w> {
         self.ward.context.findings.add(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
     }
 
+    /// Unlinks an object.
+    fn unlink(&self, maker: &mut Maker) -> Option<Retired<Handle>> {
+        let old = self.ward.cell.swap(maker.make())?;
+        let identity = old.identity();
+        identity.into_iter().for_each(|identity| self.ward.context.unlink(identity));
+        Some(old)
+    }
+
     fn retire(&mut self, old: Retired<Handle>) {
         if let Err(error) = self.reclaimer.retire(old) {
             self.find(|| format!("an empty reclaimer took nothing in: {:?}", error.reason));
@@ -183,7 +190,7 @@ impl<'w> Watch<'w> {
         }
         counts.add(Sight::NotOver);
         while self.spare.is_none() {
-            let Some(old) = self.ward.cell.swap(maker.make()) else { continue };
+            let Some(old) = self.unlink(maker) else { continue };
             self.spare = self.reclaimer.retire(old).err().map(|error| error.retired);
             let pending = self.reclaimer.pending();
             if pending > LIMIT {
@@ -193,7 +200,7 @@ impl<'w> Watch<'w> {
         // One more is handed back as well, whoever it is offered to.
         while let Some(old) = self.spare.take() {
             match submitter.retire(old) {
-                Ok(()) => self.spare = self.ward.cell.swap(maker.make()),
+                Ok(()) => self.spare = self.unlink(maker),
                 Err(error) if error.reason == RetireReason::Full => {
                     let answer = self.reclaimer.retire_timeout(error.retired, SHORT);
                     let Err(error) = answer else { return self.find(|| "there is room again".to_owned()) };
@@ -227,7 +234,7 @@ impl<'w> Watch<'w> {
             self.find(|| "a token is not over, although there is no region reader".to_owned());
         }
         for _ in 0..FLOOD {
-            let Some(old) = self.ward.cell.swap(maker.make()) else { continue };
+            let Some(old) = self.unlink(maker) else { continue };
             if let Err(error) = self.reclaimer.retire_timeout(old, PATIENCE) {
                 return self.find(|| format!("a reclaimer is full: {:?}", error.reason));
             }

@@ -62,7 +62,7 @@ impl<'w> Writer<'w> {
             _ => actor.pause(),
         }
         self.check_tokens(actor);
-        self.pipe.advance(self.world, actor);
+        self.pipe.advance(self.world.context, &self.world.domain, actor);
         self.try_free(actor);
     }
 
@@ -105,9 +105,9 @@ impl<'w> Writer<'w> {
         self.world.context.unlink(identity);
         if self.pipe.has_room() && actor.once_in(4) {
             if actor.once_in(4) {
-                return self.pipe.enter(self.world, identity, Some(old));
+                return self.pipe.enter(&self.world.domain, identity, Some(old));
             }
-            self.pipe.enter(self.world, identity, None);
+            self.pipe.enter(&self.world.domain, identity, None);
         }
         match actor.rng.u32(0..10) {
             0..4 => self.retire(actor, old),
