@@ -27,8 +27,13 @@ impl Roll {
     /// Some slot, and who has it.
     pub(super) fn pick(&self, rng: &mut Rng) -> Option<(usize, u32)> {
         let slot = rng.usize(0..self.0.len());
+        Some((slot, self.thread_of(slot)?))
+    }
+
+    /// Who has this slot, if anybody.
+    pub(super) fn thread_of(&self, slot: usize) -> Option<u32> {
         let thread = self.0[slot].load(Ordering::Relaxed);
-        (thread != 0).then_some((slot, thread))
+        (thread != 0).then_some(thread)
     }
 }
 

@@ -11,6 +11,8 @@ use super::variant::Broken;
 
 /// How late a part may end. The longest stay inside a section is of some ten milliseconds.
 const GRACE: Duration = Duration::from_secs(12);
+/// How long the threads have once something was found: they may wait for what will never come.
+const AFTER_FINDING: Duration = Duration::from_secs(2);
 /// How often the watchdog looks.
 const PERIOD: Duration = Duration::from_millis(250);
 /// What counts of the time between two looks at the most: while the watchdog itself does not run, because the machine
@@ -37,10 +39,13 @@ impl Watchdog {
                 last = Instant::now();
                 // Relaxed, above and below: a number on its own.
                 let _ = watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                    (left != IDLE).then(|| left.saturating_sub(passed))
+                    let longest = if findings.any() { millis(AFTER_FINDING) } else { IDLE - 1 };
+                    (left != IDLE).then(|| left.min(longest).saturating_sub(passed))
                 });
             }
-            findings.add(|| format!("stuck: not at its end {GRACE:?} after its time"));
+            if !findings.any() {
+                findings.add(|| format!("stuck: not at its end {GRACE:?} after its time"));
+            }
             report::say_findings(findings, broken);
             std::process::exit(1);
         });
