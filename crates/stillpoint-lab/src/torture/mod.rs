@@ -53,6 +53,7 @@ mod reader;
 mod report;
 mod roll;
 mod section;
+mod stops;
 mod stores;
 mod table;
 mod tally;

@@ -10,7 +10,7 @@ use super::actor::is_over;
 use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
 use super::part::{Part, Stage};
-use super::tokens;
+use super::{stops, tokens};
 use crate::output::say;
 
 /// Tries and frees in a second of a race, at the least: less proves nothing.
@@ -72,6 +72,8 @@ enum Race {
     Litmus(Litmus),
     /// Many who start tokens at once.
     Tokens(Mode),
+    /// A background reclaimer that is stopped while it goes to sleep.
+    Stop(Mode),
 }
 
 /// How often a race was run.
@@ -105,6 +107,7 @@ const ALL: &[Race] = &[
     litmus(Mode::Symmetric, Announce::BoundProtect, Free::Try),
     litmus(Mode::Asymmetric, Announce::BoundOnline, Free::Poll),
     Race::Tokens(Mode::Asymmetric),
+    Race::Stop(Mode::Symmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
 ];
 
@@ -116,7 +119,7 @@ impl Race {
     fn mode(&self) -> Mode {
         match self {
             Race::Litmus(litmus) => litmus.mode,
-            Race::Tokens(mode) => *mode,
+            Race::Tokens(mode) | Race::Stop(mode) => *mode,
         }
     }
 
@@ -126,6 +129,7 @@ impl Race {
                 format!("{} against {} ({mode})", announce.text(), free.text())
             }
             Race::Tokens(mode) => format!("start against start ({mode})"),
+            Race::Stop(mode) => format!("stop against a reclaimer's sleep ({mode})"),
         }
     }
 
@@ -134,6 +138,7 @@ impl Race {
         match self {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
             Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),
+            Race::Stop(mode) => stops::run(*mode, context, duration, rng),
         }
     }
 }

@@ -37,6 +37,14 @@ const CAUGHT_BY_TORTURE: &[Broken] = &[
     Broken::Rcu(Rcu::IgnoreHazards),
     Broken::Rcu(Rcu::HazardsFirst),
     Broken::Rcu(Rcu::DropFrees),
+    Broken::Rcu(Rcu::StopAfterCheck),
+    Broken::Table(Table::NoReload),
+    Broken::Table(Table::NoLight),
+    Broken::Table(Table::OldWordKept),
+    Broken::Table(Table::MarkLate),
+    Broken::Table(Table::IgnoreMark),
+    Broken::Table(Table::NextNotPinned),
+    Broken::Table(Table::CompareFirst),
 ];
 
 const KEPT: &str =
@@ -63,7 +71,10 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::CountRelaxed), KEPT),
     (Broken::Rcu(Rcu::StartRelaxed), KEPT),
     (Broken::Rcu(Rcu::FencedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::WriterNoFence), "the heavy fence, or the read-modify-write before, does its work here"),
+    (
+        Broken::Rcu(Rcu::WriterNoFence),
+        "the read-modify-write that starts the token is a full fence on x86-64",
+    ),
     (
         Broken::Rcu(Rcu::StopAfterCheck),
         "the window is a few nanoseconds at the end of a background reclaimer",
@@ -76,6 +87,11 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::HazardScanRelaxed), KEPT),
     (Broken::Rcu(Rcu::CompletedRelaxed), KEPT),
     (Broken::Rcu(Rcu::HandoverRelaxed), KEPT),
+    (Broken::Table(Table::FirstLoadRelaxed), KEPT),
+    (Broken::Table(Table::ReloadRelaxed), KEPT),
+    (Broken::Table(Table::TagLoadRelaxed), KEPT),
+    (Broken::Table(Table::EntryLoadRelaxed), KEPT),
+    (Broken::Table(Table::EntryStoreRelaxed), KEPT),
 ];
 
 impl Broken {
