@@ -38,7 +38,7 @@ const INDEX_BITS: u32 = 24;
 
 /// What the canaries of a handle are made of, together with its word; memory that was freed does not match.
 const FRONT: u64 = 0x5711_1901_47c0_ffee;
-const BACK: u64 = 0xa11_c1ea2_0f_f1a65;
+const BACK: u64 = 0x0a11_c1ea_20ff_1a65;
 const POISON: u64 = 0xdead_dead_dead_dead;
 
 // Relaxed throughout: a record's state is one word, and that a reader cannot see what happens after its section

@@ -8,14 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireReason, Retired, Submitter};
+use stillpoint::rcu::{Domain, RcuCell, RetireError, Retired, Submitter};
 
 use super::actor::{Actor, Shared, join, rest};
 use super::arena::{Context, Handle, Hold, Kind, Maker};
 use super::counts::{Counts, events};
 use super::part::{Part, Stage};
+use super::setting::Setting;
 use super::times::{self, Times};
-use super::world::PATIENCE;
+use super::world::{PATIENCE, when_full};
 use crate::output::say;
 
 const CELLS: usize = 8;
@@ -23,6 +24,9 @@ const CELLS: usize = 8;
 const WRITERS: usize = 2;
 /// Retirements between two looks at the stop flag.
 const BURST: u32 = 64;
+
+/// Retirements between two looks at the whole domain.
+const LOOK_AT_DOMAIN: u64 = 16;
 
 events! {
     /// What happens in a flood.
@@ -92,15 +96,17 @@ impl Part for Flood {
 
 fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, cpus, .. } = *stage;
-    let domain = Domain::builder().fence(stage.mode(rng)).build().map_err(|error| error.to_string())?;
+    let setting = Setting::random(stage.mode(rng), rng);
+    let domain = setting.build("flood")?;
     let mut first = Maker::new(context, WRITERS);
     let cells: Vec<_> =
         (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new(&domain, *first)).collect();
-    let waters = Waters { context, domain: &domain, cells: &cells };
+    let waters = Waters { context, domain: &domain, cells: &cells, capacity: setting.capacity };
     let readers = cpus.len().max(2);
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
     let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
-    let mut background = domain.background_builder().capacity(limit).batch(batch).build();
+    let mut background =
+        domain.background_builder().capacity(limit).batch(batch).when_full(when_full(rng)).build();
     let submitter = background.submitter();
     Ok(thread::scope(|scope| {
         let runner = scope.spawn(move || background.run());
@@ -132,12 +138,14 @@ struct Waters<'f> {
     context: &'static Context,
     domain: &'f Domain,
     cells: &'f [RcuCell<Handle>],
+    /// The domain's limit, if it has one.
+    capacity: Option<usize>,
 }
 
 impl Waters<'_> {
     /// Reads for a moment, again and again, each time as a new reader. Returns how often.
     fn visit(self, mut actor: Actor<'_>) -> u64 {
-        let Self { context, domain, cells } = self;
+        let Self { context, domain, cells, .. } = self;
         let mut visits = 0;
         while !actor.is_stopped() {
             let cell = &cells[actor.rng.usize(0..CELLS)];
@@ -173,7 +181,7 @@ impl Waters<'_> {
 
     fn retire(self, mut actor: Actor<'_>, limit: usize, batch: usize) -> Tally {
         let mut tally = Tally::default();
-        let builder = self.domain.reclaimer_builder().batch(batch);
+        let builder = self.domain.reclaimer_builder().batch(batch).when_full(when_full(&mut actor.rng));
         let by_bytes = actor.rng.bool();
         let builder = if by_bytes {
             builder.byte_capacity(limit * size_of::<Handle>())
@@ -186,6 +194,9 @@ impl Waters<'_> {
             self.wait_for_room(&mut tally, answer, |old| reclaimer.retire_timeout(old, PATIENCE));
             tally.counts.add(Flow::Polled);
             self.look_at(&mut tally, reclaimer.pending(), limit);
+            if let (Some(capacity), 0) = (self.capacity, tally.counts.of(Flow::Polled) % LOOK_AT_DOMAIN) {
+                self.look_at(&mut tally, self.domain.stats().pending as usize, capacity);
+            }
         });
         let begun = Instant::now();
         match reclaimer.flush_timeout(PATIENCE) {
@@ -223,7 +234,7 @@ impl Waters<'_> {
         again: impl FnOnce(Retired<Handle>) -> Result<(), RetireError<Handle>>,
     ) {
         let Err(RetireError { retired, reason }) = answer else { return };
-        if reason != RetireReason::Full {
+        if !reason.is_full() {
             self.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
         }
         tally.counts.add(Flow::Waits);

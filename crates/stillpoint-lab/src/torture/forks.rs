@@ -16,6 +16,7 @@ use super::child::Child;
 use super::counts::{Counts, events};
 use super::mixed;
 use super::part::{Part, Stage};
+use super::setting::Setting;
 use super::times::{self, Times};
 use super::world::World;
 use crate::output::say;
@@ -53,7 +54,8 @@ impl Part for Forks {
         stage.enter("fork", time);
         let Stage { context, cpus, .. } = *stage;
         let mut first = Maker::new(context, THREADS);
-        let (world, mut background) = World::new(context, stage.mode(rng), THREADS + 1, &mut first, rng)?;
+        let setting = Setting::unlimited(stage.mode(rng), rng);
+        let (world, mut background) = World::new(context, &setting, THREADS + 1, &mut first, rng)?;
         let shared = Shared::new(THREADS, cpus);
         thread::scope(|scope| {
             let background = scope.spawn(move || background.run());

@@ -13,6 +13,7 @@ use super::counts::Counts;
 use super::lull::Lull;
 use super::part::{Part, Stage};
 use super::reader;
+use super::setting::Setting;
 use super::tally::{Count, Tally};
 use super::times::Times;
 use super::trouble::{Parkings, Trouble};
@@ -67,14 +68,15 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let mut first = Maker::new(context, threads);
     let (mut worlds, mut backgrounds) = (Vec::new(), Vec::new());
     for mode in [stage.modes[0], stage.modes[stage.modes.len() - 1]] {
-        let (world, background) = World::new(context, mode, threads, &mut first, rng)?;
+        let setting = Setting::random(mode, rng);
+        let (world, background) = World::new(context, &setting, threads, &mut first, rng)?;
         worlds.push(world);
         backgrounds.push(background);
     }
     drop(first);
 
     let (shared, lull) = (Shared::new(threads, stage.cpus), Lull::default());
-    let tally = thread::scope(|scope| {
+    let mut tally = thread::scope(|scope| {
         let backgrounds: Vec<_> =
             backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
         let workers: Vec<_> = (0..threads)
@@ -112,6 +114,15 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
         tally
     });
 
+    for World { domain, reports, .. } in &worlds {
+        let stats = domain.stats();
+        let counts = &mut tally.counts;
+        counts.add_many(Count::Helped, stats.helped);
+        counts.add_many(Count::HandedBack, stats.handed_back);
+        counts.add_many(Count::WaitedForRoom, stats.waits);
+        counts.add_many(Count::Assisted, stats.assists);
+        counts.add_many(Count::Reports, reports.load(Ordering::Relaxed));
+    }
     worlds.into_iter().for_each(|world| world.close(rng.bool()));
     let called = context.called.load(Ordering::Relaxed) - called;
     let deferred = tally.counts.of(Count::Deferred);

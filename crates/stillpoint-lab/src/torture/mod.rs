@@ -31,11 +31,14 @@
 
 mod actor;
 mod arena;
+mod awaited;
+mod awaiting;
 mod child;
 mod counts;
 mod findings;
 mod flood;
 mod forks;
+mod helping;
 mod hog;
 mod leftover;
 mod litmus;
@@ -52,7 +55,9 @@ mod races;
 mod reader;
 mod report;
 mod roll;
+mod room;
 mod section;
+mod setting;
 mod stops;
 mod stores;
 mod table;

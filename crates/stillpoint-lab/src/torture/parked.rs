@@ -45,7 +45,8 @@ impl Companion {
         let mut wards = Vec::new();
         let mut backgrounds = Vec::new();
         for kind in Kind::ALL {
-            let (ward, background) = Ward::new(context, kind, modes[rng.usize(0..modes.len())], &mut maker)?;
+            let (ward, background) =
+                Ward::new(context, kind, modes[rng.usize(0..modes.len())], &mut maker, rng)?;
             wards.push(ward);
             backgrounds.push(background);
         }

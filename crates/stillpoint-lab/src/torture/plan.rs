@@ -90,6 +90,7 @@ impl Plan {
                     }
                     part.run(&stage, cycle * part.share() / shares, &mut rng)?;
                     context.audit();
+                    ordinary.check_all(context.findings);
                     Ok(())
                 });
                 watchdog.expect_end_in(Duration::ZERO);

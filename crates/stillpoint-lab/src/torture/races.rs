@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
+use stillpoint::rcu::Help;
 
 use super::actor::is_over;
 use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
 use super::part::{Part, Stage};
-use super::{stops, tokens};
+use super::{awaited, helping, room, stops, tokens};
 use crate::output::say;
-
-/// Tries and frees in a second of a race, at the least: less proves nothing.
-const LEAST: f64 = 300.0;
 
 /// All races, one after the other, and what they have done so far.
 pub(super) struct Races {
@@ -51,8 +49,10 @@ impl Part for Races {
     }
 
     fn missing(&self) -> Vec<String> {
-        let least = least(LEAST, self.time);
-        let few = self.races.iter().filter(|(_, runs)| runs.tries.min(runs.over) < least);
+        let few = self
+            .races
+            .iter()
+            .filter(|(race, runs)| runs.tries.min(runs.over) < least(race.least(), self.time));
         few.map(|(race, Runs { tries, over })| format!("races of {}: {tries} and {over}", race.title()))
             .collect()
     }
@@ -74,6 +74,12 @@ enum Race {
     Tokens(Mode),
     /// A background reclaimer that is stopped while it goes to sleep.
     Stop(Mode),
+    /// Readers that are helped, and end.
+    Help(Help),
+    /// Retirers in a domain with a limit.
+    Room(Mode),
+    /// Futures that wait for a reader.
+    Await(Mode),
 }
 
 /// How often a race was run.
@@ -108,6 +114,11 @@ const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::BoundOnline, Free::Poll),
     Race::Tokens(Mode::Asymmetric),
     Race::Stop(Mode::Symmetric),
+    Race::Help(Help::Realtime),
+    Race::Room(Mode::Symmetric),
+    Race::Await(Mode::Symmetric),
+    Race::Help(Help::Migrate),
+    Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
 ];
 
@@ -119,7 +130,17 @@ impl Race {
     fn mode(&self) -> Mode {
         match self {
             Race::Litmus(litmus) => litmus.mode,
-            Race::Tokens(mode) | Race::Stop(mode) => *mode,
+            Race::Tokens(mode) | Race::Stop(mode) | Race::Room(mode) | Race::Await(mode) => *mode,
+            Race::Help(_) => Mode::Symmetric,
+        }
+    }
+
+    /// Tries and frees in a second, at the least: less proves nothing.
+    fn least(&self) -> f64 {
+        match self {
+            Race::Litmus(_) | Race::Tokens(_) | Race::Room(_) => 300.0,
+            Race::Stop(_) | Race::Await(_) => 100.0,
+            Race::Help(_) => 5.0,
         }
     }
 
@@ -130,6 +151,9 @@ impl Race {
             }
             Race::Tokens(mode) => format!("start against start ({mode})"),
             Race::Stop(mode) => format!("stop against a reclaimer's sleep ({mode})"),
+            Race::Help(help) => format!("help against the end of a section ({help:?})"),
+            Race::Room(mode) => format!("retire against retire in a full domain ({mode})"),
+            Race::Await(mode) => format!("leave against await ({mode})"),
         }
     }
 
@@ -139,6 +163,9 @@ impl Race {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
             Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),
             Race::Stop(mode) => stops::run(*mode, context, duration, rng),
+            Race::Help(help) => helping::run(*help, context, cpus, duration, rng),
+            Race::Room(mode) => room::run(*mode, context, duration, rng),
+            Race::Await(mode) => awaited::run(*mode, context, duration, rng),
         }
     }
 }

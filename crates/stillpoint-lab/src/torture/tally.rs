@@ -46,6 +46,13 @@ events! {
         Tokens = "tokens started and over", 20;
         Aged = "objects aged by a grace period", 500;
         Synchronized = "waits for a grace period", 10;
+        Awaited = "grace periods awaited as futures", 2;
+        Unawaited = "futures dropped half-way", 0.5;
+        Helped = "readers helped to run", 0.2;
+        Reports = "stalls reported", 0.5;
+        HandedBack = "retirements handed back", 50;
+        WaitedForRoom = "retirements that waited for room", 5;
+        Assisted = "retirements that freed what others retired", 0.02;
         TimedOut = "timed waits that ran out", 1;
         TimedWaits = "timed waits that did not", 10;
         Flushed = "timed flushes", 5;

@@ -4,6 +4,7 @@
 //! retired waits: the token is not over, a reclaimer takes as much as its limit allows and hands back the rest, and timed
 //! waits name the thread. Behind a protected load waits its object alone, and everything else is freed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{
-    BackgroundReclaimer, Domain, RcuCell, ReaderKind, Reclaimer, RetireReason, Retired, Submitter,
-    SynchronizeError, Token,
+    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, Retired, StallReport,
+    Submitter, SynchronizeError, Token,
 };
 
 use super::arena::{Context, Handle, Hold, Kind, Maker};
@@ -26,6 +27,8 @@ use super::world::PATIENCE;
 const LIMIT: usize = 256;
 /// Objects that are retired at each look past a parked protected load.
 const FLOOD: usize = 200;
+/// What a reader may hold up before it is reported.
+const STALL: Duration = Duration::from_millis(10);
 /// How long a wait that must fail is tried.
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -40,6 +43,7 @@ events! {
         Named = "timed waits that named the thread", 2;
         Passed = "objects freed past a protected load", 200;
         Pinned = "flushes that told of the object in hand", 1;
+        Reported = "stalls reported, and their end", 0.1;
         Freed = "backlogs freed once they were released", 0.1;
     }
 }
@@ -54,6 +58,25 @@ pub(super) struct Ward {
     /// The kernel's id of the reader's thread, once it is inside.
     thread: AtomicU32,
     stop: AtomicBool,
+    /// The limit of the whole domain, if it has one.
+    shared: Option<usize>,
+    reports: Arc<Reports>,
+}
+
+/// What the hook was told.
+#[derive(Debug, Default)]
+struct Reports {
+    /// The thread of the last report.
+    thread: AtomicU32,
+    ended: AtomicBool,
+}
+
+impl Reports {
+    fn note(&self, report: &StallReport) {
+        // Relaxed, both: looked at until they are there.
+        self.thread.store(report.stall.thread_id, Ordering::Relaxed);
+        self.ended.store(report.ended, Ordering::Relaxed);
+    }
 }
 
 impl Ward {
@@ -62,14 +85,21 @@ impl Ward {
         kind: Kind,
         mode: Mode,
         maker: &mut Maker,
+        rng: &mut Rng,
     ) -> Result<(Self, BackgroundReclaimer), String> {
-        let domain =
-            Domain::builder().name("parked").fence(mode).build().map_err(|error| error.to_string())?;
+        let reports = Arc::new(Reports::default());
+        let hook = Arc::clone(&reports);
+        let builder = Domain::builder().name("parked").fence(mode);
+        let builder = builder.stall_hook(STALL, move |report| hook.note(report));
+        // In place of the limits of each reclaimer, one for all of them.
+        let shared = rng.bool().then_some(LIMIT);
+        let builder = shared.into_iter().fold(builder, DomainBuilder::capacity);
+        let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = RcuCell::new(&domain, *maker.make().ok_or("too many objects are alive")?);
         let background = domain.background_builder().capacity(LIMIT).batch(16).build();
         let submitter = background.submitter();
         let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
-        Ok((Self { context, kind, domain, cell, submitter, thread, stop }, background))
+        Ok((Self { context, kind, domain, cell, submitter, thread, stop, shared, reports }, background))
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -124,7 +154,16 @@ impl Ward {
         let builder = if rng.bool() { builder.capacity(LIMIT) } else { builder.byte_capacity(by_bytes) };
         let reclaimer = builder.build();
         let token = self.domain.start();
-        let mut watch = Watch { ward: self, thread, token, reclaimer, spare: None, parked };
+        let mut watch = Watch {
+            ward: self,
+            thread,
+            token,
+            reclaimer,
+            spare: None,
+            parked,
+            since: Instant::now(),
+            looks: 0,
+        };
         // What the reader holds. Behind a region reader it is the first of those that wait.
         watch.unlink(maker).into_iter().for_each(|old| watch.retire(old));
         Some(watch)
@@ -152,6 +191,8 @@ pub(super) struct Watch<'w> {
     /// What was handed back.
     spare: Option<Retired<Handle>>,
     parked: Parked,
+    since: Instant,
+    looks: u32,
 }
 
 impl<'w> Watch<'w> {
@@ -201,7 +242,7 @@ impl<'w> Watch<'w> {
         while let Some(old) = self.spare.take() {
             match submitter.retire(old) {
                 Ok(()) => self.spare = self.unlink(maker),
-                Err(error) if error.reason == RetireReason::Full => {
+                Err(error) if error.reason.is_full() => {
                     let answer = self.reclaimer.retire_timeout(error.retired, SHORT);
                     let Err(error) = answer else { return self.find(|| "there is room again".to_owned()) };
                     counts.add(Sight::Full);
@@ -218,6 +259,7 @@ impl<'w> Watch<'w> {
         if freed != 0 {
             self.find(|| format!("{freed} objects were freed"));
         }
+        self.look_at_domain();
         match domain.synchronize_timeout(SHORT) {
             Err(SynchronizeError::Stalled(stall))
                 if (stall.thread_id, stall.reader) == (self.thread, kind) =>
@@ -225,6 +267,21 @@ impl<'w> Watch<'w> {
                 counts.add(Sight::Named)
             }
             answer => self.find(|| format!("a timed wait for thread {} said {answer:?}", self.thread)),
+        }
+    }
+
+    /// The limit of the domain holds, and its hook knows.
+    fn look_at_domain(&mut self) {
+        let Ward { domain, shared, reports, .. } = self.ward;
+        let pending = domain.stats().pending;
+        if let Some(limit) = shared.filter(|&limit| pending > limit as u64) {
+            self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
+        }
+        // The calls above have waited for the reader, or polled, beyond the threshold.
+        let told = reports.thread.load(Ordering::Relaxed);
+        self.looks += 1;
+        if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
+            self.find(|| format!("the hook was told of thread {told}, and not of {}", self.thread));
         }
     }
 
@@ -272,6 +329,7 @@ pub(super) struct Released<'w> {
 impl Released<'_> {
     /// Everything is freed at once.
     pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
+        self.expect_end(counts);
         match self.reclaimer.flush_timeout(PATIENCE) {
             Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),
             answer => {
@@ -282,6 +340,26 @@ impl Released<'_> {
                     )
                 });
             }
+        }
+    }
+
+    /// The end of a stall is reported, too, by the next who looks.
+    fn expect_end(&mut self, counts: &mut Counts<Sight>) {
+        let Ward { domain, reports, context, kind, .. } = self.ward;
+        // Relaxed: as in `Reports::note`.
+        if reports.thread.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while !reports.ended.load(Ordering::Relaxed) && Instant::now() < deadline {
+            // Only waits and polls look.
+            let _ = domain.synchronize_timeout(SHORT);
+            self.reclaimer.poll();
+        }
+        if reports.ended.load(Ordering::Relaxed) {
+            counts.add(Sight::Reported);
+        } else {
+            context.findings.add(|| format!("the hook was not told of the end of a parked {}", kind.text()));
         }
     }
 }

@@ -9,10 +9,11 @@ use stillpoint::rcu::{Domain, FreeError, Reclaimer, RetireReason, Retired, Synch
 
 use super::actor::Actor;
 use super::arena::{Context, Handle};
+use super::awaiting::{block_on, poll_and_drop};
 use super::pipe::Pipe;
 use super::section::Snapshot;
 use super::tally::Count;
-use super::world::{TOO_LONG, World};
+use super::world::{TOO_LONG, World, when_full};
 
 /// Objects and tokens that a writer looks after itself, each.
 const MOST_KEPT: usize = 64;
@@ -56,7 +57,8 @@ impl<'w> Writer<'w> {
             840..850 => self.free(actor),
             850..865 => self.synchronize(actor),
             865..885 => self.synchronize_for(actor),
-            885..895 => self.flush(actor),
+            885..893 => self.flush(actor),
+            893..895 => self.wait_as_future(actor),
             895..899 => self.flood(actor),
             899..910 => self.change_reclaimer(actor),
             _ => actor.pause(),
@@ -156,7 +158,7 @@ impl<'w> Writer<'w> {
     }
 
     fn expect_full(&self, reason: RetireReason) {
-        if reason != RetireReason::Full {
+        if !reason.is_full() {
             self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
         }
     }
@@ -258,6 +260,28 @@ impl<'w> Writer<'w> {
         }
     }
 
+    /// Waits for a grace period as a future, or drops it half-way.
+    fn wait_as_future(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        let inside = sections.now();
+        let future = domain.grace_period(domain.start());
+        if actor.rng.u32(0..4) == 0 {
+            actor.tally.count(Count::Unawaited);
+            if poll_and_drop(future, actor.rng.u32(0..3)).is_some() {
+                inside.verify(sections, context, "a future");
+            }
+            return;
+        }
+        match block_on(future, TOO_LONG) {
+            Some(Ok(())) => {
+                inside.verify(sections, context, "a future");
+                actor.tally.count(Count::Awaited);
+            }
+            Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
+            None => context.findings.add(|| format!("a future was not woken within {TOO_LONG:?}")),
+        }
+    }
+
     fn flush(&mut self, actor: &mut Actor<'_>) {
         actor.tally.count(Count::Flushed);
         match self.reclaimer.flush_timeout(short(actor)) {
@@ -294,6 +318,7 @@ fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
         .reclaimer_builder()
         .capacity(1 << rng.u32(0..14))
         .batch(1 << rng.u32(0..9))
+        .when_full(when_full(rng))
         .fence_interval(Duration::from_micros(if rng.bool() { 0 } else { rng.u64(1..200) }))
         .build()
 }

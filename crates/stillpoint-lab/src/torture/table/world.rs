@@ -16,6 +16,7 @@ use super::content::{Content, Entries, Key, builder};
 use crate::torture::arena::{Context, Hold, Kind, Maker};
 use crate::torture::counts::events;
 use crate::torture::section::Sections;
+use crate::torture::setting::Setting;
 
 pub(super) const RESIDENT: u64 = 32;
 pub(super) const REPLACED: u64 = 32;
@@ -67,8 +68,7 @@ impl World {
         maker: &mut Maker,
         rng: &mut Rng,
     ) -> Result<Self, String> {
-        let domain =
-            Domain::builder().name("tables").fence(mode).build().map_err(|error| error.to_string())?;
+        let domain = Setting::unlimited(mode, rng).build("tables")?;
         let is_limited = rng.u32(0..4) == 0;
         let builder = builder(&domain);
         let builder =
