@@ -9,6 +9,8 @@ use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::arena::{Context, Maker};
+use super::roll::{Present, Roll};
+use super::section::Sections;
 use super::tally::{Count, Tally};
 use crate::interrupt;
 
@@ -19,18 +21,59 @@ pub(super) struct Actor<'s> {
     pub(super) maker: Maker,
     pub(super) rng: Rng,
     pub(super) tally: Tally,
-    stop: &'s AtomicBool,
-    cpus: &'s [usize],
+    shared: &'s Shared<'s>,
+}
+
+/// What the actors of a part share.
+pub(super) struct Shared<'p> {
+    pub(super) stop: AtomicBool,
+    pub(super) roll: Roll,
+    pub(super) cpus: &'p [usize],
+}
+
+impl<'p> Shared<'p> {
+    pub(super) fn new(slots: usize, cpus: &'p [usize]) -> Self {
+        Self { stop: AtomicBool::new(false), roll: Roll::new(slots), cpus }
+    }
+
+    pub(super) fn stop(&self) {
+        // Relaxed: a flag; the threads are joined.
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 impl<'s> Actor<'s> {
-    pub(super) fn new(slot: usize, maker: Maker, rng: Rng, stop: &'s AtomicBool, cpus: &'s [usize]) -> Self {
-        Self { slot, maker, rng, tally: Tally::default(), stop, cpus }
+    pub(super) fn new(slot: usize, maker: Maker, rng: Rng, shared: &'s Shared<'s>) -> Self {
+        Self { slot, maker, rng, tally: Tally::default(), shared }
+    }
+
+    /// The calling thread plays the actor from now on, until the result is dropped.
+    pub(super) fn appear(&self) -> Present<'s> {
+        self.shared.roll.enter(self.slot)
+    }
+
+    /// The last thing that the thread does: it may run anywhere again, and counts how often it was preempted.
+    pub(super) fn settle(&mut self) {
+        // Where it was refused before, it is now.
+        let _ = run_on(self.shared.cpus);
+        self.tally.counts.add_many(Count::Preempted, preemptions());
+    }
+
+    /// The actor has begun a section.
+    pub(super) fn begin(&self, sections: &Sections) -> Instant {
+        sections.begin(self.slot);
+        Instant::now()
+    }
+
+    /// The actor is about to end the section that it began then.
+    pub(super) fn end(&mut self, sections: &Sections, begun: Instant) {
+        self.tally.sections.add(begun.elapsed());
+        sections.end(self.slot);
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         // Relaxed: a flag; the threads are joined.
-        self.stop.load(Ordering::Relaxed)
+        self.shared.stop.load(Ordering::Relaxed)
     }
 
     /// True once in `number` times, on average.
@@ -61,10 +104,10 @@ impl<'s> Actor<'s> {
 
     /// Changes to another CPU, or sets the thread free again.
     fn move_away(&mut self) {
-        let cpu = self.rng.usize(0..=self.cpus.len());
-        let moved = match self.cpus.get(cpu) {
+        let cpus = self.shared.cpus;
+        let moved = match cpus.get(self.rng.usize(0..=cpus.len())) {
             Some(&cpu) => run_on(&[cpu]),
-            None => run_on(self.cpus),
+            None => run_on(cpus),
         };
         if moved.is_ok() {
             self.tally.count(Count::Moved);
@@ -77,6 +120,15 @@ pub(super) fn run_on(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set)
+}
+
+/// How often the calling thread was made to give its CPU up.
+fn preemptions() -> u64 {
+    // SAFETY: all zeroes are a valid `rusage`, which the call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is alive for the call.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
 /// Whether the run is to end before its time.

@@ -5,17 +5,22 @@
 //! was destroyed, and need not rely on what is left in freed memory. A reader remembers which record it met
 //! first; whatever it reads from the handle later is compared, never followed.
 //!
+//! The handle itself lies in memory that is freed and used again, between two canaries, and is poisoned at its end: so
+//! what the library, or an earlier owner of the memory, writes there at the wrong time is found as well.
+//!
 //! A record ages: it is *linked*, *unlinked*, then one more for each grace period that is over since, and at the
 //! end *dead*. Records are used again in rotation, each time with the next generation.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use stillpoint::fence::Mode;
 
 use super::findings::Findings;
-use super::tally::Tally;
+use super::looks::Looks;
+use super::times::{SharedTimes, Times};
 
 /// Records of one maker: more than a flood and what sleeping readers hold up meanwhile.
 const PART: usize = 8192;
@@ -31,8 +36,9 @@ const DEAD: u64 = 0xff;
 const AGE_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 
-/// Ties the two words of a handle to each other; memory that was freed does not match.
-const KEY: u64 = 0x5711_1901_47c0_ffee;
+/// What the canaries of a handle are made of, together with its word; memory that was freed does not match.
+const FRONT: u64 = 0x5711_1901_47c0_ffee;
+const BACK: u64 = 0x0a11_c1ea_20ff_1a65;
 const POISON: u64 = 0xdead_dead_dead_dead;
 
 // Relaxed throughout: a record's state is one word, and that a reader cannot see what happens after its section
@@ -42,24 +48,39 @@ const RELAXED: Ordering = Ordering::Relaxed;
 /// What all threads of the run share. It lives for ever, as destructors may run at any time.
 #[derive(Debug)]
 pub(super) struct Context {
-    records: Box<[AtomicU64]>,
+    records: Box<[Record]>,
+    begun: Instant,
     made: AtomicU64,
-    destroyed: AtomicU64,
+    /// Objects destroyed, by the age they had come to.
+    destroyed: [AtomicU64; OLDEST as usize + 1],
+    /// From an unlink to the destructor.
+    delays: SharedTimes,
     /// Deferred callbacks that were called.
     pub(super) called: AtomicU64,
-    pub(super) findings: Findings,
+    pub(super) findings: &'static Findings,
+}
+
+/// What is never freed of an object.
+#[derive(Debug)]
+struct Record {
+    /// Generation and age.
+    state: AtomicU64,
+    /// Nanoseconds from the beginning to the unlink; 0 where nobody took the time.
+    unlinked: AtomicU64,
 }
 
 /// Which object: a record and its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity(u64);
 
-/// The content of a cell.
+/// The content of a cell. In this order, so that the canaries enclose the rest.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Handle {
+    front: AtomicU64,
     word: AtomicU64,
-    check: AtomicU64,
     context: &'static Context,
+    back: AtomicU64,
 }
 
 /// How an object is held.
@@ -129,31 +150,34 @@ fn generation_in(state: u64) -> u64 {
 
 impl Context {
     /// For `makers` makers at a time, for the rest of the process.
-    pub(super) fn leak(makers: usize) -> &'static Self {
+    pub(super) fn leak(makers: usize, findings: &'static Findings) -> &'static Self {
         assert!(makers * PART <= 1 << INDEX_BITS, "records have an index of {INDEX_BITS} bits");
+        let record = || Record { state: AtomicU64::new(state(0, DEAD)), unlinked: AtomicU64::new(0) };
         Box::leak(Box::new(Self {
-            records: (0..makers * PART).map(|_| AtomicU64::new(state(0, DEAD))).collect(),
+            records: std::iter::repeat_with(record).take(makers * PART).collect(),
+            begun: Instant::now(),
             made: AtomicU64::new(0),
-            destroyed: AtomicU64::new(0),
+            destroyed: Default::default(),
+            delays: SharedTimes::default(),
             called: AtomicU64::new(0),
-            findings: Findings::new(),
+            findings,
         }))
     }
 
     /// Looks at an object for the first time. `None` when it was destroyed already, which is a finding.
     #[inline]
-    pub(super) fn meet(&self, handle: &Handle, hold: Hold, tally: &mut Tally) -> Option<Identity> {
+    pub(super) fn meet(&self, handle: &Handle, hold: Hold, looks: &mut Looks) -> Option<Identity> {
         let Some(identity) = handle.identity() else {
             self.findings.add(|| format!("{hold} found garbage: its object had been freed"));
             return None;
         };
-        self.look(identity, hold, tally).then_some(identity)
+        self.look(identity, hold, looks).then_some(identity)
     }
 
     /// Looks at an object again. Whether it is still what it was.
     #[inline]
-    pub(super) fn meet_again(&self, handle: &Handle, known: Identity, hold: Hold, tally: &mut Tally) -> bool {
-        if !self.look(known, hold, tally) {
+    pub(super) fn meet_again(&self, handle: &Handle, known: Identity, hold: Hold, looks: &mut Looks) -> bool {
+        if !self.look(known, hold, looks) {
             return false;
         }
         let same = handle.identity() == Some(known);
@@ -165,8 +189,8 @@ impl Context {
 
     /// Checks the record of an object that is held.
     #[inline]
-    fn look(&self, identity: Identity, hold: Hold, tally: &mut Tally) -> bool {
-        let state = self.records.get(identity.index()).map_or(0, |record| record.load(RELAXED));
+    fn look(&self, identity: Identity, hold: Hold, looks: &mut Looks) -> bool {
+        let state = self.records.get(identity.index()).map_or(0, |record| record.state.load(RELAXED));
         let (generation, age) = (generation_in(state), age_in(state));
         if generation != identity.generation() || age == DEAD {
             self.findings.add(|| format!("{identity} was destroyed while {hold} held it"));
@@ -177,8 +201,15 @@ impl Context {
                 .add(|| format!("{hold} held {identity} beyond its grace period: it was of age {age}"));
             return false;
         }
-        tally.count_look(hold.kind, age);
+        looks.add(hold.kind, age);
         true
+    }
+
+    /// The object has just been unlinked by the caller, who has not retired it yet.
+    pub(super) fn unlink(&self, identity: Identity) {
+        let now = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.records[identity.index()].unlinked.store(now, RELAXED);
+        self.grow_older(identity);
     }
 
     /// Makes a linked object unlinked, or an unlinked one a grace period older. Returns its age, or `None` if it
@@ -186,6 +217,7 @@ impl Context {
     pub(super) fn grow_older(&self, identity: Identity) -> Option<u64> {
         let record = &self.records[identity.index()];
         record
+            .state
             .fetch_update(RELAXED, RELAXED, |now| {
                 let alive = generation_in(now) == identity.generation() && age_in(now) != DEAD;
                 alive.then(|| state(identity.generation(), (age_in(now) + 1).min(OLDEST)))
@@ -195,9 +227,16 @@ impl Context {
     }
 
     fn destroy(&self, identity: Identity) {
-        self.destroyed.fetch_add(1, RELAXED);
-        let record = &self.records[identity.index()];
-        let before = record.swap(state(identity.generation(), DEAD), RELAXED);
+        let Some(record) = self.records.get(identity.index()) else {
+            self.findings.add(|| "something that is no object was destroyed".to_owned());
+            return;
+        };
+        let unlinked = record.unlinked.swap(0, RELAXED);
+        if unlinked != 0 {
+            self.delays.add(self.begun.elapsed().saturating_sub(Duration::from_nanos(unlinked)));
+        }
+        let before = record.state.swap(state(identity.generation(), DEAD), RELAXED);
+        self.destroyed[age_in(before).min(OLDEST) as usize].fetch_add(1, RELAXED);
         if generation_in(before) != identity.generation() || age_in(before) == DEAD {
             self.findings.add(|| format!("{identity} was destroyed a second time"));
         }
@@ -205,11 +244,11 @@ impl Context {
 
     /// Checks that every object made has been destroyed once. To be called when no thread and no domain is left.
     pub(super) fn audit(&self) {
-        let (made, destroyed) = (self.made(), self.destroyed.load(RELAXED));
+        let (made, destroyed) = (self.made(), self.destroyed());
         if made != destroyed {
             self.findings.add(|| format!("{made} objects were made, but {destroyed} destroyed"));
         }
-        let alive = self.records.iter().filter(|record| age_in(record.load(RELAXED)) != DEAD).count();
+        let alive = self.records.iter().filter(|record| age_in(record.state.load(RELAXED)) != DEAD).count();
         if alive != 0 {
             self.findings.add(|| format!("{alive} objects were never destroyed"));
         }
@@ -219,24 +258,48 @@ impl Context {
     pub(super) fn made(&self) -> u64 {
         self.made.load(RELAXED)
     }
+
+    pub(super) fn destroyed(&self) -> u64 {
+        self.destroyed_by_age().iter().sum()
+    }
+
+    /// How many objects were destroyed at which age.
+    pub(super) fn destroyed_by_age(&self) -> [u64; OLDEST as usize + 1] {
+        std::array::from_fn(|age| self.destroyed[age].load(RELAXED))
+    }
+
+    /// From unlink to destructor, for those objects whose unlink was timed.
+    pub(super) fn delays(&self) -> Times {
+        self.delays.get()
+    }
 }
 
 impl Handle {
+    fn new(word: u64, context: &'static Context) -> Self {
+        let [front, word, back] = [word ^ FRONT, word, word ^ BACK].map(AtomicU64::new);
+        Self { front, word, context, back }
+    }
+
     /// Which object this is, unless this is no object any more.
     #[inline]
     pub(super) fn identity(&self) -> Option<Identity> {
-        let (word, check) = (self.word.load(RELAXED), self.check.load(RELAXED));
-        (word ^ KEY == check).then_some(Identity(word))
+        let (front, word) = (self.front.load(RELAXED), self.word.load(RELAXED));
+        let whole = word ^ FRONT == front && word ^ BACK == self.back.load(RELAXED);
+        whole.then_some(Identity(word))
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let identity = Identity(*self.word.get_mut());
+        let (word, context) = (*self.word.get_mut(), self.context);
+        if self.identity().is_none() {
+            context.findings.add(|| format!("the canaries of {} were overwritten", Identity(word)));
+        }
         // Atomic, as the compiler may leave plain stores to dying memory out.
-        self.word.store(POISON, RELAXED);
-        self.check.store(POISON, RELAXED);
-        self.context.destroy(identity);
+        for part in [&self.front, &self.word, &self.back] {
+            part.store(POISON, RELAXED);
+        }
+        context.destroy(Identity(word));
     }
 }
 
@@ -256,22 +319,23 @@ impl Maker {
         Self { context, next: part.start, part, made: 0 }
     }
 
+    /// One that makes nothing, for those who only read.
+    pub(super) fn none(context: &'static Context) -> Self {
+        Self { context, part: 0..0, next: 0, made: 0 }
+    }
+
     /// A new object; `None` when too many are alive. A record rests for as long as it takes to come round.
     pub(super) fn make(&mut self) -> Option<Box<Handle>> {
-        for _ in 0..TRIES {
+        for _ in 0..TRIES.min(self.part.len()) {
             let index = self.next;
             self.next = if index + 1 == self.part.end { self.part.start } else { index + 1 };
-            let record = &self.context.records[index];
+            let record = &self.context.records[index].state;
             let last = record.load(RELAXED);
             if age_in(last) == DEAD {
                 let identity = Identity::new(index, generation_in(last) + 1);
                 record.store(state(identity.generation(), LINKED), RELAXED);
                 self.made += 1;
-                return Some(Box::new(Handle {
-                    word: AtomicU64::new(identity.0),
-                    check: AtomicU64::new(identity.0 ^ KEY),
-                    context: self.context,
-                }));
+                return Some(Box::new(Handle::new(identity.0, self.context)));
             }
         }
         None
@@ -291,12 +355,12 @@ mod tests {
     const GUARD: Hold = Hold { kind: Kind::Guard, mode: Mode::Symmetric };
     const PROTECTED: Hold = Hold { kind: Kind::Protected, mode: Mode::Symmetric };
 
-    fn one() -> (&'static Context, Box<Handle>, Identity, Tally) {
-        let context = Context::leak(1);
-        let mut tally = Tally::default();
+    fn one() -> (&'static Context, Box<Handle>, Identity, Looks) {
+        let context = Context::leak(1, Findings::leak());
+        let mut looks = Looks::default();
         let handle = Maker::new(context, 0).make().unwrap();
-        let identity = context.meet(&handle, GUARD, &mut tally).unwrap();
-        (context, handle, identity, tally)
+        let identity = context.meet(&handle, GUARD, &mut looks).unwrap();
+        (context, handle, identity, looks)
     }
 
     fn findings(context: &Context) -> String {
@@ -305,9 +369,9 @@ mod tests {
 
     #[test]
     fn an_object_that_is_held_and_then_destroyed_is_clean() {
-        let (context, handle, identity, mut tally) = one();
+        let (context, handle, identity, mut looks) = one();
         assert_eq!(context.grow_older(identity), Some(UNLINKED));
-        assert!(context.meet_again(&handle, identity, GUARD, &mut tally));
+        assert!(context.meet_again(&handle, identity, GUARD, &mut looks));
         drop(handle);
         assert_eq!(context.grow_older(identity), None);
         context.audit();
@@ -316,39 +380,57 @@ mod tests {
 
     #[test]
     fn an_object_that_is_destroyed_while_it_is_held_is_found() {
-        let (context, handle, identity, mut tally) = one();
-        let poisoned = Handle { word: AtomicU64::new(POISON), check: AtomicU64::new(POISON), context };
-        assert_eq!(context.meet(&poisoned, GUARD, &mut tally), None);
+        let (context, handle, identity, mut looks) = one();
+        let poisoned = Handle::new(POISON, context);
+        poisoned.front.store(POISON, RELAXED);
+        assert_eq!(context.meet(&poisoned, GUARD, &mut looks), None);
         assert!(findings(context).contains("garbage"));
         std::mem::forget(poisoned);
         drop(handle);
-        assert!(!context.look(identity, PROTECTED, &mut tally));
+        assert!(!context.look(identity, PROTECTED, &mut looks));
         assert!(findings(context).contains("was destroyed while"));
     }
 
     #[test]
     fn a_region_reader_must_not_outlast_the_grace_period_of_its_object() {
-        let (context, handle, identity, mut tally) = one();
+        let (context, handle, identity, mut looks) = one();
         context.grow_older(identity);
         context.grow_older(identity);
-        assert!(context.meet_again(&handle, identity, PROTECTED, &mut tally));
+        assert!(context.meet_again(&handle, identity, PROTECTED, &mut looks));
         assert!(!context.findings.any());
-        assert!(!context.meet_again(&handle, identity, GUARD, &mut tally));
+        assert!(!context.meet_again(&handle, identity, GUARD, &mut looks));
         assert!(findings(context).contains("age 2"), "{}", findings(context));
     }
 
     #[test]
     fn memory_that_became_another_object_is_found() {
-        let (context, handle, identity, mut tally) = one();
-        let other = Handle {
-            word: AtomicU64::new(identity.0 + 1),
-            check: AtomicU64::new((identity.0 + 1) ^ KEY),
-            context,
-        };
-        assert!(!context.meet_again(&other, identity, GUARD, &mut tally));
+        let (context, handle, identity, mut looks) = one();
+        let other = Handle::new(identity.0 + 1, context);
+        assert!(!context.meet_again(&other, identity, GUARD, &mut looks));
         assert!(findings(context).contains("used again"));
         std::mem::forget(other);
         drop(handle);
+    }
+
+    #[test]
+    fn canaries_that_were_overwritten_are_found_at_the_end() {
+        for canary in [|handle: &Handle| &raw const handle.front, |handle: &Handle| &raw const handle.back] {
+            let (context, handle, ..) = one();
+            // SAFETY: the canary belongs to the handle, which is alive.
+            unsafe { &*canary(&handle) }.fetch_add(1, RELAXED);
+            drop(handle);
+            assert!(findings(context).contains("overwritten"), "{}", findings(context));
+        }
+    }
+
+    #[test]
+    fn the_time_from_unlink_to_destructor_and_the_age_are_noted() {
+        let (context, handle, identity, _) = one();
+        context.unlink(identity);
+        context.grow_older(identity);
+        drop(handle);
+        assert_eq!(context.destroyed_by_age(), [0, 0, 1, 0, 0, 0, 0]);
+        assert_ne!(context.delays(), Times::default());
     }
 
     #[test]
@@ -363,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_maker_gives_up_when_everything_is_alive() {
-        let context = Context::leak(1);
+        let context = Context::leak(1, Findings::leak());
         let mut maker = Maker::new(context, 0);
         let mut alive: Vec<_> = std::iter::from_fn(|| maker.make()).collect();
         assert_eq!(alive.len(), PART);

@@ -19,7 +19,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn new() -> Self {
+    /// For the rest of the process, as destructors may run at any time.
+    pub(super) fn leak() -> &'static Self {
+        Box::leak(Box::new(Self::new()))
+    }
+
+    fn new() -> Self {
         Self {
             begun: Instant::now(),
             number: AtomicU64::new(0),

@@ -17,9 +17,9 @@ use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
 
 use super::actor::{join, rest, run_on};
 use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::looks::Looks;
 use super::races::Runs;
 use super::stores::Stores;
-use super::tally::Tally;
 
 /// Few, in one line, so that the reader mostly loads what the writer is about to unlink.
 const CELLS: usize = 2;
@@ -216,7 +216,7 @@ impl Opponents {
         kind: Kind,
         mut attempt: impl FnMut(&mut Watch<'_>, usize, usize),
     ) -> u64 {
-        let mut tally = Tally::default();
+        let mut seen = Looks::default();
         let mut tries = 0;
         let hold = Hold { kind, mode: self.litmus.mode };
         while !self.is_stopped() {
@@ -224,7 +224,7 @@ impl Opponents {
             let patient = self.litmus.free == Free::Poll && rng.bool();
             let magnitude = if patient { rng.u32(12..15) } else { rng.u32(0..12) };
             let looks = rng.u32(0..1 << magnitude);
-            let mut watch = Watch { context: self.context, hold, tally: &mut tally, looks };
+            let mut watch = Watch { context: self.context, hold, seen: &mut seen, looks };
             let fill = if rng.u32(0..4) == 0 { 0 } else { rng.usize(0..MOST_STORES) };
             for number in 0..BATCH {
                 attempt(&mut watch, fill, number as usize % CELLS);
@@ -281,17 +281,17 @@ fn poll(reclaimer: &mut Reclaimer, old: Retired<Handle>) -> u64 {
 struct Watch<'r> {
     context: &'static Context,
     hold: Hold,
-    tally: &'r mut Tally,
+    seen: &'r mut Looks,
     looks: u32,
 }
 
 impl Watch<'_> {
     #[inline]
     fn look(&mut self, object: &Handle) {
-        let Self { context, hold, looks, ref mut tally } = *self;
-        if let Some(identity) = context.meet(object, hold, tally) {
+        let Self { context, hold, looks, ref mut seen } = *self;
+        if let Some(identity) = context.meet(object, hold, seen) {
             for _ in 0..looks {
-                if !context.meet_again(object, identity, hold, tally) {
+                if !context.meet_again(object, identity, hold, seen) {
                     break;
                 }
             }

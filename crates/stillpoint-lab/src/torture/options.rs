@@ -2,7 +2,8 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use stillpoint::busted::Variant;
+
+use super::variant::Broken;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -14,13 +15,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 
-    /// Threads of the mixed part [default: four for each CPU, from 6 to 64]
+    /// Threads of the parts that want more threads than CPUs [default: four for each CPU, from 6 to 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(4..=256))]
     pub(super) threads: Option<u16>,
 
     /// Run a deliberately broken variant of the library, which must be caught
     #[arg(long, value_name = "NAME", hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(Variant::ALL.iter().map(|variant| variant.name())))]
+          value_parser = PossibleValuesParser::new(Broken::all().map(|broken| broken.to_string())))]
     pub(super) busted: Option<String>,
 
     /// List the broken variants and the checker that catches each

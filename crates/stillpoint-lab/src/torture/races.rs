@@ -5,18 +5,81 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
+use stillpoint::rcu::Help;
 
-use super::arena::Context;
+use super::actor::is_over;
+use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
-use super::tokens;
+use super::part::{Part, Stage};
+use super::{awaited, helping, room, stops, tokens};
+use crate::output::say;
+
+/// All races, one after the other, and what they have done so far.
+pub(super) struct Races {
+    races: Vec<(Race, Runs)>,
+    /// Of each.
+    time: Duration,
+}
+
+impl Races {
+    /// Those that these fence modes allow.
+    pub(super) fn new(modes: &[Mode]) -> Self {
+        let races = ALL.iter().filter(|race| modes.contains(&race.mode()));
+        Self { races: races.map(|&race| (race, Runs::default())).collect(), time: Duration::ZERO }
+    }
+}
+
+impl Part for Races {
+    fn share(&self) -> u32 {
+        40
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        let time = time.div_f64(self.races.len() as f64);
+        for (race, runs) in &mut self.races {
+            if is_over(stage.context) {
+                break;
+            }
+            stage.enter(&race.title(), time);
+            *runs = *runs + race.run(stage, time, rng)?;
+            stage.context.audit();
+        }
+        self.time += time;
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let few = self
+            .races
+            .iter()
+            .filter(|(race, runs)| runs.tries.min(runs.over) < least(race.least(), self.time));
+        few.map(|(race, Runs { tries, over })| format!("races of {}: {tries} and {over}", race.title()))
+            .collect()
+    }
+
+    fn show(&self) {
+        say("Races                                                tries         freed");
+        for (race, Runs { tries, over }) in &self.races {
+            say(format!("  {:<42} {tries:>13} {over:>13}", race.title()));
+        }
+    }
+}
 
 /// One race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Race {
+enum Race {
     /// An announcement against a scan.
     Litmus(Litmus),
     /// Many who start tokens at once.
     Tokens(Mode),
+    /// A background reclaimer that is stopped while it goes to sleep.
+    Stop(Mode),
+    /// Readers that are helped, and end.
+    Help(Help),
+    /// Retirers in a domain with a limit.
+    Room(Mode),
+    /// Futures that wait for a reader.
+    Await(Mode),
 }
 
 /// How often a race was run.
@@ -37,7 +100,7 @@ impl Add for Runs {
 }
 
 /// Every race there is.
-pub(super) const ALL: &[Race] = &[
+const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::Pin, Free::Try),
     litmus(Mode::Symmetric, Announce::Protect, Free::Poll),
     litmus(Mode::Asymmetric, Announce::BoundProtect, Free::Poll),
@@ -50,6 +113,12 @@ pub(super) const ALL: &[Race] = &[
     litmus(Mode::Symmetric, Announce::BoundProtect, Free::Try),
     litmus(Mode::Asymmetric, Announce::BoundOnline, Free::Poll),
     Race::Tokens(Mode::Asymmetric),
+    Race::Stop(Mode::Symmetric),
+    Race::Help(Help::Realtime),
+    Race::Room(Mode::Symmetric),
+    Race::Await(Mode::Symmetric),
+    Race::Help(Help::Migrate),
+    Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
 ];
 
@@ -58,33 +127,45 @@ const fn litmus(mode: Mode, announce: Announce, free: Free) -> Race {
 }
 
 impl Race {
-    pub(super) fn mode(&self) -> Mode {
+    fn mode(&self) -> Mode {
         match self {
             Race::Litmus(litmus) => litmus.mode,
-            Race::Tokens(mode) => *mode,
+            Race::Tokens(mode) | Race::Stop(mode) | Race::Room(mode) | Race::Await(mode) => *mode,
+            Race::Help(_) => Mode::Symmetric,
         }
     }
 
-    pub(super) fn title(&self) -> String {
+    /// Tries and frees in a second, at the least: less proves nothing.
+    fn least(&self) -> f64 {
+        match self {
+            Race::Litmus(_) | Race::Tokens(_) | Race::Room(_) => 300.0,
+            Race::Stop(_) | Race::Await(_) => 100.0,
+            Race::Help(_) => 5.0,
+        }
+    }
+
+    fn title(&self) -> String {
         match self {
             Race::Litmus(Litmus { announce, free, mode }) => {
                 format!("{} against {} ({mode})", announce.text(), free.text())
             }
             Race::Tokens(mode) => format!("start against start ({mode})"),
+            Race::Stop(mode) => format!("stop against a reclaimer's sleep ({mode})"),
+            Race::Help(help) => format!("help against the end of a section ({help:?})"),
+            Race::Room(mode) => format!("retire against retire in a full domain ({mode})"),
+            Race::Await(mode) => format!("leave against await ({mode})"),
         }
     }
 
-    pub(super) fn run(
-        &self,
-        context: &'static Context,
-        cpus: &[usize],
-        duration: Duration,
-        rng: &mut Rng,
-    ) -> Result<Runs, String> {
-        context.findings.enter(&self.title());
+    fn run(&self, stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Runs, String> {
+        let (context, cpus) = (stage.context, stage.cpus);
         match self {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
             Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),
+            Race::Stop(mode) => stops::run(*mode, context, duration, rng),
+            Race::Help(help) => helping::run(*help, context, cpus, duration, rng),
+            Race::Room(mode) => room::run(*mode, context, duration, rng),
+            Race::Await(mode) => awaited::run(*mode, context, duration, rng),
         }
     }
 }

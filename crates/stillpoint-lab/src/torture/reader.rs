@@ -5,7 +5,7 @@ use stillpoint::rcu::{Protected, Reader, ReaderKind, SynchronizeError};
 use super::actor::Actor;
 use super::arena::{Handle, Identity, Kind};
 use super::tally::Count;
-use super::world::World;
+use super::world::{TOO_LONG, World};
 
 /// Protected loads that one reader holds at a time: more than the record of a reader has slots for.
 const MOST_HELD: usize = 24;
@@ -17,26 +17,27 @@ pub(super) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     let Some(other) = other else {
         return match actor.rng.u32(0..4) {
             0 => visit_quiescent(actor, world, true),
-            _ => visit_as_reader(actor, world),
+            _ => visit_as_reader(actor, world, true),
         };
     };
     let reader = other.domain.reader();
     let guard = reader.pin();
-    other.sections.begin(actor.slot);
+    let since = actor.begin(&other.sections);
     actor.tally.count(Count::Both);
     let held = other.cell(&mut actor.rng).load(&guard);
     let met = meet(actor, other, Kind::Guard, held);
     match actor.rng.u32(0..4) {
         // To wait for the other world inside a section of this one could be a cycle.
         0 => visit_quiescent(actor, world, false),
-        _ => visit_as_reader(actor, world),
+        _ => visit_as_reader(actor, world, false),
     }
     meet_again(actor, other, Kind::Guard, met);
-    other.sections.end(actor.slot);
+    actor.end(&other.sections, since);
     drop(guard);
 }
 
-fn visit_as_reader(actor: &mut Actor<'_>, world: &World) {
+/// `may_wait`: no other section of the thread is going on.
+fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     let reader = world.domain.reader();
     actor.tally.count(Count::Registered);
     for _ in 0..actor.rng.u32(1..=64) {
@@ -48,6 +49,7 @@ fn visit_as_reader(actor: &mut Actor<'_>, world: &World) {
             3..5 => guard(actor, world, &reader),
             5 => nest(actor, world, &reader),
             6 => overlap(actor, world, &reader),
+            7 if may_wait && actor.once_in(4) => expect_promise(actor, world, &reader),
             _ => protect_under_guard(actor, world, &reader),
         }
     }
@@ -65,12 +67,12 @@ type Met<'a> = Option<(&'a Handle, Identity)>;
 
 fn meet<'a>(actor: &mut Actor<'_>, world: &World, kind: Kind, handle: Option<&'a Handle>) -> Met<'a> {
     let handle = handle?;
-    Some((handle, world.context.meet(handle, world.hold(kind), &mut actor.tally)?))
+    Some((handle, world.context.meet(handle, world.hold(kind), &mut actor.tally.looks)?))
 }
 
 fn meet_again(actor: &mut Actor<'_>, world: &World, kind: Kind, met: Met<'_>) {
     if let Some((handle, identity)) = met {
-        world.context.meet_again(handle, identity, world.hold(kind), &mut actor.tally);
+        world.context.meet_again(handle, identity, world.hold(kind), &mut actor.tally.looks);
     }
 }
 
@@ -83,24 +85,24 @@ fn protect_many(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
         if held.len() < most && actor.rng.u32(0..3) != 0 {
             let Some(object) = world.cell(&mut actor.rng).protect(reader) else { continue };
             actor.tally.count(if held.len() < INLINE { Count::Protected } else { Count::Chained });
-            if let Some(identity) = world.context.meet(&object, hold, &mut actor.tally) {
+            if let Some(identity) = world.context.meet(&object, hold, &mut actor.tally.looks) {
                 held.push((object, identity));
             }
         } else if !held.is_empty() {
             let (object, identity) = held.swap_remove(actor.rng.usize(0..held.len()));
-            world.context.meet_again(&object, identity, hold, &mut actor.tally);
+            world.context.meet_again(&object, identity, hold, &mut actor.tally.looks);
         }
         actor.pause();
     }
     for (object, identity) in held {
-        world.context.meet_again(&object, identity, hold, &mut actor.tally);
+        world.context.meet_again(&object, identity, hold, &mut actor.tally.looks);
     }
 }
 
 /// A single guard.
 fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let guard = reader.pin();
-    world.sections.begin(actor.slot);
+    let since = actor.begin(&world.sections);
     actor.tally.count(Count::Guards);
     let held: [Met<'_>; 3] = std::array::from_fn(|_| {
         let object = world.cell(&mut actor.rng).load(&guard);
@@ -111,7 +113,7 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
         expect_refusal(actor, world);
     }
     held.into_iter().for_each(|met| meet_again(actor, world, Kind::Guard, met));
-    world.sections.end(actor.slot);
+    actor.end(&world.sections, since);
     drop(guard);
 }
 
@@ -125,13 +127,33 @@ fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
     }
 }
 
+/// A token that is started inside a section is not over before its end, and is at some time after it.
+fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
+    let World { context, domain, .. } = world;
+    let guard = reader.pin();
+    let since = actor.begin(&world.sections);
+    let token = domain.start();
+    for _ in 0..actor.rng.u32(1..8) {
+        actor.pause();
+        if domain.check(token) {
+            context.findings.add(|| "a token was over inside a section that began before it".to_owned());
+        }
+    }
+    actor.tally.count(Count::Inside);
+    actor.end(&world.sections, since);
+    drop(guard);
+    match domain.wait(token, Some(TOO_LONG)) {
+        Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
+        Ok(()) => context.findings.add(|| "a token was waited for, and then not over".to_owned()),
+        Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),
+    }
+}
+
 /// Guards within guards, the inner ones dropped first.
 fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     fn inner(actor: &mut Actor<'_>, world: &World, reader: &Reader, depth: u32) {
         let guard = reader.pin();
-        if depth == 0 {
-            world.sections.begin(actor.slot);
-        }
+        let since = (depth == 0).then(|| actor.begin(&world.sections));
         actor.tally.count(Count::Nested);
         let object = world.cell(&mut actor.rng).load(&guard);
         let met = meet(actor, world, Kind::Guard, object);
@@ -141,8 +163,8 @@ fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
             actor.pause();
         }
         meet_again(actor, world, Kind::Guard, met);
-        if depth == 0 {
-            world.sections.end(actor.slot);
+        if let Some(since) = since {
+            actor.end(&world.sections, since);
         }
         drop(guard);
     }
@@ -152,7 +174,7 @@ fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
 /// Guards that overlap, the older ones dropped first: one long section.
 fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let mut guard = reader.pin();
-    world.sections.begin(actor.slot);
+    let since = actor.begin(&world.sections);
     for _ in 0..actor.rng.u32(1..8) {
         let next = reader.pin();
         actor.tally.count(Count::Overlapping);
@@ -163,7 +185,7 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
         meet_again(actor, world, Kind::Guard, met);
         guard = next;
     }
-    world.sections.end(actor.slot);
+    actor.end(&world.sections, since);
     drop(guard);
 }
 
@@ -171,21 +193,21 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
 fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let hold = world.hold(Kind::Protected);
     let guard = reader.pin();
-    world.sections.begin(actor.slot);
+    let since = actor.begin(&world.sections);
     let cell = world.cell(&mut actor.rng);
     let object = cell.load(&guard);
     let met = meet(actor, world, Kind::Guard, object);
     actor.pause();
     let kept = cell.protect(reader);
     meet_again(actor, world, Kind::Guard, met);
-    world.sections.end(actor.slot);
+    actor.end(&world.sections, since);
     drop(guard);
     actor.tally.count(Count::Promoted);
     if let Some(kept) = kept
-        && let Some(identity) = world.context.meet(&kept, hold, &mut actor.tally)
+        && let Some(identity) = world.context.meet(&kept, hold, &mut actor.tally.looks)
     {
         actor.pause();
-        world.context.meet_again(&kept, identity, hold, &mut actor.tally);
+        world.context.meet_again(&kept, identity, hold, &mut actor.tally.looks);
     }
 }
 
@@ -197,14 +219,14 @@ fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
         if actor.is_stopped() {
             break;
         }
-        world.sections.begin(actor.slot);
+        let since = actor.begin(&world.sections);
         let held: [Met<'_>; 4] = std::array::from_fn(|_| {
             let object = world.cell(&mut actor.rng).load(&reader);
             meet(actor, world, Kind::Qsbr, object)
         });
         actor.pause();
         held.into_iter().for_each(|met| meet_again(actor, world, Kind::Qsbr, met));
-        world.sections.end(actor.slot);
+        actor.end(&world.sections, since);
         match actor.rng.u32(0..16) {
             0..3 => {
                 actor.tally.count(Count::Offline);

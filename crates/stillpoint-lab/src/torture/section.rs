@@ -32,6 +32,12 @@ impl Sections {
         self.step(slot);
     }
 
+    /// Whether the thread of this slot is inside a section.
+    pub(super) fn is_inside(&self, slot: usize) -> bool {
+        // Relaxed: for statistics.
+        self.0[slot].0.load(Ordering::Relaxed) % 2 == 1
+    }
+
     fn step(&self, slot: usize) {
         let Slot(number) = &self.0[slot];
         // Relaxed: the thread reads what it wrote itself. Release: pairs with the acquire load in `now`: the
@@ -70,11 +76,12 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings::Findings;
     use super::*;
 
     #[test]
     fn a_section_that_goes_on_is_found() {
-        let (sections, context) = (Sections::new(2), Context::leak(1));
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
         sections.begin(1);
         let snapshot = sections.now();
         snapshot.verify(&sections, context, "token");
@@ -84,7 +91,7 @@ mod tests {
 
     #[test]
     fn sections_that_ended_or_began_later_are_not() {
-        let (sections, context) = (Sections::new(2), Context::leak(1));
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
         sections.begin(0);
         let snapshot = sections.now();
         sections.end(0);

@@ -1,19 +1,25 @@
 //! One domain of the mixed part.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::fence::Mode;
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, Submitter};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, Submitter, WhenFull};
 
 use super::arena::{Context, Handle, Hold, Kind, Maker};
 use super::section::Sections;
+use super::setting::Setting;
 
 /// Few cells, so that readers and writers meet.
 const CELLS: usize = 12;
 /// For whatever must come to an end once no reader is left.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A grace period takes as long as the longest section of a sleeping reader that is preempted at that; never this long.
+pub(super) const TOO_LONG: Duration = Duration::from_secs(8);
+
+/// What a reader may hold up before it is reported.
+const STALL: Duration = Duration::from_millis(1);
 
 /// A domain, its cells, and what its threads share.
 pub(super) struct World {
@@ -22,22 +28,35 @@ pub(super) struct World {
     pub(super) cells: Vec<RcuCell<Handle>>,
     pub(super) sections: Arc<Sections>,
     pub(super) submitter: Submitter,
+    /// How often a stall was reported.
+    pub(super) reports: Arc<AtomicU64>,
+}
+
+/// What a retirement is to do that finds no room.
+pub(super) fn when_full(rng: &mut Rng) -> WhenFull {
+    match rng.u32(0..3) {
+        0 => WhenFull::HandBack,
+        1 => WhenFull::Wait(Duration::from_micros(rng.u64(0..500))),
+        _ => WhenFull::Assist,
+    }
 }
 
 impl World {
     /// A world for `slots` threads, and the background reclaimer that its submitters feed.
     pub(super) fn new(
         context: &'static Context,
-        mode: Mode,
+        setting: &Setting,
         slots: usize,
         maker: &mut Maker,
         rng: &mut Rng,
     ) -> Result<(Self, BackgroundReclaimer), String> {
-        let domain = Domain::builder()
-            .name(mode.to_string())
-            .fence(mode)
-            .build()
-            .map_err(|error| error.to_string())?;
+        let reports = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&reports);
+        let builder = setting.builder("mixed").stall_hook(STALL, move |_| {
+            // Relaxed: a count.
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = || match maker.make() {
             Some(first) => RcuCell::new(&domain, *first),
             None => RcuCell::empty(&domain),
@@ -47,10 +66,11 @@ impl World {
             .background_builder()
             .capacity(1 << rng.u32(6..16))
             .batch(1 << rng.u32(0..9))
+            .when_full(when_full(rng))
             .fence_interval(Duration::from_micros(rng.u64(0..200)))
             .build();
         let (sections, submitter) = (Arc::new(Sections::new(slots)), background.submitter());
-        Ok((Self { context, domain, cells, sections, submitter }, background))
+        Ok((Self { context, domain, cells, sections, submitter, reports }, background))
     }
 
     pub(super) fn hold(&self, kind: Kind) -> Hold {

@@ -8,15 +8,15 @@ use fastrand::Rng;
 use stillpoint::rcu::{Domain, FreeError, Reclaimer, RetireReason, Retired, SynchronizeError, Token};
 
 use super::actor::Actor;
-use super::arena::{Context, Handle, Identity, OLDEST};
+use super::arena::{Context, Handle};
+use super::awaiting::{block_on, poll_and_drop};
+use super::pipe::Pipe;
 use super::section::Snapshot;
 use super::tally::Count;
-use super::world::World;
+use super::world::{TOO_LONG, World, when_full};
 
-/// Objects, tokens and ages that a writer looks after itself, each.
+/// Objects and tokens that a writer looks after itself, each.
 const MOST_KEPT: usize = 64;
-/// A grace period takes as long as the longest section of a sleeping reader that is preempted at that; never this long.
-const TOO_LONG: Duration = Duration::from_secs(8);
 
 /// One thread's writing side of one world.
 pub(super) struct Writer<'w> {
@@ -25,7 +25,7 @@ pub(super) struct Writer<'w> {
     /// Tried one by one.
     kept: Vec<Retired<Handle>>,
     tokens: Vec<Promise>,
-    aging: Vec<Aging>,
+    pipe: Pipe,
 }
 
 /// A token, and what must not be the case when it is over.
@@ -35,16 +35,10 @@ struct Promise {
     started: Instant,
 }
 
-/// An object that grows older with each grace period.
-struct Aging {
-    identity: Identity,
-    token: Token,
-}
-
 impl<'w> Writer<'w> {
     pub(super) fn new(world: &'w World, rng: &mut Rng) -> Self {
         let reclaimer = reclaimer(&world.domain, rng);
-        Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), aging: Vec::new() }
+        Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), pipe: Pipe::default() }
     }
 
     /// One thing or another.
@@ -63,13 +57,14 @@ impl<'w> Writer<'w> {
             840..850 => self.free(actor),
             850..865 => self.synchronize(actor),
             865..885 => self.synchronize_for(actor),
-            885..895 => self.flush(actor),
+            885..893 => self.flush(actor),
+            893..895 => self.wait_as_future(actor),
             895..899 => self.flood(actor),
             899..910 => self.change_reclaimer(actor),
             _ => actor.pause(),
         }
         self.check_tokens(actor);
-        self.age(actor);
+        self.pipe.advance(self.world.context, &self.world.domain, actor);
         self.try_free(actor);
     }
 
@@ -105,13 +100,16 @@ impl<'w> Writer<'w> {
 
     /// Gets rid of an unlinked object in one of the ways there are.
     fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        if let Some(identity) = old.identity() {
-            self.world.context.grow_older(identity);
-            if self.aging.len() < MOST_KEPT && actor.once_in(4) {
-                self.aging.push(Aging { identity, token: self.world.domain.start() });
-            }
-        } else {
+        let Some(identity) = old.identity() else {
             self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
+            return;
+        };
+        self.world.context.unlink(identity);
+        if self.pipe.has_room() && actor.once_in(4) {
+            if actor.once_in(4) {
+                return self.pipe.enter(&self.world.domain, identity, Some(old));
+            }
+            self.pipe.enter(&self.world.domain, identity, None);
         }
         match actor.rng.u32(0..10) {
             0..4 => self.retire(actor, old),
@@ -160,7 +158,7 @@ impl<'w> Writer<'w> {
     }
 
     fn expect_full(&self, reason: RetireReason) {
-        if reason != RetireReason::Full {
+        if !reason.is_full() {
             self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
         }
     }
@@ -225,19 +223,6 @@ impl<'w> Writer<'w> {
         });
     }
 
-    /// Moves unlinked objects on in the pipe.
-    fn age(&mut self, actor: &mut Actor<'_>) {
-        let World { context, domain, .. } = self.world;
-        self.aging.retain_mut(|Aging { identity, token }| {
-            if !domain.check(*token) {
-                return true;
-            }
-            actor.tally.count(Count::Aged);
-            *token = domain.start();
-            context.grow_older(*identity).is_some_and(|age| age < OLDEST)
-        });
-    }
-
     fn defer(&mut self, actor: &mut Actor<'_>) {
         actor.tally.count(Count::Deferred);
         let call = callback(self.world);
@@ -272,6 +257,28 @@ impl<'w> Writer<'w> {
             }
             Err(SynchronizeError::Stalled(_)) => actor.tally.count(Count::TimedOut),
             Err(error) => context.findings.add(|| format!("a timed wait failed: {error}")),
+        }
+    }
+
+    /// Waits for a grace period as a future, or drops it half-way.
+    fn wait_as_future(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        let inside = sections.now();
+        let future = domain.grace_period(domain.start());
+        if actor.rng.u32(0..4) == 0 {
+            actor.tally.count(Count::Unawaited);
+            if poll_and_drop(future, actor.rng.u32(0..3)).is_some() {
+                inside.verify(sections, context, "a future");
+            }
+            return;
+        }
+        match block_on(future, TOO_LONG) {
+            Some(Ok(())) => {
+                inside.verify(sections, context, "a future");
+                actor.tally.count(Count::Awaited);
+            }
+            Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
+            None => context.findings.add(|| format!("a future was not woken within {TOO_LONG:?}")),
         }
     }
 
@@ -311,6 +318,7 @@ fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
         .reclaimer_builder()
         .capacity(1 << rng.u32(0..14))
         .batch(1 << rng.u32(0..9))
+        .when_full(when_full(rng))
         .fence_interval(Duration::from_micros(if rng.bool() { 0 } else { rng.u64(1..200) }))
         .build()
 }

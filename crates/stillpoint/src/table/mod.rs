@@ -50,7 +50,8 @@
 //! each step.
 
 mod builder;
-pub(crate) mod busted;
+#[doc(hidden)]
+pub mod busted;
 pub(crate) mod engine;
 mod error;
 mod iter;

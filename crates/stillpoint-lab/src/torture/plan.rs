@@ -1,0 +1,112 @@
+//! What a run does, and when.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::fence::{self, Mode};
+
+use super::actor::{is_over, join};
+use super::arena::Context;
+use super::flood::Flood;
+use super::forks::Forks;
+use super::leftover::Ordinary;
+use super::mixed::Mixed;
+use super::options::Options;
+use super::parked::Companion;
+use super::part::{Part, Stage};
+use super::races::Races;
+use super::table::{TableRaces, Tables};
+use super::watchdog::Watchdog;
+use crate::error::Stop;
+use crate::machine::cpus;
+
+/// About the length of a cycle through all parts.
+const CYCLE: Duration = Duration::from_secs(4);
+
+/// What is to be done.
+pub(super) struct Plan {
+    pub(super) duration: Duration,
+    pub(super) seed: u64,
+    pub(super) threads: usize,
+    pub(super) cpus: Vec<usize>,
+    pub(super) modes: Vec<Mode>,
+}
+
+/// What was done.
+pub(super) struct Run {
+    pub(super) parts: Vec<Box<dyn Part>>,
+    pub(super) companion: Companion,
+    pub(super) cycles: u32,
+    pub(super) took: Duration,
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options) -> Self {
+        let cpus = cpus::allowed();
+        let mut modes = vec![Mode::Symmetric];
+        if fence::asymmetric_supported().is_ok() {
+            modes.push(Mode::Asymmetric);
+        }
+        let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
+        Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }
+    }
+
+    fn parts(&self) -> Vec<Box<dyn Part>> {
+        vec![
+            Box::new(Mixed::default()),
+            Box::new(Flood::default()),
+            Box::new(Races::new(&self.modes)),
+            Box::new(Tables::default()),
+            Box::new(TableRaces::new(&self.modes)),
+            Box::new(Forks::default()),
+        ]
+    }
+
+    pub(super) fn run(&self, context: &'static Context, watchdog: &Watchdog) -> Result<Run, Stop> {
+        let (begun, mut rng) = (Instant::now(), Rng::with_seed(self.seed));
+        let Self { cpus, modes, threads, .. } = self;
+        let ordinary = Ordinary::of_caller()
+            .ok_or_else(|| Stop::usage("the scheduling policy of threads cannot be read on this machine"))?;
+        let stage = Stage { context, cpus, modes, threads: *threads, watchdog, ordinary: &ordinary };
+        let companion = Companion::new(context.findings);
+        let mut run = Run { parts: self.parts(), companion, cycles: 0, took: Duration::ZERO };
+        let shares: u32 = run.parts.iter().map(|part| part.share()).sum();
+        // A short run goes through all parts as well.
+        let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
+        let cycle = self.duration.div_f64(cycles);
+        while begun.elapsed() + cycle / 2 < self.duration && !is_over(context) {
+            let mut turn = rng.fork();
+            let stop = AtomicBool::new(false);
+            let Run { parts, companion, cycles, .. } = &mut run;
+            let done = thread::scope(|scope| {
+                let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
+                let done = parts.iter_mut().try_for_each(|part| {
+                    // A busy machine may be late; the first cycle is never cut short.
+                    let is_late = *cycles > 0 && begun.elapsed() > self.duration;
+                    if is_over(context) || is_late {
+                        return Ok(());
+                    }
+                    part.run(&stage, cycle * part.share() / shares, &mut rng)?;
+                    context.audit();
+                    ordinary.check_all(context.findings);
+                    Ok(())
+                });
+                watchdog.expect_end_in(Duration::ZERO);
+                // Relaxed: a flag; the thread is joined.
+                stop.store(true, Ordering::Relaxed);
+                done.and(join(context, companion).unwrap_or(Ok(())))
+            });
+            done.map_err(Stop::Usage)?;
+            run.cycles += 1;
+        }
+        run.took = begun.elapsed();
+        Ok(run)
+    }
+}
+
+/// Names the fence modes.
+pub(super) fn mode_names(modes: &[Mode]) -> String {
+    modes.iter().map(Mode::to_string).collect::<Vec<_>>().join(" and ")
+}
