@@ -7,7 +7,7 @@
 //!   collects callbacks for a while (`call_rcu`) would have this time added; where it has a call that waits for a grace
 //!   period and nothing else, a thread beside the writer makes that call, as often.
 //! - **CPU time** is that of the scheme's writer side: the writer's own clock around its calls of the scheme, the
-//!   hidden worker, and the thread that waits for grace periods. What the scheme does on the readers' time does not
+//!   hidden worker, and the calls that wait for grace periods. What the scheme does on the readers' time does not
 //!   count, nor does the workload itself.
 //! - **Resident** memory is that of the process above what it was before the store was filled.
 
@@ -183,7 +183,7 @@ fn read(
 }
 
 /// Runs `write`, and beside it a thread that waits for grace periods where the scheme has a call for that. Returns
-/// the CPU time of that thread.
+/// the CPU time of those calls.
 fn beside_waiter(
     contender: &dyn Contender,
     round: &Round<'_>,
@@ -209,14 +209,15 @@ fn wait_for_graces(
     stop: &AtomicBool,
 ) -> Result<Duration, String> {
     prepare_writer_thread(round.writer_cpu)?;
-    let before = thread_cpu_time();
+    let mut cpu = Duration::ZERO;
     loop {
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), thread_cpu_time());
         contender.synchronize();
+        cpu += thread_cpu_time() - before;
         round.delays.record_grace(began.elapsed().as_nanos() as u64);
         // Relaxed: the flag carries no data.
         if stop.load(Ordering::Relaxed) {
-            return Ok(thread_cpu_time() - before);
+            return Ok(cpu);
         }
         thread::sleep(PROBE_INTERVAL.saturating_sub(began.elapsed()));
     }
