@@ -148,24 +148,19 @@ fn disturbed(rows: &[Row]) {
     }
 }
 
+const HOW_TO_READ: &str = "
+Median of rounds, each in a process of its own. GP: from the unlink of a probe, one at a time, to its free; of liburcu, a
+call of synchronize_rcu, as call_rcu collects callbacks for 10 ms; one that comes in the middle of the worker's grace period
+waits for the next. Free: unlink to free, every object. CPU: the scheme's calls on the writer's side, and its hidden worker.
+Resident: process memory over what is linked or pending, at its peak. The figures of the paper (ATC 2017) are of Linux's own
+RCU in overcommitted guests, as published; they were not measured here.";
+
 /// Prints how the figures are to be read.
 pub(super) fn notes(rows: &[Row]) {
     if rows.is_empty() {
         return;
     }
-    say(
-        "\nMedian of rounds, each in a process of its own. GP: from the unlink of a probe, one at a time, to its free;",
-    );
-    say(
-        "of liburcu, a call of synchronize_rcu, as call_rcu collects callbacks for 10 ms. Free: unlink to free, every",
-    );
-    say(
-        "object. CPU: the scheme's calls on the writer, and its hidden threads. Resident: process memory over what is",
-    );
-    say(
-        "linked or pending, at its peak. The figures of the paper (ATC 2017) are of Linux's own RCU in overcommitted",
-    );
-    say("guests, as published; they were not measured here.");
+    say(HOW_TO_READ);
     let has = |name: &str| rows.iter().any(|row| row.contender == name);
     if has("crossbeam-epoch") || has("seize") {
         say("crossbeam-epoch and seize free on the readers' time, too, which CPU leaves out.");

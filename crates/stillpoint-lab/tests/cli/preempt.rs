@@ -96,7 +96,7 @@ fn the_tables_have_the_ratios_and_the_figures_of_the_paper() {
         "Overcommit against the baseline: 2 readers a core over 1",
         "ATC 2017, Postmark",
         "26.37x",
-        "they were not measured here",
+        "were not measured here",
         "crossbeam-epoch and seize free on the readers' time",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
