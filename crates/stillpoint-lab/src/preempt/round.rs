@@ -3,7 +3,7 @@
 //! The writer's thread runs the round, as in `reclaim`. What is measured:
 //!
 //! - A **grace period** runs from the unlink of a probe, right before the scheme's own start, to the call of its
-//!   destructor. The probe is an object of the workload, one at a time, and at most one in a millisecond. A scheme that
+//!   destructor. The probe is an object of the workload, one at a time, and about one in a millisecond at the most. A scheme that
 //!   collects callbacks for a while (`call_rcu`) would have this time added; where it has a call that waits for a grace
 //!   period and nothing else, a thread beside the writer makes that call, as often.
 //! - **CPU time** is that of the scheme's writer side: the writer's own clock around its calls of the scheme, the
@@ -24,9 +24,12 @@ use crate::machine::{cpus, load};
 use crate::preempt::policy;
 use crate::preempt::resident;
 use crate::preempt::workload::Workload;
-use crate::preempt::writing::{PROBE_INTERVAL, Writing};
+use crate::preempt::writing::Writing;
 use crate::stats::Distribution;
 use crate::threads::{prepare_writer_thread, process_cpu_time, reader_seed, thread_cpu_time};
+
+/// Calls that wait for a grace period follow each other this often at the most.
+const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -219,7 +222,7 @@ fn wait_for_graces(
         if stop.load(Ordering::Relaxed) {
             return Ok(cpu);
         }
-        thread::sleep(PROBE_INTERVAL.saturating_sub(began.elapsed()));
+        thread::sleep(WAIT_INTERVAL.saturating_sub(began.elapsed()));
     }
 }
 

@@ -72,6 +72,16 @@ impl Workload {
         }
     }
 
+    /// A grace period is measured once in so many changes at the most: of those with a set rate, once in a millisecond,
+    /// and not less often by a writer that was held up and catches up.
+    pub(crate) fn changes_per_probe(self) -> usize {
+        match self {
+            Self::Mail => 10,
+            Self::Memory => 50,
+            Self::MemoryMax => 1_000,
+        }
+    }
+
     /// More changes a second than any machine gets done.
     pub(crate) fn most_changes_per_s(self) -> usize {
         match self {

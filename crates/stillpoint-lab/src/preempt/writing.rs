@@ -10,8 +10,6 @@ use crate::preempt::round::Round;
 use crate::preempt::workload::{Change, Store, Workload};
 use crate::threads::thread_cpu_time;
 
-/// A grace period is measured this often at the most.
-pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 /// How often the resident memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the readers go on after the last change, so that the last grace periods count in full.
@@ -25,7 +23,8 @@ pub(super) struct Writing<'a> {
     pub(super) store: Store,
     /// Whether grace periods are measured by probes.
     probes: bool,
-    next_probe: Instant,
+    /// Changes after which the next one may be sent.
+    next_probe: usize,
     next_look: Instant,
     burst: Vec<(Change, Option<Box<Element>>)>,
     pub(super) changes: usize,
@@ -49,7 +48,7 @@ impl<'a> Writing<'a> {
             writer: contender.writer(),
             store: Store::new(round.workload, round.seed),
             probes: !contender.has_synchronize(),
-            next_probe: now,
+            next_probe: 0,
             next_look: now,
             burst: Vec::with_capacity(round.workload.burst()),
             changes: 0,
@@ -102,9 +101,9 @@ impl<'a> Writing<'a> {
             self.burst.push((change, object));
         }
         let now = Instant::now();
-        if self.probes && now >= self.next_probe && !self.round.delays.probe_is_out() {
+        if self.probes && self.changes >= self.next_probe && !self.round.delays.probe_is_out() {
             self.round.delays.send_probe();
-            self.next_probe = now + PROBE_INTERVAL;
+            self.next_probe = self.changes + self.round.workload.changes_per_probe();
         }
 
         let before = thread_cpu_time();
