@@ -66,7 +66,7 @@ impl Element {
     }
 
     /// [`holds`](Element::holds), after a look at the first and the last word of the body: what
-    /// [`poison`](Element::poison) changes.
+    /// the destructor poisons.
     pub fn ends_hold(&self, key: u64) -> bool {
         let word = Self::word(key);
         let mut ends = [self.body.first(), self.body.last()].into_iter().flatten();
