@@ -4,12 +4,13 @@ use crate::cli::{BenchArgs, Experiment};
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{Nothing, Row, Target};
-use crate::{interrupt, micro, output, reclaim, table};
+use crate::{interrupt, micro, output, preempt, reclaim, table};
 
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
     let reclaim = plan_reclaim(args, &cpus)?;
+    let preempt = plan_preempt(args, &cpus)?;
     let micro = plan_micro(args, &cpus)?;
     let table = plan_table(args, &cpus)?;
     let target = Target::open(args.json.json.as_deref())?;
@@ -24,6 +25,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let mut rows = Vec::new();
     if let Some(plan) = reclaim {
         rows.extend(reclaim::run(&plan, silent)?);
+    }
+    if let Some(plan) = preempt.filter(|_| !interrupt::requested()) {
+        rows.extend(preempt::run(&plan, silent)?);
     }
     if let Some(plan) = micro.filter(|_| !interrupt::requested()) {
         rows.extend(micro::run(&plan, silent)?);
@@ -45,7 +49,7 @@ fn peers_line(machine: &Machine) -> String {
 }
 
 fn plan_reclaim(args: &BenchArgs, cpus: &[usize]) -> Result<Option<reclaim::Plan>, Stop> {
-    if matches!(args.experiment, Experiment::Micro | Experiment::Table) {
+    if !matches!(args.experiment, Experiment::Reclaim | Experiment::All) {
         return Ok(None);
     }
     match reclaim::own_scenarios(&args.scenarios) {
@@ -55,8 +59,20 @@ fn plan_reclaim(args: &BenchArgs, cpus: &[usize]) -> Result<Option<reclaim::Plan
     }
 }
 
+fn plan_preempt(args: &BenchArgs, cpus: &[usize]) -> Result<Option<preempt::Plan>, Stop> {
+    let all = args.experiment == Experiment::All;
+    if !(all && preempt::has_contender(&args.contenders)) && args.experiment != Experiment::Preempt {
+        return Ok(None);
+    }
+    match preempt::own_scenarios(&args.scenarios) {
+        Some(scenarios) => preempt::Plan::new(args, cpus, &scenarios).map(Some),
+        None if all => Ok(None),
+        None => Err(not_a_scenario("preempt", &args.scenarios, preempt::SCENARIOS)),
+    }
+}
+
 fn plan_micro(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
-    if matches!(args.experiment, Experiment::Reclaim | Experiment::Table) {
+    if !matches!(args.experiment, Experiment::Micro | Experiment::All) {
         return Ok(None);
     }
     match micro::own_operations(&args.scenarios) {

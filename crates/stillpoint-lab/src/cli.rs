@@ -7,9 +7,10 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{micro, reclaim, table, torture};
+use crate::{micro, preempt, reclaim, table, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -67,6 +68,8 @@ pub(crate) struct JsonFlag {
 pub(crate) enum Experiment {
     /// Delay from unlink to free, under a writer with 5,000 deletes a second
     Reclaim,
+    /// What preempted readers do to grace periods, CPU time and memory
+    Preempt,
     /// Costs of single operations
     Micro,
     /// Hash tables: lookups, bursts, insertions and removals, growth, memory
@@ -87,7 +90,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Numbers of reader threads in `reclaim`, such as 1,8,16 [default: those of each scenario]
+    /// Numbers of reader threads in `reclaim`, and on each core in `preempt`, such as 1,8,16 [default: those of
+    /// each scenario]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
 
@@ -97,10 +101,18 @@ pub(crate) struct BenchArgs {
           hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim` or `table`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt` or `table`, or operations of `micro` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(scenario_names()))]
     pub(crate) scenarios: Vec<String>,
+
+    /// Lengths of the readers' sections in `preempt`, in microseconds, such as 0.2,50 [default: 5]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_section)]
+    pub(crate) sections: Vec<f64>,
+
+    /// Where the readers of `preempt` spend their time [default: always]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) inside: Vec<Inside>,
 
     /// Number of elements in the array of `reclaim`, and of entries in `table`, a power of two
     #[arg(long, value_name = "N", default_value_t = reclaim::ELEMENTS, value_parser = parse_elements)]
@@ -112,6 +124,37 @@ pub(crate) struct BenchArgs {
 
     #[command(flatten)]
     pub(crate) json: JsonFlag,
+}
+
+/// How much of its time a reader is inside of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+pub(crate) enum Inside {
+    /// One section after the other
+    Always,
+    /// Half of the time; the other half it does the same work outside
+    Half,
+    /// Always; it sleeps there for half of each section
+    Blocked,
+}
+
+impl Inside {
+    /// The name in rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Half => "half",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    /// For the captions of tables.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::Always => "always inside",
+            Self::Half => "half of the time inside",
+            Self::Blocked => "blocked inside",
+        }
+    }
 }
 
 /// How long to measure.
@@ -140,14 +183,17 @@ pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 fn contender_names() -> Vec<&'static str> {
     let of_tables = table::CONTENDERS.iter().copied();
-    let mut names: Vec<&str> = reclaim::names::contenders_and_groups().into_iter().chain(of_tables).collect();
+    let of_preempt = preempt::plan::CONTENDERS.iter().map(|entry| entry.name);
+    let mut names: Vec<&str> =
+        reclaim::names::contenders_and_groups().into_iter().chain(of_preempt).chain(of_tables).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
 fn scenario_names() -> Vec<&'static str> {
-    reclaim::names::SCENARIOS.iter().chain(micro::OPERATIONS).chain(table::SCENARIOS).copied().collect()
+    let scenarios = [reclaim::names::SCENARIOS, preempt::SCENARIOS, micro::OPERATIONS, table::SCENARIOS];
+    scenarios.concat()
 }
 
 fn parse_cpus(text: &str) -> Result<CpuList, String> {
@@ -160,6 +206,13 @@ fn parse_readers(text: &str) -> Result<usize, String> {
         Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
         Ok(_) => Err(format!("more than {} readers make no sense here", reclaim::MAX_READERS)),
         Err(_) => Err("not a number of readers".to_owned()),
+    }
+}
+
+fn parse_section(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(section) if (0.1..=1_000_000.0).contains(&section) => Ok(section),
+        _ => Err("not a number of microseconds from 0.1 to 1000000".to_owned()),
     }
 }
 

@@ -1,17 +1,25 @@
 //! The program `stillpoint`: examines a machine, and measures stillpoint's memory reclamation beside its peers.
 
 mod bench;
+mod child;
 mod cli;
+#[cfg(test)]
+mod defective;
 mod doctor;
 mod error;
+mod gate;
 mod interrupt;
 mod machine;
 mod micro;
 mod output;
 mod peers;
+mod preempt;
+mod random;
 mod reclaim;
 mod stats;
 mod table;
+mod threads;
+mod timing;
 mod torture;
 
 use std::process::ExitCode;
@@ -19,7 +27,7 @@ use std::process::ExitCode;
 use crate::cli::Command;
 
 fn main() -> ExitCode {
-    if let Some(code) = table::child::run_if_child() {
+    if let Some(code) = table::child::run_if_child().or_else(preempt::child::run_if_child) {
         return code;
     }
     let cli = match cli::parse() {

@@ -1,9 +1,10 @@
 //! Figures from samples and from rounds.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// The distribution of the delays of one round, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Distribution {
     pub(crate) mean: f64,
     pub(crate) p50: f64,

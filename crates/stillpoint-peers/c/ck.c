@@ -76,6 +76,14 @@ struct read_outcome stillpoint_ck_read(ck_epoch_record_t *record, const struct r
     return outcome;
 }
 
+struct read_outcome stillpoint_ck_read_sections(ck_epoch_record_t *record, const struct section_job *job)
+{
+    struct read_outcome outcome;
+
+    READ_SECTIONS(job, &outcome, ck_epoch_begin(record, NULL), ck_epoch_end(record, NULL), (void)0, (void)0);
+    return outcome;
+}
+
 /* Hands an unlinked element over; a poll or the barrier calls `release` with its head. */
 void stillpoint_ck_retire(ck_epoch_record_t *record, struct element *element, ck_epoch_cb_t *release)
 {

@@ -22,6 +22,7 @@ struct element {
     _Atomic uint64_t unlinked_at;
     const void *delays;
     void *head[2];
+    void *body[2];
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct element) == 64, "an element is one cache line");
@@ -34,6 +35,15 @@ struct read_job {
     uint64_t mask;
     uint64_t seed;
     const _Atomic bool *stop;
+};
+
+/* `RawSections` in src/native/mod.rs. What a reader does inside of a section, and between two, is Rust for everybody. */
+struct section_job {
+    struct read_job read;
+    const void *work;
+    bool (*inside)(const void *work, const struct element *element, uint64_t index);
+    /* NULL for sections that follow each other at once. */
+    void (*rest)(const void *work);
 };
 
 /* `ReadOutcome` in src/contender.rs. */
@@ -79,6 +89,36 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
             LEAVE;                                                                         \
             outcome_.lookups++;                                                            \
         }                                                                                  \
+        *(outcome) = outcome_;                                                             \
+    } while (0)
+
+/*
+ * The loop of readers with long sections: a random index, ENTER, what is done inside, LEAVE; then AWAY, the rest, BACK
+ * where there is one. AWAY and BACK say that the thread reads nothing for a while. There is one section in any case.
+ */
+#define READ_SECTIONS(job, outcome, ENTER, LEAVE, AWAY, BACK)                              \
+    do {                                                                                   \
+        const struct section_job job_ = *(job);                                            \
+        struct read_outcome outcome_ = {0, 0};                                             \
+        uint64_t state_ = job_.read.seed;                                                  \
+                                                                                           \
+        do {                                                                               \
+            uint64_t index_ = next_random(&state_) & job_.read.mask;                       \
+            struct element *element_;                                                      \
+                                                                                           \
+            ENTER;                                                                         \
+            /* Acquire pairs with the release half of the swap in `Slots::publish`. */     \
+            element_ = atomic_load_explicit(&job_.read.slots[index_], memory_order_acquire); \
+            outcome_.mismatches += !job_.inside(job_.work, element_, index_);              \
+            LEAVE;                                                                         \
+            outcome_.lookups++;                                                            \
+            if (job_.rest != NULL) {                                                       \
+                AWAY;                                                                      \
+                job_.rest(job_.work);                                                      \
+                BACK;                                                                      \
+            }                                                                              \
+            /* Relaxed: the flag carries no data. */                                       \
+        } while (!atomic_load_explicit(job_.read.stop, memory_order_relaxed));             \
         *(outcome) = outcome_;                                                             \
     } while (0)
 

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include "peer.h"
 
@@ -36,6 +37,23 @@ struct read_outcome NAME(read)(const struct read_job *job)
     READ_UNTIL_STOPPED(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); });
     rcu_thread_offline();
     return outcome;
+}
+
+struct read_outcome NAME(read_sections)(const struct section_job *job)
+{
+    struct read_outcome outcome;
+
+    rcu_thread_online();
+    READ_SECTIONS(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); },
+                  rcu_thread_offline(), rcu_thread_online());
+    rcu_thread_offline();
+    return outcome;
+}
+
+/* The calling thread reads nothing; it need not be registered. */
+void NAME(synchronize)(void)
+{
+    synchronize_rcu();
 }
 
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;
@@ -85,6 +103,17 @@ void NAME(retire)(struct call_rcu_data *worker, struct element *element, void (*
     call_rcu((struct rcu_head *)element->head, release);
     set_thread_call_rcu_data(NULL);
     rcu_thread_offline();
+}
+
+/* CPU time of the worker's thread so far, in nanoseconds; 0 where the system does not tell. */
+uint64_t NAME(worker_cpu_ns)(struct call_rcu_data *worker)
+{
+    struct timespec time;
+    clockid_t clock;
+
+    if (pthread_getcpuclockid(get_call_rcu_thread(worker), &clock) != 0 || clock_gettime(clock, &time) != 0)
+        return 0;
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 /* Waits until the callbacks of everything retired so far have returned. */

@@ -1,4 +1,7 @@
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::{Element, Work};
 
 /// What one reader thread has to do.
 #[derive(Debug)]
@@ -42,6 +45,18 @@ pub trait Contender: Send + Sync {
     /// If the number of the reader is out of range, or taken.
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
 
+    /// As [`read`](Contender::read), with a read-side section around all of `work` for each lookup. Slots may be empty.
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome;
+
+    /// Whether [`synchronize`](Contender::synchronize) waits: for schemes that tell a grace period apart from the
+    /// call of its destructors.
+    fn has_synchronize(&self) -> bool {
+        false
+    }
+
+    /// Waits for one grace period, on any thread that is no reader.
+    fn synchronize(&self) {}
+
     /// The writing side. It is made, used and dropped on the same thread, and dropping it
     /// [drains](Writer::drain) it. A hidden worker of the peer (`call_rcu`) gets the CPU affinity that this
     /// thread has when it calls this.
@@ -66,9 +81,18 @@ pub trait Writer {
     /// unlink, and hands it to the scheme, which frees it when no reader can hold it any more.
     fn replace(&mut self, index: usize);
 
+    /// Links `new` at `index`, or nothing; an element that was there is stamped and handed over as by
+    /// [`replace`](Writer::replace). Nothing is freed yet, unless the scheme does so on its own.
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>);
+
     /// Frees what is ready, without waiting for a reader.
     fn poll(&mut self);
 
     /// Waits until everything replaced so far is freed. Called when no reader is registered any more.
     fn drain(&mut self);
+
+    /// CPU time of the contender's own hidden worker since it began, zero without one.
+    fn worker_cpu_time(&self) -> Duration {
+        Duration::ZERO
+    }
 }

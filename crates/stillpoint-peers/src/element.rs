@@ -1,8 +1,10 @@
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// One element of the array: one cache line, with room for a peer's callback head.
+use crate::Delays;
+
+/// One element of the array: one cache line, with room for a peer's callback head, and what it owns elsewhere.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Element {
@@ -12,6 +14,8 @@ pub struct Element {
     delays: &'static Delays,
     /// `struct rcu_head` of liburcu, `ck_epoch_entry_t` of Concurrency Kit. Only C code touches it.
     head: [usize; 2],
+    /// The text of a message; empty where the element alone is enough. Every word has the same value.
+    body: Box<[AtomicU64]>,
 }
 
 // `struct element` in c/peer.h has the same layout.
@@ -27,7 +31,24 @@ impl Element {
 
     /// A linked element for index `key`, whose delay goes to `delays` when it is dropped.
     pub fn new(key: u64, delays: &'static Delays) -> Self {
-        Self { key, value: AtomicU64::new(key), unlinked_at: AtomicU64::new(0), delays, head: [0; 2] }
+        Self::with_body(key, 0, delays)
+    }
+
+    /// As [`new`](Element::new), with a body of so many words of 8 bytes.
+    pub fn with_body(key: u64, words: usize, delays: &'static Delays) -> Self {
+        let word = Self::word(key);
+        let body = (0..words).map(|_| AtomicU64::new(word)).collect();
+        Self { key, value: AtomicU64::new(key), unlinked_at: AtomicU64::new(0), delays, head: [0; 2], body }
+    }
+
+    /// What the body of an element of this key is made of.
+    fn word(key: u64) -> u64 {
+        key ^ 0x5151_5151_5151_5151
+    }
+
+    /// Bytes of an element with a body of so many words, without what the allocator adds.
+    pub const fn bytes_with_body(words: usize) -> usize {
+        size_of::<Self>() + words * size_of::<u64>()
     }
 
     /// Whether the element is alive and is the one of index `key`.
@@ -37,69 +58,47 @@ impl Element {
         self.key == key && self.value.load(Ordering::Relaxed) == key
     }
 
+    /// [`holds`](Element::holds), after a look at every word of the body.
+    pub fn is_whole(&self, key: u64) -> bool {
+        let word = Self::word(key);
+        // Relaxed: as in `holds`.
+        self.body.iter().all(|found| found.load(Ordering::Relaxed) == word) && self.holds(key)
+    }
+
+    /// [`holds`](Element::holds), after a look at the first and the last word of the body: what
+    /// the destructor poisons.
+    pub fn ends_hold(&self, key: u64) -> bool {
+        let word = Self::word(key);
+        let mut ends = [self.body.first(), self.body.last()].into_iter().flatten();
+        // Relaxed: as in `holds`.
+        ends.all(|found| found.load(Ordering::Relaxed) == word) && self.holds(key)
+    }
+
+    /// Makes the element look freed.
+    pub(crate) fn poison(&self) {
+        // Stores through atomics, so that they are not removed as dead: a reader that still looks must see them.
+        self.value.store(Self::POISON, Ordering::Relaxed);
+        for word in [self.body.first(), self.body.last()].into_iter().flatten() {
+            word.store(Self::POISON, Ordering::Relaxed);
+        }
+    }
+
     /// Records that the element has just been unlinked.
     #[inline]
     pub fn stamp_unlinked(&self) {
         // Relaxed: the reclamation scheme orders this before the drop.
-        self.unlinked_at.store(self.delays.now().max(1), Ordering::Relaxed);
+        self.unlinked_at.store(self.delays.stamp(), Ordering::Relaxed);
     }
 }
 
-/// Poisons the element and records its delete-to-free delay, if it was ever unlinked.
+/// Poisons the element and its body, and records its delete-to-free delay, if it was ever unlinked.
 impl Drop for Element {
     fn drop(&mut self) {
         let unlinked_at = *self.unlinked_at.get_mut();
         if unlinked_at != 0 {
-            self.delays.record(self.delays.now() - unlinked_at);
+            self.delays.record_freed(unlinked_at, Self::bytes_with_body(self.body.len()));
         }
-        // A store through the atomic, so that it is not removed as dead: a reader that still looks must see it.
-        self.value.store(Self::POISON, Ordering::Relaxed);
-    }
-}
-
-/// Delays between unlink and free, in nanoseconds, recorded by whichever thread frees.
-#[derive(Debug)]
-pub struct Delays {
-    origin: Instant,
-    samples: Box<[AtomicU64]>,
-    freed: AtomicUsize,
-}
-
-impl Delays {
-    /// Room for `capacity` samples; later ones are counted but not kept.
-    pub fn new(capacity: usize) -> Self {
-        Self {
-            origin: Instant::now(),
-            samples: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
-            freed: AtomicUsize::new(0),
-        }
-    }
-
-    /// Nanoseconds since this record was made.
-    #[inline]
-    pub fn now(&self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
-    }
-
-    fn record(&self, delay: u64) {
-        // Relaxed: each sample has one writer, and `take` is called when the freeing threads are quiet.
-        let at = self.freed.fetch_add(1, Ordering::Relaxed);
-        if let Some(sample) = self.samples.get(at) {
-            sample.store(delay, Ordering::Relaxed);
-        }
-    }
-
-    /// Number of elements freed since the last [`take`](Delays::take).
-    pub fn freed(&self) -> usize {
-        // Relaxed: a count for progress and statistics; it orders nothing.
-        self.freed.load(Ordering::Relaxed)
-    }
-
-    /// Takes all samples and starts afresh. To be called while no element is being freed.
-    pub fn take(&self) -> Vec<u64> {
-        // Relaxed: whoever waited for the freeing threads has already synchronised with them.
-        let count = self.freed.swap(0, Ordering::Relaxed).min(self.samples.len());
-        self.samples[..count].iter().map(|sample| sample.load(Ordering::Relaxed)).collect()
+        self.poison();
     }
 }
 
@@ -123,6 +122,16 @@ impl Slots {
         Self { slots, delays }
     }
 
+    /// An array of `len` empty slots; `len` must be a power of two. Plain lookups need elements in all of them, those
+    /// in sections do not.
+    ///
+    /// # Panics
+    /// If `len` is not a power of two.
+    pub fn empty(len: usize, delays: &'static Delays) -> Self {
+        assert!(len.is_power_of_two(), "the number of elements must be a power of two");
+        Self { slots: (0..len).map(|_| AtomicPtr::new(ptr::null_mut())).collect(), delays }
+    }
+
     /// The slots themselves.
     pub fn as_slice(&self) -> &[AtomicPtr<Element>] {
         &self.slots
@@ -130,21 +139,33 @@ impl Slots {
 
     /// Links a new element at `index` and returns the old one, stamped. The caller frees it with
     /// `drop(Box::from_raw(old))` (or [`free_element`] from C) once no reader can hold it.
+    ///
+    /// # Panics
+    /// If the slot was empty.
     pub fn replace(&self, index: usize) -> *mut Element {
-        let new = Box::into_raw(Box::new(Element::new(index as u64, self.delays)));
+        let new = Box::new(Element::new(index as u64, self.delays));
+        self.publish(index, Some(new)).expect("the slot holds an element")
+    }
+
+    /// As [`replace`](Slots::replace), with a given element or none; `None` if the slot was empty.
+    pub fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<*mut Element> {
+        let new = new.map_or(ptr::null_mut(), Box::into_raw);
         // AcqRel: publishes `new` to the readers' acquire loads, and receives `old` from whoever linked it.
-        let old = self.slots[index].swap(new, Ordering::AcqRel);
+        let old = NonNull::new(self.slots[index].swap(new, Ordering::AcqRel))?;
         // SAFETY: `old` was linked until now and is freed by this caller alone, later.
-        unsafe { (*old).stamp_unlinked() };
-        old
+        unsafe { old.as_ref().stamp_unlinked() };
+        Some(old.as_ptr())
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            // SAFETY: every slot owns its element, allocated by `Box`; no reader is left, as `self` is exclusive.
-            drop(unsafe { Box::from_raw(*slot.get_mut()) });
+            let element = *slot.get_mut();
+            if !element.is_null() {
+                // SAFETY: every slot owns its element, allocated by `Box`; no reader is left, as `self` is exclusive.
+                drop(unsafe { Box::from_raw(element) });
+            }
         }
     }
 }
@@ -152,7 +173,7 @@ impl Drop for Slots {
 /// Frees an element on behalf of a peer written in C.
 ///
 /// # Safety
-/// `element` came from [`Slots::replace`], is freed once, and no reader can hold it any more.
+/// `element` came from [`Slots::replace`] or [`Slots::publish`], is freed once, and no reader can hold it any more.
 pub unsafe extern "C" fn free_element(element: *mut Element) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(element) });

@@ -10,7 +10,8 @@
 //!   their own headers; the Rust peers are ordinary dependencies.
 //! - [`table`] has hash tables, for the experiment of that name.
 //! - [`micro`] lists single operations to be timed.
-//! - [`read_until_stopped`] is the readers' loop, the same for everybody.
+//! - [`read_until_stopped`] is the readers' loop, the same for everybody; [`read_sections`] the one of readers whose
+//!   sections hold [`Work`].
 //!
 //! Nothing here is set up for good: a contender takes its state along when it is dropped, so that rounds of
 //! several contenders may follow each other in one process. What stays are the `call_rcu` workers of liburcu,
@@ -18,16 +19,20 @@
 
 mod catalogue;
 mod contender;
+mod delays;
 mod element;
 mod lookup;
 mod micro;
 #[cfg(any(peer_urcu, peer_dpdk, peer_ck))]
 mod native;
 mod rust;
+mod sections;
 pub mod table;
 
 pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
 pub use contender::{Contender, ReadJob, ReadOutcome, Writer};
-pub use element::{Delays, Element, Slots, free_element};
+pub use delays::Delays;
+pub use element::{Element, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};
 pub use micro::{Micro, micro};
+pub use sections::{Work, read_sections};

@@ -69,8 +69,14 @@ impl<'a> Lookups<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }
+        Some(self.index())
+    }
+
+    /// The next index, whether the reader is to stop or not.
+    #[inline(always)]
+    pub fn index(&mut self) -> usize {
         self.random = next_random(self.random);
-        Some(self.random as usize & self.mask)
+        self.random as usize & self.mask
     }
 
     /// Counts a lookup that found the right element, or did not.

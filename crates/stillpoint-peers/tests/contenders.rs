@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint_peers::{
-    Contender, Delays, Element, ReadJob, ReadOutcome, Slots, catalogue, contenders, micro, missing, versions,
+    Contender, Delays, Element, ReadJob, ReadOutcome, Slots, Work, catalogue, contenders, micro, missing,
+    versions,
 };
 
 const READERS: usize = 3;
@@ -21,6 +22,19 @@ fn slots(len: usize) -> (Arc<Slots>, &'static Delays) {
 
 /// Runs readers, and the background thread if the contender wants one, around `work`.
 fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
+    around(contender, work, |job, ready| contender.read(job, ready))
+}
+
+/// The same with readers in sections that hold `section`.
+fn with_sections(contender: &dyn Contender, section: &Work, work: impl FnOnce()) -> ReadOutcome {
+    around(contender, work, |job, ready| contender.read_sections(job, section, ready))
+}
+
+fn around(
+    contender: &dyn Contender,
+    work: impl FnOnce(),
+    read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> ReadOutcome + Sync,
+) -> ReadOutcome {
     let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
     let registered = Barrier::new(READERS + 1);
     thread::scope(|scope| {
@@ -28,10 +42,10 @@ fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
             contender.needs_background().then(|| scope.spawn(|| contender.background(&stop_background)));
         let readers: Vec<_> = (0..READERS)
             .map(|index| {
-                let (stop, registered) = (&stop_readers, &registered);
+                let (stop, registered, read) = (&stop_readers, &registered, &read);
                 scope.spawn(move || {
                     let job = ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop };
-                    contender.read(&job, &|| {
+                    read(&job, &|| {
                         registered.wait();
                     })
                 })
@@ -91,6 +105,58 @@ fn every_replaced_element_is_freed_once_and_never_under_a_reader() {
 }
 
 #[test]
+fn sections_of_any_kind_keep_what_they_read_and_no_more() {
+    let idle = Duration::from_micros(50);
+    for work in [
+        Work { inside: 2_000, sleep: Duration::ZERO, outside: 0 },
+        Work { inside: 2_000, sleep: Duration::ZERO, outside: 2_000 },
+        Work { inside: 2_000, sleep: idle, outside: 0 },
+    ] {
+        for entry in catalogue() {
+            let delays: &'static Delays = Box::leak(Box::new(Delays::new(1 << 16)));
+            let slots = Arc::new(Slots::empty(64, delays));
+            let contender = entry.make(&slots, READERS);
+            let (mut unlinked, mut bytes, mut linked) = (0, 0, [0; 64]);
+            let mut writer = contender.writer();
+            let outcome = with_sections(contender.as_ref(), &work, || {
+                for round in 0..1_000 {
+                    let (index, words) = (round * 29 % 64, round % 7 * 8);
+                    let new =
+                        (round % 3 != 0).then(|| Box::new(Element::with_body(index as u64, words, delays)));
+                    unlinked += usize::from(linked[index] > 0);
+                    bytes += linked[index];
+                    linked[index] = if new.is_some() { Element::bytes_with_body(words) } else { 0 };
+                    writer.publish(index, new);
+                    writer.poll();
+                    if round % 20 == 0 {
+                        thread::sleep(idle);
+                    }
+                }
+                if contender.has_synchronize() {
+                    contender.synchronize();
+                }
+            });
+            writer.drain();
+            let name = contender.name();
+            assert!(outcome.lookups > 0, "{name}, {work:?}: nobody has read");
+            assert_eq!(outcome.mismatches, 0, "{name}, {work:?}: freed under a reader");
+            assert_eq!((delays.freed(), delays.freed_bytes()), (unlinked, bytes), "{name}, {work:?}");
+        }
+    }
+}
+
+#[test]
+fn only_liburcu_waits_for_a_grace_period_apart_from_its_callbacks() {
+    let (slots, _) = slots(64);
+    for contender in contenders(&slots, 1) {
+        let expected = contender.name().starts_with("liburcu");
+        assert_eq!(contender.has_synchronize(), expected, "{}", contender.name());
+        let writer = contender.writer();
+        assert!(expected || writer.worker_cpu_time().is_zero(), "{}", contender.name());
+    }
+}
+
+#[test]
 fn dropping_a_writer_frees_what_it_has_replaced() {
     let (slots, delays) = slots(64);
     for contender in contenders(&slots, 1) {
@@ -144,8 +210,12 @@ fn readers_notice_a_poisoned_element() {
         // SAFETY: no reader is there yet, and the element is written anew before the slots drop it.
         unsafe { ptr::drop_in_place(element) };
         let contender = entry.make(&slots, READERS);
-        let outcome = with_readers(contender.as_ref(), || thread::sleep(Duration::from_millis(20)));
+        let idle = || thread::sleep(Duration::from_millis(20));
+        let outcome = with_readers(contender.as_ref(), idle);
         assert!(outcome.mismatches > 0, "{}: {outcome:?}", entry.name);
+        let section = Work { inside: 100, sleep: Duration::ZERO, outside: 100 };
+        let outcome = with_sections(contender.as_ref(), &section, idle);
+        assert!(outcome.mismatches > 0, "{} in sections: {outcome:?}", entry.name);
         // SAFETY: the memory is still the element's, and the readers have left.
         unsafe { ptr::write(element, Element::new(7, delays)) };
     }

@@ -4,11 +4,9 @@
 //! random elements, 5,000 times a second, and hands the old ones to the scheme under test. The same loops, keys,
 //! CPUs and schedule for every contender, in rounds, in an order that rotates.
 
-mod gate;
 pub(crate) mod names;
-mod ours;
-mod plan;
-mod random;
+pub(crate) mod ours;
+pub(crate) mod plan;
 mod round;
 mod setting;
 mod show;

@@ -9,7 +9,8 @@ use stillpoint::rcu::{
     BackgroundReclaimer, BuildError, Domain, Help, RcuArray, Reclaimer, Retired, Submitter,
 };
 use stillpoint_peers::{
-    Contender, Delays, Element, Lookups, ReadJob, ReadOutcome, Writer, read_until_stopped,
+    Contender, Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections,
+    read_until_stopped,
 };
 
 /// Lookups under one guard in `stillpoint/guard32`.
@@ -38,9 +39,24 @@ pub(crate) fn refusal(name: &str) -> Option<BuildError> {
     Domain::builder().help(help_of(name)).build().err()
 }
 
-/// The contenders that are wanted. Those that share a way to help share an array of cells.
+/// The contenders that are wanted, with an element in each cell. Those that share a way to help share an array of
+/// cells.
 pub(crate) fn contenders(
     elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    over(elements, |key| Some(Box::new(Element::new(key as u64, delays))), delays, wanted)
+}
+
+/// The contender of this name, over an array of empty cells; `None` if there is no such name.
+pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
+    over(cells, |_| None, delays, |of| of == name).pop()
+}
+
+fn over(
+    cells: usize,
+    element: impl Fn(usize) -> Option<Box<Element>>,
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
@@ -59,7 +75,7 @@ pub(crate) fn contenders(
     let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
         Some((_, field)) => Arc::clone(field),
         None => {
-            let field = Arc::new(Field::new(elements, delays, help));
+            let field = Arc::new(Field::new(cells, &element, delays, help));
             fields.push((help, Arc::clone(&field)));
             field
         }
@@ -98,9 +114,14 @@ struct Field {
 impl Field {
     /// # Panics
     /// If this process may not help in that way: see [`refusal`].
-    fn new(elements: usize, delays: &'static Delays, help: Help) -> Self {
+    fn new(
+        cells: usize,
+        element: impl Fn(usize) -> Option<Box<Element>>,
+        delays: &'static Delays,
+        help: Help,
+    ) -> Self {
         let domain = Domain::builder().help(help).build().expect("the plan leaves out what is refused");
-        let cells = RcuArray::new(&domain, elements, |key| Some(Box::new(Element::new(key as u64, delays))));
+        let cells = RcuArray::new(&domain, cells, element);
         Self { domain, cells, delays }
     }
 
@@ -162,9 +183,55 @@ impl Field {
         })
     }
 
-    /// Links a new element at `index` and returns the old one, stamped; `None` if the slot was empty.
+    /// The same readers in sections that hold `work`. A burst of sections under one guard would be one section: there
+    /// is a guard for each here.
+    fn read_sections(
+        &self,
+        reading: Reading,
+        job: &ReadJob<'_>,
+        work: &Work,
+        ready: &dyn Fn(),
+    ) -> ReadOutcome {
+        let len = self.cells.len();
+        if reading == Reading::Qsbr {
+            let mut reader = self.domain.qsbr_reader();
+            let mut cells = self.cells.bind_qsbr(&mut reader);
+            ready();
+            let mut lookups = Lookups::new(job, len);
+            let mut next = Some(lookups.index());
+            while let Some(index) = next {
+                lookups.count(work.inside(cells.load(index), index));
+                cells.quiescent();
+                if work.has_rest() {
+                    cells.offline(|| work.rest());
+                }
+                next = lookups.next_index();
+            }
+            return lookups.outcome();
+        }
+        let mut reader = self.domain.reader();
+        let mut cells = self.cells.bind(&mut reader);
+        ready();
+        if reading == Reading::Protected {
+            read_sections(job, work, len, |index| {
+                let element = cells.protect(index);
+                work.inside(element.as_deref(), index)
+            })
+        } else {
+            read_sections(job, work, len, |index| {
+                let guard = cells.pin();
+                work.inside(guard.load(index), index)
+            })
+        }
+    }
+
     fn replace(&self, index: usize) -> Option<Retired<Element>> {
-        let old = self.cells.swap(index, Some(Box::new(Element::new(index as u64, self.delays))))?;
+        self.publish(index, Some(Box::new(Element::new(index as u64, self.delays))))
+    }
+
+    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
+    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
+        let old = self.cells.swap(index, new)?;
         old.stamp_unlinked();
         Some(old)
     }
@@ -191,8 +258,14 @@ impl Contender for Polled {
         self.field.read(self.reading, job, ready)
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read_sections(self.reading, job, work, ready)
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(PollingWriter { field: &self.field, reclaimer: self.field.domain.reclaimer() })
+        // Without a limit, as the peers are.
+        let reclaimer = self.field.domain.reclaimer_builder().capacity(usize::MAX).build();
+        Box::new(PollingWriter { field: &self.field, reclaimer })
     }
 }
 
@@ -201,16 +274,24 @@ struct PollingWriter<'a> {
     reclaimer: Reclaimer,
 }
 
+impl PollingWriter<'_> {
+    fn retire(&mut self, old: Retired<Element>) {
+        self.reclaimer.retire(old).expect("a queue without a limit takes what is of its domain");
+    }
+}
+
 impl Writer for PollingWriter<'_> {
     fn replace(&mut self, index: usize) {
-        let Some(mut old) = self.field.replace(index) else { return };
-        // A full queue hands the object back; it empties as soon as a reader moves on.
-        while let Err(error) = self.reclaimer.retire(old) {
-            old = error.retired;
+        if let Some(old) = self.field.replace(index) {
+            self.retire(old);
             self.reclaimer.poll();
-            thread::yield_now();
         }
-        self.reclaimer.poll();
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.field.publish(index, new) {
+            self.retire(old);
+        }
     }
 
     fn poll(&mut self) {
@@ -254,6 +335,10 @@ impl Contender for Background {
         self.field.read(Reading::Qsbr, job, ready)
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read_sections(Reading::Qsbr, job, work, ready)
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         let reclaimer = self.field.domain.background();
         let submitter = reclaimer.submitter();
@@ -280,12 +365,25 @@ struct SubmittingWriter<'a> {
     submitter: Submitter,
 }
 
-impl Writer for SubmittingWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let Some(mut old) = self.field.replace(index) else { return };
+impl SubmittingWriter<'_> {
+    fn retire(&mut self, mut old: Retired<Element>) {
         while let Err(error) = self.submitter.retire(old) {
             old = error.retired;
             thread::yield_now();
+        }
+    }
+}
+
+impl Writer for SubmittingWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        if let Some(old) = self.field.replace(index) {
+            self.retire(old);
+        }
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.field.publish(index, new) {
+            self.retire(old);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cli::{BenchArgs, LengthFlags};
+use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::machine::proc;
 use crate::output::format::bytes;
@@ -10,19 +10,15 @@ use crate::peers;
 use crate::reclaim::names::{self, CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Extent, Setting, settings};
+use crate::timing::Budget;
 
-/// Time in which a usual run has to end, set-up and the ends of rounds included.
-const USUAL_BUDGET: Duration = Duration::from_secs(105);
-/// The same for a short run.
-const QUICK_BUDGET: Duration = Duration::from_secs(78);
-/// What a round takes beside its own time, at most: starting and ending up to 16 threads on one CPU, and the
-/// last delays of the slowest contender.
-const ROUND_OVERHEAD: Duration = Duration::from_millis(120);
-const SET_UP: Duration = Duration::from_secs(6);
-/// No round of a usual run is shorter, however many rows there are.
-const SHORTEST_ROUND: Duration = Duration::from_millis(50);
-/// Some deletes fit into any round.
-const LEAST_ROUND: Duration = Duration::from_millis(1);
+const BUDGET: Budget = Budget {
+    set_up: Duration::from_secs(6),
+    // Starting and ending up to 16 threads on one CPU, and the last delays of the slowest contender.
+    round_overhead: Duration::from_millis(120),
+    usual_row: Duration::from_millis(1_200),
+    quick_row: Duration::from_millis(2_400),
+};
 
 /// Bytes of one element with its share of the allocator's memory, and of the pointer to it: an object of one
 /// aligned cache line takes up to three of them in the C library's allocator.
@@ -51,7 +47,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan for what was asked for; `scenarios` are those of this experiment among them.
     pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let (present, mut left_out) = contenders(&args.contenders)?;
+        let (present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
         let extent = if args.length.full { Extent::Full } else { Extent::Usual };
         let (settings, too_large) = settings(cpus, scenarios, &args.readers, extent)?;
         left_out.extend(too_large.into_iter().map(|reason| format!("left out: {reason}")));
@@ -71,7 +67,7 @@ impl Plan {
             })
             .collect();
         let rows = parts.iter().map(|part| part.contenders.len()).sum();
-        let (rounds, round) = timing(&args.length, rows);
+        let (rounds, round) = BUDGET.timing(&args.length, rows);
         let plan = Self { parts, rounds, round, elements: args.elements, seed: args.seed, left_out };
         plan.check_memory()?;
         Ok(plan)
@@ -120,9 +116,13 @@ pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
     (asked.is_empty() || !own.is_empty()).then_some(own)
 }
 
-/// The contenders asked for that were built in, and a line for each package that is missing.
-fn contenders(asked: &[String]) -> Result<(Vec<&'static Entry>, Vec<String>), Stop> {
-    let (present, absent): (Vec<&Entry>, Vec<&Entry>) = CONTENDERS
+/// Those of `entries` that were asked for, are built in, and that this process may run; and a line for each that is
+/// missing.
+pub(crate) fn contenders(
+    entries: &'static [Entry],
+    asked: &[String],
+) -> Result<(Vec<&'static Entry>, Vec<String>), Stop> {
+    let (present, absent): (Vec<&Entry>, Vec<&Entry>) = entries
         .iter()
         .filter(|entry| names::asked_for(entry.name, asked))
         .partition(|entry| is_ours(entry.name) || peers::is_built_in(entry.name));
@@ -149,52 +149,14 @@ fn contenders(asked: &[String]) -> Result<(Vec<&'static Entry>, Vec<String>), St
     Ok((allowed, lines))
 }
 
-/// Rounds, and the time of each.
-fn timing(length: &LengthFlags, rows: usize) -> (u32, Duration) {
-    let rounds = length.rounds.unwrap_or(if length.full { 5 } else { 3 });
-    if let Some(row) = length.duration {
-        return (rounds, (row / rounds).max(LEAST_ROUND));
-    }
-    if length.full {
-        return (rounds, Duration::from_secs(10) / rounds);
-    }
-    let (row, budget) = match length.quick {
-        true => (Duration::from_millis(2_400), QUICK_BUDGET),
-        false => (Duration::from_millis(1_200), USUAL_BUDGET),
-    };
-    let room = (budget - SET_UP) / (rows.max(1) as u32 * rounds);
-    (rounds, (row / rounds).min(room.saturating_sub(ROUND_OVERHEAD)).max(SHORTEST_ROUND))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn length(quick: bool, full: bool) -> LengthFlags {
-        LengthFlags { quick, full, duration: None, rounds: None }
-    }
-
     #[test]
-    fn runs_fit_their_budgets_on_two_cpus() {
-        let total = |quick, rows: usize| {
-            let (rounds, round) = timing(&length(quick, false), rows);
-            SET_UP + (round + ROUND_OVERHEAD) * rounds * rows as u32
-        };
-        assert!(total(false, 4 * CONTENDERS.len()) <= USUAL_BUDGET);
-        assert!(total(true, 11 + 3 * 6 + 2) <= QUICK_BUDGET);
-    }
-
-    #[test]
-    fn a_full_run_measures_ten_seconds_a_row() {
-        let (rounds, round) = timing(&length(false, true), 1000);
-        assert_eq!(round * rounds, Duration::from_secs(10));
-    }
-
-    #[test]
-    fn a_given_time_is_shared_by_the_rounds() {
-        let flags =
-            LengthFlags { duration: Some(Duration::from_secs(1)), rounds: Some(4), ..length(true, false) };
-        assert_eq!(timing(&flags, 1000), (4, Duration::from_millis(250)));
+    fn runs_fit_on_two_cpus() {
+        assert!(BUDGET.fits(false, 4 * CONTENDERS.len()));
+        assert!(BUDGET.fits(true, 11 + 3 * 6 + 2));
     }
 
     #[test]

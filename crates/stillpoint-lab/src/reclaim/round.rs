@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
 
+use crate::gate::Gate;
 use crate::interrupt;
 use crate::machine::{cpus, load};
-use crate::reclaim::gate::Gate;
+use crate::random::Random;
 use crate::reclaim::names::Policy;
-use crate::reclaim::random::Random;
 use crate::reclaim::setting::Setting;
+use crate::threads::{prepare_writer_thread, process_cpu_time, reader_seed};
 
 /// Deletes a second.
 pub(crate) const RATE: u32 = 5_000;
@@ -132,18 +132,6 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
     })
 }
 
-/// The least timer slack, for every contender alike: the usual 50 µs would be added to each of the writer's
-/// sleeps. Threads that a peer starts from this one inherit it, and the CPU.
-fn prepare_writer_thread(cpu: usize) -> Result<(), String> {
-    cpus::pin(cpu)?;
-    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
-        .map_err(|error| format!("cannot set the timer slack: {error}"))
-}
-
-fn reader_seed(seed: u64, index: usize) -> u64 {
-    Random::new(seed).nth(index + 1)
-}
-
 fn read(
     contender: &dyn Contender,
     job: &ReadJob<'_>,
@@ -232,87 +220,17 @@ fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), S
     Ok(())
 }
 
-/// User and system time of all threads, those that have ended included.
-fn process_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicPtr;
-    use stillpoint_peers::{Element, free_element};
-
-    /// A contender with one element and a defect of its own.
-    struct Defective {
-        slot: AtomicPtr<Element>,
-        delays: &'static Delays,
-        defect: Defect,
-    }
-
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum Defect {
-        None,
-        Leaks,
-        SeesFreedElements,
-        ReaderPanicsAtOnce,
-        ReaderPanicsLater,
-    }
-
-    impl Contender for Defective {
-        fn name(&self) -> &'static str {
-            "defective"
-        }
-
-        fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-            assert!(self.defect != Defect::ReaderPanicsAtOnce, "as asked");
-            ready();
-            while !job.stop.load(Ordering::Relaxed) {
-                assert!(self.defect != Defect::ReaderPanicsLater, "as asked");
-                thread::yield_now();
-            }
-            ReadOutcome { lookups: 1, mismatches: u64::from(self.defect == Defect::SeesFreedElements) }
-        }
-
-        fn writer(&self) -> Box<dyn Writer + '_> {
-            Box::new(DefectiveWriter { of: self, unlinked: Vec::new() })
-        }
-    }
-
-    struct DefectiveWriter<'a> {
-        of: &'a Defective,
-        unlinked: Vec<*mut Element>,
-    }
-
-    impl Writer for DefectiveWriter<'_> {
-        fn replace(&mut self, _index: usize) {
-            let new = Box::into_raw(Box::new(Element::new(0, self.of.delays)));
-            // AcqRel: as in `Slots::replace`; nobody reads here.
-            let old = self.of.slot.swap(new, Ordering::AcqRel);
-            // SAFETY: unlinked just now, and freed in `drain` only.
-            unsafe { (*old).stamp_unlinked() };
-            self.unlinked.push(old);
-        }
-
-        fn poll(&mut self) {}
-
-        fn drain(&mut self) {
-            let kept = usize::from(self.of.defect == Defect::Leaks);
-            for element in self.unlinked.drain(kept..) {
-                // SAFETY: unlinked, freed once, and never read.
-                unsafe { free_element(element) };
-            }
-        }
-    }
+    use crate::defective::{Defect, Defective};
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));
-        let slot = AtomicPtr::new(Box::into_raw(Box::new(Element::new(0, delays))));
         let cpu = cpus::allowed()[0];
         let setting = Setting { scenario: "spread", reader_cpus: vec![cpu; 2], writer_cpu: cpu, cores: 1 };
         let duration = Duration::from_millis(5);
-        let contender = Defective { slot, delays, defect };
+        let contender = Defective::full(256, delays, defect);
         let policy = Policy::Background;
         run(&contender, &Round { policy, setting: &setting, elements: 256, duration, seed: 1, delays })
     }

@@ -1,15 +1,16 @@
 //! The child process in which the tables are measured, and the huge pages for DPDK.
 
 use std::fs;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Plan;
+use crate::child::{self, OnInterrupt};
 use crate::error::Stop;
+use crate::output;
 use crate::output::json::Row;
-use crate::{interrupt, output};
 
 /// Holds the plan, in the child alone.
 const VARIABLE: &str = "STILLPOINT_BENCH_TABLE";
@@ -47,25 +48,8 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
         ("megabytes".to_owned(), megabytes.into()),
         ("huge_pages".to_owned(), pages.is_some().into()),
     ]));
-    let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
-    let output = Command::new(program)
-        .env(VARIABLE, order.to_string())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| failed("the child process does not start", &error))?;
-    if !output.status.success() {
-        return Err(Stop::Failed(format!(
-            "the child process that measures tables ended with {}",
-            output.status
-        )));
-    }
-    // What libraries print comes before the last line.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().last().unwrap_or_default();
-    let rows: Vec<ReadRow> =
-        serde_json::from_str(line).map_err(|error| failed("the child process answered nonsense", &error))?;
-    let rows = rows.into_iter().map(|row| Row {
+    let rows: Option<Vec<ReadRow>> = child::ask(VARIABLE, "measures tables", &order, OnInterrupt::Wait)?;
+    let rows = rows.unwrap_or_default().into_iter().map(|row| Row {
         experiment: "table",
         scenario: row.scenario,
         contender: row.contender,
@@ -84,21 +68,8 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
 
 /// In the child: measures what the variable says. `None` in a process that is no such child.
 pub(crate) fn run_if_child() -> Option<ExitCode> {
-    let order = std::env::var(VARIABLE).ok()?;
-    interrupt::listen();
-    let rows = serde_json::from_str::<Order>(&order)
-        .map_err(|error| format!("{VARIABLE} is not for users: {error}"))
-        .and_then(|Order { plan, megabytes, huge_pages }| super::measure::run(&plan, megabytes, huge_pages))
-        .and_then(|rows| serde_json::to_string(&rows).map_err(|error| error.to_string()));
-    Some(match rows {
-        Ok(text) => {
-            output::say(text);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            output::tell(format!("error: {error}"));
-            ExitCode::FAILURE
-        }
+    child::answer(VARIABLE, |Order { plan, megabytes, huge_pages }: Order| {
+        super::measure::run(&plan, megabytes, huge_pages)
     })
 }
 

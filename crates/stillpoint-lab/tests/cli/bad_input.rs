@@ -33,6 +33,8 @@ fn unknown_names_are_refused_with_the_valid_ones() {
 #[test]
 fn scenarios_of_another_experiment_are_refused() {
     refused(&["bench", "reclaim", "--scenarios", "pin"], &["reclaim has no scenario pin", "one-core"]);
+    refused(&["bench", "preempt", "--scenarios", "pin"], &["preempt has no scenario pin", "memory-max"]);
+    refused(&["bench", "preempt", "--contenders", "papaya"], &["none of these contenders", "ck/epoch"]);
     refused(&["bench", "micro", "--scenarios", "spread"], &["micro has no scenario spread", "quiescent"]);
     refused(&["bench", "micro", "--scenarios", "heavy", "--contenders", "dpdk/rcu+poll"], &["none of these"]);
 }
@@ -46,6 +48,9 @@ fn numbers_that_make_no_sense_are_refused() {
     refused(&["bench", "reclaim", "--duration", "soon"], &["'soon'"]);
     refused(&["bench", "reclaim", "--duration", "2h"], &["1h"]);
     refused(&["bench", "reclaim", "--elements", "1000"], &["power of two"]);
+    refused(&["bench", "preempt", "--sections", "0"], &["'0'", "0.1"]);
+    refused(&["bench", "preempt", "--sections", "5,NaN"], &["'NaN'"]);
+    refused(&["bench", "preempt", "--inside", "often"], &["'often'", "always", "half", "blocked"]);
     refused(&["bench", "reclaim", "--quick", "--full"], &["--quick", "--full"]);
 }
 

@@ -4,3 +4,4 @@ mod bad_input;
 mod bench;
 mod common;
 mod other_commands;
+mod preempt;

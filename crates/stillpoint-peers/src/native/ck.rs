@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{RawElement, RawJob};
+use super::{RawElement, RawJob, RawSections};
 use crate::element::free_by_head;
-use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer};
 
 const NAME: &str = "ck/epoch";
 
@@ -34,6 +34,7 @@ unsafe extern "C" {
     fn stillpoint_ck_join(epoch: *mut RawEpoch) -> *mut RawRecord;
     fn stillpoint_ck_leave(record: *mut RawRecord);
     fn stillpoint_ck_read(record: *mut RawRecord, job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_ck_read_sections(record: *mut RawRecord, job: *const RawSections<'_>) -> ReadOutcome;
     fn stillpoint_ck_retire(record: *mut RawRecord, element: *mut RawElement, release: Release);
     fn stillpoint_ck_poll(record: *mut RawRecord);
     fn stillpoint_ck_barrier(record: *mut RawRecord);
@@ -109,6 +110,13 @@ impl Contender for Epoch {
         unsafe { stillpoint_ck_read(record.raw.as_ptr(), &RawJob::new(&self.slots, job)) }
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let record = self.join();
+        ready();
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { stillpoint_ck_read_sections(record.raw.as_ptr(), &RawSections::new(&self.slots, job, work)) }
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         Box::new(EpochWriter { record: self.join() })
     }
@@ -118,12 +126,24 @@ struct EpochWriter<'a> {
     record: Record<'a>,
 }
 
-impl Writer for EpochWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let old = self.record.epoch.slots.replace(index);
+impl EpochWriter<'_> {
+    /// Takes over an element that was unlinked just now.
+    fn retire(&mut self, old: *mut Element) {
         // SAFETY: the record is this thread's; `old` is unlinked and handed over once.
         unsafe { stillpoint_ck_retire(self.record.raw.as_ptr(), old.cast(), free_by_head) };
+    }
+}
+
+impl Writer for EpochWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.retire(self.record.epoch.slots.replace(index));
         self.poll();
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.record.epoch.slots.publish(index, new) {
+            self.retire(old);
+        }
     }
 
     fn poll(&mut self) {

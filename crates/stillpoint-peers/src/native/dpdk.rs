@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{hint, thread};
 
 use self::raw::{Pending, Qsbr, Ring};
-use crate::{Contender, Entry, ReadJob, ReadOutcome, Slots, Writer};
+use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Work, Writer};
 
 mod raw;
 
@@ -75,6 +75,12 @@ impl Contender for Fifo {
         reader.read(&self.slots, job)
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.qsbr.reader(job.index);
+        ready();
+        reader.read_sections(&self.slots, job, work)
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         Box::new(FifoWriter { fifo: self, pending: VecDeque::with_capacity(1024) })
     }
@@ -86,17 +92,30 @@ struct FifoWriter<'a> {
     pending: VecDeque<Pending>,
 }
 
+impl FifoWriter<'_> {
+    fn retire(&mut self, old: *mut Element) {
+        // SAFETY: unlinked just now from the slots that this contender's readers read, under its one variable.
+        self.pending.push_back(unsafe { self.fifo.qsbr.start(old) });
+    }
+}
+
 impl Writer for FifoWriter<'_> {
     fn replace(&mut self, index: usize) {
-        self.pending.push_back(self.fifo.qsbr.replace(&self.fifo.slots, index));
+        self.retire(self.fifo.slots.replace(index));
         if self.fifo.check_at_delete {
             self.poll();
         }
     }
 
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.fifo.slots.publish(index, new) {
+            self.retire(old);
+        }
+    }
+
     fn poll(&mut self) {
         while let Some(oldest) = self.pending.pop_front() {
-            // SAFETY: from `replace` of the one variable that this contender's readers report to.
+            // SAFETY: from `start` of the one variable that this contender's readers report to.
             if let Err(oldest) = unsafe { self.fifo.qsbr.try_free(oldest) } {
                 self.pending.push_front(oldest);
                 break;
@@ -150,7 +169,7 @@ impl Background {
     fn step(&self, held: &mut Option<Pending>) -> bool {
         // SAFETY: the caller has `held` from the consumer's mutex.
         let Some(oldest) = held.take().or_else(|| unsafe { self.ring.pop() }) else { return false };
-        // SAFETY: from `replace` of the one variable that this contender's readers report to.
+        // SAFETY: from `start` of the one variable that this contender's readers report to.
         match unsafe { self.qsbr.try_free(oldest) } {
             Ok(()) => {
                 // Release pairs with the acquire load in `drain`.
@@ -190,6 +209,12 @@ impl Contender for Background {
         reader.read(&self.slots, job)
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.qsbr.reader(job.index);
+        ready();
+        reader.read_sections(&self.slots, job, work)
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         let producer = self.producer.try_lock().expect("dpdk/rcu+background has a writer already");
         // Relaxed: the last writer has waited for the count that it left, and the mutex was its to unlock.
@@ -218,14 +243,27 @@ struct BackgroundWriter<'a> {
     _producer: MutexGuard<'a, ()>,
 }
 
-impl Writer for BackgroundWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let mut pending = self.background.qsbr.replace(&self.background.slots, index);
+impl BackgroundWriter<'_> {
+    fn retire(&mut self, old: *mut Element) {
+        // SAFETY: unlinked just now from the slots that this contender's readers read, under its one variable.
+        let mut pending = unsafe { self.background.qsbr.start(old) };
         self.pushed += 1;
         // SAFETY: this writer holds the producer's mutex.
         while let Err(refused) = unsafe { self.background.ring.push(pending) } {
             pending = refused;
             self.background.help();
+        }
+    }
+}
+
+impl Writer for BackgroundWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.retire(self.background.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.background.slots.publish(index, new) {
+            self.retire(old);
         }
     }
 

@@ -1,9 +1,11 @@
 //! The peers written in C, compiled by the build script. The loops of their readers are in `c/`.
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
-use crate::{ReadJob, Slots};
+use crate::{Element, ReadJob, Slots, Work};
 
 #[cfg(peer_ck)]
 pub(crate) mod ck;
@@ -40,4 +42,40 @@ impl<'a> RawJob<'a> {
             borrow: PhantomData,
         }
     }
+}
+
+/// `struct section_job` in c/peer.h.
+#[repr(C)]
+struct RawSections<'a> {
+    read: RawJob<'a>,
+    work: *const c_void,
+    inside: unsafe extern "C" fn(*const c_void, *const RawElement, u64) -> bool,
+    rest: Option<unsafe extern "C" fn(*const c_void)>,
+}
+
+impl<'a> RawSections<'a> {
+    fn new(slots: &'a Slots, job: &ReadJob<'a>, work: &'a Work) -> Self {
+        let rest: unsafe extern "C" fn(*const c_void) = rest;
+        Self {
+            read: RawJob::new(slots, job),
+            work: ptr::from_ref(work).cast(),
+            inside,
+            rest: work.has_rest().then_some(rest),
+        }
+    }
+}
+
+/// # Safety
+/// `work` and, unless it is null, `element` point to a `Work` and an `Element` that live as long as the call.
+unsafe extern "C" fn inside(work: *const c_void, element: *const RawElement, index: u64) -> bool {
+    // SAFETY: the caller's promise.
+    let (work, element) = unsafe { (&*work.cast::<Work>(), element.cast::<Element>().as_ref()) };
+    work.inside(element, index as usize)
+}
+
+/// # Safety
+/// `work` points to a `Work` that lives as long as the call.
+unsafe extern "C" fn rest(work: *const c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { (*work.cast::<Work>()).rest() }
 }

@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{RawElement, RawJob};
+use super::{RawElement, RawJob, RawSections};
 use crate::element::free_by_head;
-use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer};
 
 /// `struct call_rcu_data`.
 #[repr(C)]
@@ -24,6 +25,9 @@ struct Flavour {
     worker: unsafe extern "C" fn(bool) -> *mut Worker,
     retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
     barrier: unsafe extern "C" fn(),
+    read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
+    synchronize: unsafe extern "C" fn(),
+    worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
 }
 
 unsafe extern "C" {
@@ -33,6 +37,9 @@ unsafe extern "C" {
     fn stillpoint_urcu_qsbr_worker(realtime: bool) -> *mut Worker;
     fn stillpoint_urcu_qsbr_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
     fn stillpoint_urcu_qsbr_barrier();
+    fn stillpoint_urcu_qsbr_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_qsbr_synchronize();
+    fn stillpoint_urcu_qsbr_worker_cpu_ns(worker: *mut Worker) -> u64;
     safe fn stillpoint_urcu_qsbr_micro_quiescent(iterations: u64);
     safe fn stillpoint_urcu_qsbr_micro_retire(iterations: u64);
     safe fn stillpoint_urcu_qsbr_micro_heavy(iterations: u64);
@@ -43,6 +50,9 @@ unsafe extern "C" {
     fn stillpoint_urcu_memb_worker(realtime: bool) -> *mut Worker;
     fn stillpoint_urcu_memb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
     fn stillpoint_urcu_memb_barrier();
+    fn stillpoint_urcu_memb_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_memb_synchronize();
+    fn stillpoint_urcu_memb_worker_cpu_ns(worker: *mut Worker) -> u64;
     safe fn stillpoint_urcu_memb_micro_pin(iterations: u64);
     safe fn stillpoint_urcu_memb_micro_retire(iterations: u64);
     safe fn stillpoint_urcu_memb_micro_heavy(iterations: u64);
@@ -55,6 +65,9 @@ static QSBR: Flavour = Flavour {
     worker: stillpoint_urcu_qsbr_worker,
     retire: stillpoint_urcu_qsbr_retire,
     barrier: stillpoint_urcu_qsbr_barrier,
+    read_sections: stillpoint_urcu_qsbr_read_sections,
+    synchronize: stillpoint_urcu_qsbr_synchronize,
+    worker_cpu_ns: stillpoint_urcu_qsbr_worker_cpu_ns,
 };
 
 static MEMB: Flavour = Flavour {
@@ -64,6 +77,9 @@ static MEMB: Flavour = Flavour {
     worker: stillpoint_urcu_memb_worker,
     retire: stillpoint_urcu_memb_retire,
     barrier: stillpoint_urcu_memb_barrier,
+    read_sections: stillpoint_urcu_memb_read_sections,
+    synchronize: stillpoint_urcu_memb_synchronize,
+    worker_cpu_ns: stillpoint_urcu_memb_worker_cpu_ns,
 };
 
 const PEER: &str = "liburcu";
@@ -159,6 +175,22 @@ impl Contender for Urcu {
         unsafe { (self.flavour.read)(&RawJob::new(&self.slots, job)) }
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let _membership = Membership::new(self.flavour);
+        ready();
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { (self.flavour.read_sections)(&RawSections::new(&self.slots, job, work)) }
+    }
+
+    fn has_synchronize(&self) -> bool {
+        true
+    }
+
+    fn synchronize(&self) {
+        // SAFETY: a reader of this flavour does nothing but `read` and `read_sections`.
+        unsafe { (self.flavour.synchronize)() };
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         let membership = Membership::new(self.flavour);
         // SAFETY: the thread is registered.
@@ -173,12 +205,24 @@ struct UrcuWriter<'a> {
     _membership: Membership,
 }
 
-impl Writer for UrcuWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let old = self.urcu.slots.replace(index);
+impl UrcuWriter<'_> {
+    /// Takes over an element that was unlinked just now.
+    fn retire(&mut self, old: *mut Element) {
         // SAFETY: the thread is registered, the workers live as long as the process, and `old` is unlinked and
         // handed over once.
         unsafe { (self.urcu.flavour.retire)(self.worker, old.cast(), free_by_head) };
+    }
+}
+
+impl Writer for UrcuWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.retire(self.urcu.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.urcu.slots.publish(index, new) {
+            self.retire(old);
+        }
     }
 
     /// Nothing to do: the worker frees.
@@ -187,6 +231,11 @@ impl Writer for UrcuWriter<'_> {
     fn drain(&mut self) {
         // SAFETY: the thread is not inside a read-side critical section.
         unsafe { (self.urcu.flavour.barrier)() };
+    }
+
+    fn worker_cpu_time(&self) -> Duration {
+        // SAFETY: the workers live as long as the process.
+        Duration::from_nanos(unsafe { (self.urcu.flavour.worker_cpu_ns)(self.worker) })
     }
 }
 

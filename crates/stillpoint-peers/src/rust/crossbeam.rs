@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crossbeam_epoch::{Collector, LocalHandle};
+use crossbeam_epoch::{Collector, Guard, LocalHandle};
 
 use super::Object;
-use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+use crate::{
+    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
+    read_until_stopped,
+};
 
 const NAME: &str = "crossbeam-epoch";
 
@@ -25,6 +28,22 @@ struct Epoch {
 impl Epoch {
     fn new(slots: &Arc<Slots>) -> Self {
         Self { slots: Arc::clone(slots), collector: Collector::new(), freed: Arc::default() }
+    }
+}
+
+impl Epoch {
+    /// Frees an element that was unlinked just now, under `guard`.
+    fn defer_free(&self, guard: &Guard, old: *mut Element) {
+        let freed = Arc::clone(&self.freed);
+        let free = move || {
+            // SAFETY: deferred after the unlink, hence run after every pin that can have seen the element.
+            drop(unsafe { Box::from_raw(old) });
+            // Release pairs with the acquire load in `drain`.
+            freed.fetch_add(1, Ordering::Release);
+        };
+        // SAFETY: the function may run on any thread at any later time: it owns all that it uses, and an
+        // element may be freed by any thread.
+        unsafe { guard.defer_unchecked(free) };
     }
 }
 
@@ -50,6 +69,19 @@ impl Contender for Epoch {
         })
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let handle = self.collector.register();
+        ready();
+        let slots = self.slots.as_slice();
+        read_sections(job, work, slots.len(), |index| {
+            let _guard = handle.pin();
+            // Acquire pairs with the release half of the swap in `Slots::publish`.
+            let element = slots[index].load(Ordering::Acquire);
+            // SAFETY: null, or linked after the pin; unlinked elements are freed by deferral alone.
+            work.inside(unsafe { element.as_ref() }, index)
+        })
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         // Relaxed: the last writer has waited for the count that it left.
         let retired = self.freed.load(Ordering::Relaxed);
@@ -66,18 +98,16 @@ struct EpochWriter<'a> {
 impl Writer for EpochWriter<'_> {
     fn replace(&mut self, index: usize) {
         let guard = self.handle.pin();
-        let old = self.epoch.slots.replace(index);
-        let freed = Arc::clone(&self.epoch.freed);
         self.retired += 1;
-        let free = move || {
-            // SAFETY: deferred after the unlink, hence run after every pin that can have seen the element.
-            drop(unsafe { Box::from_raw(old) });
-            // Release pairs with the acquire load in `drain`.
-            freed.fetch_add(1, Ordering::Release);
-        };
-        // SAFETY: the function may run on any thread at any later time: it owns all that it uses, and an
-        // element may be freed by any thread.
-        unsafe { guard.defer_unchecked(free) };
+        self.epoch.defer_free(&guard, self.epoch.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        let guard = self.handle.pin();
+        if let Some(old) = self.epoch.slots.publish(index, new) {
+            self.retired += 1;
+            self.epoch.defer_free(&guard, old);
+        }
     }
 
     fn poll(&mut self) {

@@ -8,7 +8,10 @@ use std::thread;
 use haphazard::{Domain, HazardPointer};
 
 use super::Object;
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+use crate::{
+    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
+    read_until_stopped,
+};
 
 const NAME: &str = "haphazard";
 
@@ -52,6 +55,19 @@ impl Contender for Haphazard {
         })
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let mut hazard = HazardPointer::new_in_domain(&self.domain);
+        ready();
+        let slots = self.slots.as_slice();
+        read_sections(job, work, slots.len(), |index| {
+            // SAFETY: a slot is empty or holds a live element, and unlinked ones are retired to this domain alone.
+            let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
+            let whole = work.inside(element, index);
+            hazard.reset_protection();
+            whole
+        })
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         Box::new(HaphazardWriter { haphazard: self, pending: 0 })
     }
@@ -63,12 +79,24 @@ struct HaphazardWriter<'a> {
     pending: usize,
 }
 
-impl Writer for HaphazardWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let old = self.haphazard.slots.replace(index);
+impl HaphazardWriter<'_> {
+    /// Takes over an element that was unlinked just now.
+    fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` came from a `Box`, is unlinked, and is retired once.
         let freed = unsafe { self.haphazard.domain.retire_ptr::<Element, Box<Element>>(old) };
         self.pending = self.pending + 1 - freed;
+    }
+}
+
+impl Writer for HaphazardWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.retire(self.haphazard.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.haphazard.slots.publish(index, new) {
+            self.retire(old);
+        }
     }
 
     fn poll(&mut self) {

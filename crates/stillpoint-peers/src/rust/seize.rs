@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering;
 use seize::{Collector, Guard, reclaim};
 
 use super::Object;
-use crate::{Contender, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_until_stopped};
+use crate::{
+    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
+    read_until_stopped,
+};
 
 const NAME: &str = "seize";
 
@@ -46,6 +49,18 @@ impl Contender for Seize {
         })
     }
 
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        ready();
+        let slots = self.slots.as_slice();
+        read_sections(job, work, slots.len(), |index| {
+            let guard = self.collector.enter();
+            // Acquire pairs with the release half of the swap in `Slots::publish`.
+            let element = guard.protect(&slots[index], Ordering::Acquire);
+            // SAFETY: null, or loaded under the guard; unlinked elements are freed through this collector alone.
+            work.inside(unsafe { element.as_ref() }, index)
+        })
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         Box::new(SeizeWriter { seize: self })
     }
@@ -55,11 +70,23 @@ struct SeizeWriter<'a> {
     seize: &'a Seize,
 }
 
-impl Writer for SeizeWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let old = self.seize.slots.replace(index);
+impl SeizeWriter<'_> {
+    /// Takes over an element that was unlinked just now.
+    fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` came from a `Box`, is unlinked, and this thread does not look at it any more.
         unsafe { self.seize.collector.retire(old, reclaim::boxed) };
+    }
+}
+
+impl Writer for SeizeWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.retire(self.seize.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.seize.slots.publish(index, new) {
+            self.retire(old);
+        }
     }
 
     fn poll(&mut self) {

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::native::{RawElement, RawJob};
-use crate::{Micro, ReadJob, ReadOutcome, Slots, free_element};
+use crate::native::{RawElement, RawJob, RawSections};
+use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Work, free_element};
 
 /// `struct rte_rcu_qsbr`.
 #[repr(C)]
@@ -26,6 +26,8 @@ unsafe extern "C" {
     fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
     fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
     fn stillpoint_dpdk_read(qsbr: *mut RawQsbr, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_dpdk_read_sections(qsbr: *mut RawQsbr, id: u32, job: *const RawSections<'_>)
+    -> ReadOutcome;
     fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
     fn stillpoint_dpdk_ring_new(count: u32) -> *mut RawRing;
@@ -96,18 +98,19 @@ impl Qsbr {
         Reader { qsbr: self, id }
     }
 
-    /// Replaces the element at `index` and starts the grace period of the old one.
-    pub(super) fn replace(&self, slots: &Slots, index: usize) -> Pending {
-        let element = slots.replace(index).cast();
+    /// Starts the grace period of an element that was unlinked just now, by the calling thread.
+    ///
+    /// # Safety
+    /// The element came from `slots` that no thread reads under another variable, and is handed over once.
+    pub(super) unsafe fn start(&self, element: *mut Element) -> Pending {
         // SAFETY: the variable is alive.
-        Pending { element, token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
+        Pending { element: element.cast(), token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
     }
 
     /// Frees the element if its grace period is over, and hands it back otherwise.
     ///
     /// # Safety
-    /// `pending` came from [`replace`](Qsbr::replace) of this variable, and no thread reads the slots under
-    /// another one.
+    /// `pending` came from [`start`](Qsbr::start) of this variable.
     pub(super) unsafe fn try_free(&self, pending: Pending) -> Result<(), Pending> {
         // SAFETY: the variable is alive.
         if !unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), pending.token) } {
@@ -137,6 +140,13 @@ impl Reader<'_> {
     pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
         // SAFETY: the id is registered and this reader's alone; the job borrows what it points to.
         unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
+    }
+
+    /// Reads in sections that hold `work`, until told to stop.
+    pub(super) fn read_sections(&self, slots: &Slots, job: &ReadJob<'_>, work: &Work) -> ReadOutcome {
+        let job = RawSections::new(slots, job, work);
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { stillpoint_dpdk_read_sections(self.qsbr.raw.as_ptr(), self.id, &job) }
     }
 }
 

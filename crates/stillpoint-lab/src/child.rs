@@ -1,0 +1,101 @@
+//! Measuring in a process of its own: this program once more, with an order in its environment.
+
+use std::fmt::Display;
+use std::io::Read;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Stop;
+use crate::{interrupt, output};
+
+/// How often the parent looks whether Ctrl-C was pressed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What becomes of the child when Ctrl-C was pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnInterrupt {
+    /// It has seen the key, too, and answers with what it has.
+    Wait,
+    /// Its answer is of no use.
+    End,
+}
+
+/// Runs this program with `order` in the variable, and returns what it answers; `None` when it was ended.
+///
+/// `what` it does is named in errors.
+pub(crate) fn ask<A: DeserializeOwned>(
+    variable: &str,
+    what: &str,
+    order: &impl Serialize,
+    on_interrupt: OnInterrupt,
+) -> Result<Option<A>, Stop> {
+    let failed = |why: &str, error: &dyn Display| Stop::Failed(format!("{why}: {error}"));
+    let order = serde_json::to_string(order).map_err(|error| failed("the order has no form", &error))?;
+    let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
+    let mut child = Command::new(program)
+        .env(variable, order)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed("the child process does not start", &error))?;
+    let (send, answer) = channel();
+    let pipe = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // An answer that was cut short is nonsense, and is told so.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        let _ = send.send(bytes);
+    });
+    let bytes = loop {
+        match answer.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) if on_interrupt == OnInterrupt::End && interrupt::requested() => {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            answer => break answer.unwrap_or_default(),
+        }
+    };
+    let status = child.wait().map_err(|error| failed("the child process is lost", &error))?;
+    if on_interrupt == OnInterrupt::End && interrupt::requested() {
+        return Ok(None);
+    }
+    if !status.success() {
+        return Err(Stop::Failed(format!("the child process that {what} ended with {status}")));
+    }
+    // What libraries print comes before the last line.
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().last().unwrap_or_default();
+    serde_json::from_str(line)
+        .map(Some)
+        .map_err(|error| failed("the child process answered nonsense", &error))
+}
+
+/// In the child: does what the variable says. `None` in a process that is no such child.
+pub(crate) fn answer<O: DeserializeOwned, A: Serialize>(
+    variable: &str,
+    work: impl FnOnce(O) -> Result<A, String>,
+) -> Option<ExitCode> {
+    let order = std::env::var(variable).ok()?;
+    interrupt::listen();
+    let answer = serde_json::from_str::<O>(&order)
+        .map_err(|error| format!("{variable} is not for users: {error}"))
+        .and_then(work)
+        .and_then(|answer| serde_json::to_string(&answer).map_err(|error| error.to_string()));
+    Some(match answer {
+        Ok(text) => {
+            output::say(text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            output::tell(format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    })
+}

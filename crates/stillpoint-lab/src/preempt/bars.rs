@@ -1,0 +1,145 @@
+//! What the rows were to reach, and whether they did.
+
+use crate::output::json::Row;
+use crate::preempt::plan::{BASELINE, CROWDED, HELPED};
+
+/// A bar, and the figures that met or missed it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) met: bool,
+    pub(super) text: String,
+}
+
+/// The verdicts that the rows of one setting allow: a bar whose rows are not all there, or void, has none.
+pub(super) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let find = |contender: &str, per_core: usize| {
+        rows.iter().find(|row| {
+            row.contender == contender && row.params["readers_per_core"] == per_core && row.void.is_none()
+        })
+    };
+    let metric = |contender, per_core, name: &str| find(contender, per_core)?.metric(name);
+    let ratio = |(above, crowded), (below, base), name| {
+        Some(metric(above, crowded, name)? / metric(below, base, name)?)
+    };
+    let at_most = |value: Option<f64>, bar: f64, what: String| {
+        value.map(|value| Verdict {
+            met: value <= bar,
+            text: format!("{what}: {}, at most {bar}", times(value)),
+        })
+    };
+    let at_least = |value: Option<f64>, bar: f64, what: String| {
+        value.map(|value| Verdict {
+            met: value >= bar,
+            text: format!("{what}: {}, at least {bar}", times(value)),
+        })
+    };
+
+    let ours = "stillpoint/protected";
+    let overcommit = |contender, name| ratio((contender, CROWDED), (contender, BASELINE), name);
+    let mut verdicts = vec![
+        at_most(overcommit(ours, "gp_us_mean"), 1.5, format!("{ours}, {CROWDED} a core, mean grace period")),
+        at_most(
+            overcommit(ours, "peak_pending_bytes"),
+            2.0,
+            format!("{ours}, {CROWDED} a core, peak pending"),
+        ),
+        at_most(
+            overcommit(ours, "cpu_us_per_gp"),
+            1.5,
+            format!("{ours}, {CROWDED} a core, CPU time a grace period"),
+        ),
+    ];
+    for peer in ["liburcu/qsbr", "dpdk/rcu"] {
+        let what = format!("{peer}, {CROWDED} a core, mean grace period");
+        verdicts.push(at_least(overcommit(peer, "gp_us_mean"), 100.0, what));
+    }
+    for (helped, share) in [("stillpoint/guard+help", 50.0), ("stillpoint/guard+migrate", 5.0)] {
+        let value = ratio((helped, HELPED), ("dpdk/rcu", HELPED), "gp_us_mean");
+        let what = format!("{helped}, {HELPED} a core, mean grace period of dpdk/rcu's");
+        verdicts.push(value.map(|value| Verdict {
+            met: value <= 1.0 / share,
+            text: format!("{what}: {value:.4}, at most 1/{share}"),
+        }));
+    }
+    let help = "stillpoint/guard+help";
+    verdicts.push(metric(help, HELPED, "gp_us_max").map(|max| Verdict {
+        met: max < 20_000.0,
+        text: format!("{help}, {HELPED} a core, longest grace period: {:.1} ms, under 20 ms", max / 1e3),
+    }));
+    verdicts.push(at_least(
+        ratio((help, BASELINE), ("stillpoint/guard", BASELINE), "sections_per_s"),
+        0.99,
+        format!("{help} where it is not needed, sections of stillpoint/guard's"),
+    ));
+    verdicts.into_iter().flatten().collect()
+}
+
+/// A ratio as the paper has it.
+pub(super) fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio < 99.995 => format!("{ratio:.2}x"),
+        ratio => format!("{ratio:.0}x"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(contender: &str, per_core: usize, gp: f64, cpu: f64) -> Row {
+        let object = |pairs: &[(&str, f64)]| {
+            pairs.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect()
+        };
+        let mut params = serde_json::Map::new();
+        params.insert("readers_per_core".to_owned(), per_core.into());
+        Row {
+            experiment: "preempt",
+            scenario: "mail".to_owned(),
+            contender: contender.to_owned(),
+            params,
+            metrics: object(&[
+                ("gp_us_mean", gp),
+                ("gp_us_max", gp * 10.0),
+                ("cpu_us_per_gp", cpu),
+                ("peak_pending_bytes", 1000.0),
+                ("sections_per_s", 1e6),
+            ]),
+            void: None,
+        }
+    }
+
+    fn met(rows: &[Row]) -> Vec<bool> {
+        verdicts(rows).iter().map(|verdict| verdict.met).collect()
+    }
+
+    #[test]
+    fn a_bar_is_met_or_missed_by_its_own_figures() {
+        let ours =
+            |mean| [row("stillpoint/protected", 1, 10.0, 1.0), row("stillpoint/protected", 16, mean, 1.6)];
+        assert_eq!(met(&ours(14.0)), [true, true, false]);
+        assert_eq!(met(&ours(16.0)), [false, true, false]);
+        assert!(verdicts(&ours(14.0))[0].text.contains("1.40x, at most 1.5"));
+    }
+
+    #[test]
+    fn help_is_compared_to_dpdk_and_to_itself() {
+        let rows = |help| {
+            [
+                row("dpdk/rcu", 8, 26_000.0, 1.0),
+                row("stillpoint/guard+help", 8, help, 1.0),
+                row("stillpoint/guard+migrate", 8, help, 1.0),
+            ]
+        };
+        assert_eq!(met(&rows(500.0)), [true, true, true]);
+        assert_eq!(met(&rows(2_600.0)), [false, true, false]);
+    }
+
+    #[test]
+    fn rows_that_are_missing_or_void_give_no_verdict() {
+        let mut rows = [row("dpdk/rcu", 1, 100.0, 1.0), row("dpdk/rcu", 16, 59_000.0, 1.0)];
+        assert_eq!(met(&rows), [true]);
+        rows[1].void = Some("3 sections".to_owned());
+        assert_eq!(met(&rows), Vec::<bool>::new());
+        assert_eq!(met(&rows[..1]), Vec::<bool>::new());
+    }
+}

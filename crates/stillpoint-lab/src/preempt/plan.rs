@@ -1,0 +1,281 @@
+//! What will be run, decided and checked before anything is.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::{BenchArgs, Inside};
+use crate::error::Stop;
+use crate::machine::cpus::format_list;
+use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
+use crate::reclaim::MAX_READERS;
+use crate::reclaim::names::{Entry, Policy, Quick, asked_for};
+use crate::reclaim::plan::contenders;
+use crate::timing::Budget;
+
+/// All contenders, in the order of the tables. A short run has those that a bar compares. Writers that free on their own
+/// calls do so at each change, and sleep between two.
+pub(crate) const CONTENDERS: &[Entry] = &[
+    entry("stillpoint/protected", Policy::Delete, Quick::Always),
+    entry("stillpoint/guard", Policy::Delete, Quick::Always),
+    entry("stillpoint/guard+help", Policy::Delete, Quick::Always),
+    entry("stillpoint/guard+migrate", Policy::Delete, Quick::Always),
+    entry("stillpoint/qsbr", Policy::Delete, Quick::Never),
+    entry("liburcu/qsbr", Policy::Background, Quick::Always),
+    entry("liburcu/memb", Policy::Background, Quick::Never),
+    entry("dpdk/rcu", Policy::Delete, Quick::Always),
+    entry("ck/epoch", Policy::Delete, Quick::Never),
+    entry("crossbeam-epoch", Policy::Delete, Quick::Never),
+    entry("seize", Policy::Delete, Quick::Never),
+    entry("haphazard", Policy::Delete, Quick::Never),
+];
+
+const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
+    Entry { name, policy, quick }
+}
+
+/// One reader on each core: what overcommit is compared to.
+pub(crate) const BASELINE: usize = 1;
+/// Readers on each core under overcommit, where a bar is set.
+pub(crate) const HELPED: usize = 8;
+pub(crate) const CROWDED: usize = 16;
+
+const ALL_PER_CORE: [usize; 5] = [BASELINE, 2, 4, HELPED, CROWDED];
+const ALL_SECTIONS: [f64; 4] = [0.2, 5.0, 50.0, 500.0];
+/// The section of a run that is not told which: longer than any entry and exit, far shorter than a time slice.
+const USUAL_SECTION: f64 = 5.0;
+
+const BUDGET: Budget = Budget {
+    set_up: Duration::from_secs(2),
+    // A process of its own, a store to fill, and the last grace periods of the slowest contender.
+    round_overhead: Duration::from_millis(220),
+    usual_row: Duration::from_millis(2_400),
+    quick_row: Duration::from_millis(3_600),
+};
+
+/// What the readers do, and the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) workload: Workload,
+    pub(crate) section_us: f64,
+    pub(crate) inside: Inside,
+}
+
+/// A setting with the rows that it has.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) setting: Setting,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// A row: a contender with so many readers on each core.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cell {
+    pub(crate) entry: &'static Entry,
+    pub(crate) per_core: usize,
+}
+
+/// The whole run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) rounds: u32,
+    /// Time of one round.
+    pub(crate) round: Duration,
+    pub(crate) seed: u64,
+    /// The CPUs of the readers.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) writer_cpu: usize,
+    /// What is not part of the run, and why; a line each.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl Plan {
+    /// The plan for what was asked for; `scenarios` are those of this experiment among them.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let (quick, full) = (args.length.quick, args.length.full);
+        let (present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
+        if present.is_empty() {
+            let names: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
+            return Err(Stop::usage(format!(
+                "preempt has none of these contenders: it has {}",
+                names.join(", ")
+            )));
+        }
+        let by_name = !args.contenders.is_empty();
+        let present: Vec<&Entry> =
+            present.into_iter().filter(|entry| !quick || by_name || entry.quick == Quick::Always).collect();
+
+        let named = |workload: Workload| scenarios.iter().any(|scenario| scenario == workload.name());
+        let workloads: Vec<Workload> = WORKLOADS
+            .into_iter()
+            .filter(|&workload| match scenarios {
+                [] => full || workload != Workload::MemoryMax,
+                _ => named(workload),
+            })
+            .collect();
+        let or_else = |asked: &[f64], all: &[f64], usual: &[f64]| match asked {
+            [] if full => all.to_vec(),
+            [] => usual.to_vec(),
+            asked => asked.to_vec(),
+        };
+        let sections = or_else(&args.sections, &ALL_SECTIONS, &[USUAL_SECTION]);
+        let insides = match args.inside.as_slice() {
+            [] if full => vec![Inside::Always, Inside::Half, Inside::Blocked],
+            [] => vec![Inside::Always],
+            asked => asked.to_vec(),
+        };
+        let per_core = |workload: Workload| match (args.readers.as_slice(), workload) {
+            ([], _) if full => ALL_PER_CORE.to_vec(),
+            ([], Workload::Mail) => vec![BASELINE, HELPED, CROWDED],
+            ([], _) => vec![BASELINE, CROWDED],
+            (asked, _) => asked.to_vec(),
+        };
+
+        let mut parts = Vec::new();
+        for &workload in &workloads {
+            for &section_us in &sections {
+                for &inside in &insides {
+                    let setting = Setting { workload, section_us, inside };
+                    let counts = per_core(workload);
+                    // Contenders of a micro-benchmark nobody has asked for: those with a bar are enough.
+                    let short = !full && !by_name && workload != Workload::Mail && scenarios.is_empty();
+                    let cells = present
+                        .iter()
+                        .filter(|entry| !short || entry.quick == Quick::Always)
+                        .flat_map(|&entry| counts.iter().map(move |&per_core| Cell { entry, per_core }))
+                        .collect();
+                    parts.push(Part { setting, cells });
+                }
+            }
+        }
+        let (cores, writer_cpu) = places(cpus, &parts)?;
+        if cores.contains(&writer_cpu) {
+            left_out
+                .push("the writer shares the only CPU with the readers, and is preempted itself".to_owned());
+        }
+        left_out.extend(not_asked_for(args, full));
+        let rows = parts.iter().map(|part: &Part| part.cells.len()).sum();
+        let (rounds, round) = BUDGET.timing(&args.length, rows);
+        Ok(Self { parts, rounds, round, seed: args.seed, cores, writer_cpu, left_out })
+    }
+
+    /// Number of rounds of all rows together.
+    pub(crate) fn steps(&self) -> usize {
+        self.parts.iter().map(|part| part.cells.len()).sum::<usize>() * self.rounds as usize
+    }
+
+    /// The places of the threads in words.
+    pub(crate) fn places(&self) -> String {
+        format!("readers on CPUs {}, the writer on CPU {}", format_list(&self.cores), self.writer_cpu)
+    }
+}
+
+/// The CPUs of the readers, and that of the writer: the last one, which it has to itself where there are two or more.
+fn places(cpus: &[usize], parts: &[Part]) -> Result<(Vec<usize>, usize), Stop> {
+    let Some((&writer, others)) = cpus.split_last() else {
+        return Err(Stop::usage("no CPU was chosen to measure on"));
+    };
+    let cores = if others.is_empty() { cpus } else { others };
+    let most = parts.iter().flat_map(|part| &part.cells).map(|cell| cell.per_core).max().unwrap_or(1);
+    if most * cores.len() > MAX_READERS {
+        return Err(Stop::usage(format!(
+            "{most} readers on each of {} CPUs are more than {MAX_READERS}: give --cpus fewer of them",
+            cores.len()
+        )));
+    }
+    Ok((cores.to_vec(), writer))
+}
+
+/// What a usual run leaves out, in a line.
+fn not_asked_for(args: &BenchArgs, full: bool) -> Option<String> {
+    let mut left_out = Vec::new();
+    if args.sections.is_empty() {
+        left_out.push("sections of 0.2, 50 and 500 µs (--sections)");
+    }
+    if args.inside.is_empty() {
+        left_out.push("readers half of the time inside, or blocked inside (--inside)");
+    }
+    if args.readers.is_empty() {
+        left_out.push("2 and 4 readers a core (--readers)");
+    }
+    if args.scenarios.is_empty() {
+        left_out.push("memory-max, and in memory the contenders without a bar (--scenarios)");
+    }
+    if args.length.quick && args.contenders.is_empty() {
+        left_out.push("the contenders without a bar (--contenders)");
+    }
+    let any = !full && !left_out.is_empty();
+    any.then(|| format!("left out, but for --full or on demand: {}", left_out.join("; ")))
+}
+
+/// Whether one of the contenders asked for takes part.
+pub(crate) fn has_contender(asked: &[String]) -> bool {
+    CONTENDERS.iter().any(|entry| asked_for(entry.name, asked))
+}
+
+/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
+pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
+    let own: Vec<String> =
+        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
+    (asked.is_empty() || !own.is_empty()).then_some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn plan(more: &[&str], cpus: &[usize]) -> Result<Plan, Stop> {
+        let arguments = ["stillpoint", "bench", "preempt"].iter().chain(more);
+        let Command::Bench(args) = Cli::parse_from(arguments).command else { panic!("bench") };
+        let scenarios = own_scenarios(&args.scenarios).unwrap();
+        Plan::new(&args, cpus, &scenarios)
+    }
+
+    fn rows(plan: &Plan) -> usize {
+        plan.steps() / plan.rounds as usize
+    }
+
+    #[test]
+    fn usual_and_short_runs_end_in_time() {
+        let (usual, short) = (plan(&[], &[0, 1]).unwrap(), plan(&["--quick"], &[0, 1]).unwrap());
+        assert!(BUDGET.fits(false, rows(&usual)) && BUDGET.fits(true, rows(&short)));
+        assert!(rows(&short) < rows(&usual));
+        assert!(usual.round >= Duration::from_millis(300) && short.round >= usual.round);
+        assert!(usual.left_out.iter().any(|line| line.contains("--sections")));
+    }
+
+    #[test]
+    fn a_full_run_has_everything() {
+        let full = plan(&["--full", "--contenders", "stillpoint/protected"], &[0, 1]).unwrap();
+        assert_eq!(rows(&full), 3 * 4 * 3 * 5);
+        assert!(full.left_out.is_empty(), "{:?}", full.left_out);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_run() {
+        let asked = "--scenarios=memory-max --sections=0.2,50 --inside=half,blocked --readers=1,4 \
+                     --contenders=seize";
+        let plan = plan(&asked.split_whitespace().collect::<Vec<_>>(), &[0, 1, 2]).unwrap();
+        assert_eq!(rows(&plan), 2 * 2 * 2);
+        assert!(plan.parts.iter().all(|part| part.setting.workload == Workload::MemoryMax));
+        assert!(plan.left_out.is_empty(), "{:?}", plan.left_out);
+        assert_eq!((plan.cores.as_slice(), plan.writer_cpu), (&[0, 1][..], 2));
+    }
+
+    #[test]
+    fn the_writer_shares_a_cpu_only_where_there_is_one() {
+        let plan = plan(&["--quick"], &[3]).unwrap();
+        assert_eq!((plan.cores.as_slice(), plan.writer_cpu), (&[3][..], 3));
+        assert!(plan.left_out.iter().any(|line| line.contains("shares")));
+    }
+
+    #[test]
+    fn more_threads_than_make_sense_are_refused() {
+        let cpus: Vec<usize> = (0..128).collect();
+        let stop = plan(&["--quick"], &cpus).unwrap_err().to_string();
+        assert!(stop.contains("--cpus"), "{stop}");
+    }
+}

@@ -1,0 +1,296 @@
+//! One round: a contender, its readers in their sections, and its writer, for a short time.
+//!
+//! The writer's thread runs the round, as in `reclaim`. What is measured:
+//!
+//! - A **grace period** runs from the unlink of a probe, right before the scheme's own start, to the call of its
+//!   destructor. The probe is an object of the workload, one at a time, and about one in a millisecond at the most. A scheme that
+//!   collects callbacks for a while (`call_rcu`) would have this time added; where it has a call that waits for a grace
+//!   period and nothing else, a thread beside the writer makes that call, as often.
+//! - **CPU time** is that of the scheme's writer side: the writer's own clock around its calls of the scheme, the
+//!   hidden worker, and the calls that wait for grace periods. What the scheme does on the readers' time does not
+//!   count, nor does the workload itself.
+//! - **Resident** memory is that of the process above what it was before the store was filled.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Work};
+
+use crate::gate::Gate;
+use crate::machine::{cpus, load};
+use crate::preempt::policy;
+use crate::preempt::resident;
+use crate::preempt::workload::Workload;
+use crate::preempt::writing::Writing;
+use crate::stats::Distribution;
+use crate::threads::{prepare_writer_thread, process_cpu_time, reader_seed, thread_cpu_time};
+
+/// Calls that wait for a grace period follow each other this often at the most.
+const WAIT_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Round<'a> {
+    pub(crate) workload: Workload,
+    pub(crate) work: Work,
+    pub(crate) reader_cpus: &'a [usize],
+    pub(crate) writer_cpu: usize,
+    pub(crate) duration: Duration,
+    pub(crate) seed: u64,
+    pub(crate) delays: &'static Delays,
+}
+
+/// What a round gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) grace: Distribution,
+    pub(crate) graces: usize,
+    pub(crate) delay: Distribution,
+    pub(crate) unlinked: usize,
+    pub(crate) freed: usize,
+    /// CPU time of the scheme's writer side, in seconds.
+    pub(crate) scheme_cpu_s: f64,
+    pub(crate) peak_pending_bytes: usize,
+    pub(crate) live_bytes: usize,
+    /// The most memory that was resident, and what was linked or pending at that time.
+    pub(crate) peak_resident_bytes: usize,
+    pub(crate) used_at_peak_bytes: usize,
+    /// What was resident when everything but the store was freed.
+    pub(crate) end_resident_bytes: usize,
+    pub(crate) sections_per_s: f64,
+    pub(crate) changes_per_s: f64,
+    /// CPU time of everything else on the CPUs of the round, over its time; 0 where it is not known.
+    pub(crate) foreign_cpus: f64,
+}
+
+/// Runs a round on threads of its own; an error says why it does not count.
+pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
+    thread::scope(|scope| {
+        let writer = thread::Builder::new().name("writer".to_owned());
+        let writer = writer.spawn_scoped(scope, || write_and_read(contender, round));
+        match writer {
+            Ok(writer) => writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned())),
+            Err(error) => Err(format!("cannot start the writer's thread: {error}")),
+        }
+    })
+}
+
+fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
+    prepare_writer_thread(round.writer_cpu)?;
+    let usual = policy::of_this_thread()?;
+    let (gate, stop_readers) = (Gate::default(), AtomicBool::new(false));
+
+    thread::scope(|scope| {
+        let mut refused = None;
+        let mut readers = Vec::with_capacity(round.reader_cpus.len());
+        for (index, &cpu) in round.reader_cpus.iter().enumerate() {
+            let job = ReadJob { index, seed: reader_seed(round.seed, index), stop: &stop_readers };
+            let gate = &gate;
+            let thread = thread::Builder::new().name(format!("reader {index}"));
+            match thread.spawn_scoped(scope, move || read(contender, &job, &round.work, cpu, usual, gate)) {
+                Ok(reader) => readers.push(reader),
+                Err(error) => refused = Some(format!("cannot start reader {index}: {error}")),
+            }
+        }
+        let ready = refused.is_none() && gate.gathered(readers.len());
+
+        // No early return from here on: the threads above end only when they are told to.
+        let mut writing = Writing::new(contender, round);
+        writing.fill();
+        let cpus = all_cpus(round);
+        let (cpu_before, busy_before) = (process_cpu_time(), load::busy(&cpus));
+        let worker_before = writing.writer.worker_cpu_time();
+        let begin = Instant::now();
+        gate.open();
+        let waiter_cpu = beside_waiter(contender, round, || {
+            if ready {
+                writing.write(begin);
+                writing.finish();
+            }
+        });
+        let elapsed = begin.elapsed();
+        let worker_cpu = writing.writer.worker_cpu_time().saturating_sub(worker_before);
+        let cpu = process_cpu_time() - cpu_before;
+        let busy = load::busy(&cpus)
+            .zip(busy_before)
+            .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        // Relaxed: nothing is published with the flag; the joins below order what the threads leave behind.
+        stop_readers.store(true, Ordering::Relaxed);
+        let outcomes: Vec<Result<ReadOutcome, String>> = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
+            .collect();
+        writing.writer.drain();
+        let end_resident = resident::bytes();
+
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        policy::check_all_threads(usual)?;
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let freed = round.delays.freed();
+        check(&outcomes, writing.unlinked, freed)?;
+        let graces = round.delays.take_graces();
+        Ok(Outcome {
+            grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
+            graces: graces.len(),
+            delay: Distribution::of(&round.delays.take()).ok_or("no object was unlinked")?,
+            unlinked: writing.unlinked,
+            freed,
+            scheme_cpu_s: (writing.cpu + worker_cpu + waiter_cpu?).as_secs_f64(),
+            peak_pending_bytes: writing.peak_pending_bytes,
+            live_bytes: writing.store.live_bytes(),
+            peak_resident_bytes: writing.peak_resident_bytes,
+            used_at_peak_bytes: writing.used_at_peak_bytes,
+            end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
+            sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64
+                / elapsed.as_secs_f64(),
+            changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
+            foreign_cpus: busy.saturating_sub(cpu).as_secs_f64() / elapsed.as_secs_f64(),
+        })
+    })
+}
+
+fn all_cpus(round: &Round<'_>) -> Vec<usize> {
+    let mut cpus = round.reader_cpus.to_vec();
+    cpus.push(round.writer_cpu);
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+fn read(
+    contender: &dyn Contender,
+    job: &ReadJob<'_>,
+    work: &Work,
+    cpu: usize,
+    usual: policy::Policy,
+    gate: &Gate,
+) -> Result<ReadOutcome, String> {
+    let outcome = cpus::pin(cpu)
+        .and_then(|()| {
+            catch_unwind(AssertUnwindSafe(|| contender.read_sections(job, work, &|| gate.pass())))
+                .map_err(|_| format!("reader {} panicked", job.index))
+        })
+        .and_then(|outcome| {
+            policy::check_this_thread(usual, cpu).map_err(|why| format!("reader {}: {why}", job.index))?;
+            Ok(outcome)
+        });
+    if outcome.is_err() {
+        gate.fail();
+    }
+    outcome
+}
+
+/// Runs `write`, and beside it a thread that waits for grace periods where the scheme has a call for that. Returns
+/// the CPU time of those calls.
+fn beside_waiter(
+    contender: &dyn Contender,
+    round: &Round<'_>,
+    write: impl FnOnce(),
+) -> Result<Duration, String> {
+    if !contender.has_synchronize() {
+        write();
+        return Ok(Duration::ZERO);
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait_for_graces(contender, round, &stop));
+        write();
+        // Relaxed: as for the readers' flag.
+        stop.store(true, Ordering::Relaxed);
+        waiter.join().unwrap_or_else(|_| Err("the thread that waits for grace periods panicked".to_owned()))
+    })
+}
+
+fn wait_for_graces(
+    contender: &dyn Contender,
+    round: &Round<'_>,
+    stop: &AtomicBool,
+) -> Result<Duration, String> {
+    prepare_writer_thread(round.writer_cpu)?;
+    let mut cpu = Duration::ZERO;
+    loop {
+        let (began, before) = (Instant::now(), thread_cpu_time());
+        contender.synchronize();
+        cpu += thread_cpu_time() - before;
+        round.delays.record_grace(began.elapsed().as_nanos() as u64);
+        // Relaxed: the flag carries no data.
+        if stop.load(Ordering::Relaxed) {
+            return Ok(cpu);
+        }
+        thread::sleep(WAIT_INTERVAL.saturating_sub(began.elapsed()));
+    }
+}
+
+fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
+    let mismatches: u64 = outcomes.iter().map(|outcome| outcome.mismatches).sum();
+    if mismatches > 0 {
+        return Err(format!("{mismatches} sections held an object that was freed under the reader"));
+    }
+    if freed != unlinked {
+        return Err(format!("{unlinked} objects were unlinked and {freed} freed"));
+    }
+    if outcomes.iter().all(|outcome| outcome.lookups == 0) {
+        return Err("no reader ended a section".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::defective::{Defect, Defective};
+
+    fn run_with(defect: Defect) -> Result<Outcome, String> {
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(100_000)));
+        let cpu = cpus::allowed()[0];
+        let workload = Workload::Memory;
+        let contender = Defective::empty(workload.slots(), delays, defect);
+        let round = Round {
+            workload,
+            work: Work { inside: 1_000, sleep: Duration::ZERO, outside: 0 },
+            reader_cpus: &[cpu; 2],
+            writer_cpu: cpu,
+            duration: Duration::from_millis(50),
+            seed: 1,
+            delays,
+        };
+        run(&contender, &round)
+    }
+
+    #[test]
+    fn a_sound_round_counts() {
+        let outcome = run_with(Defect::None).unwrap();
+        assert!(outcome.unlinked > 0 && outcome.freed == outcome.unlinked, "{outcome:?}");
+        assert_eq!(outcome.graces, 1, "a probe that is not freed stays the only one");
+        assert!(outcome.grace.max >= 50_000.0, "it was freed in the end alone: {outcome:?}");
+        assert_eq!(outcome.peak_pending_bytes, outcome.unlinked * 256, "so was everything");
+        assert_eq!(outcome.live_bytes, Workload::Memory.slots() * 256);
+    }
+
+    #[test]
+    fn a_leak_voids_the_round() {
+        let reason = run_with(Defect::Leaks).unwrap_err();
+        assert!(reason.contains("objects were unlinked"), "{reason}");
+    }
+
+    #[test]
+    fn an_object_that_changes_under_a_reader_voids_the_round() {
+        for defect in [Defect::SeesFreedElements, Defect::ReusesAtOnce] {
+            let reason = run_with(defect).unwrap_err();
+            assert!(reason.contains("freed under the reader"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_panics_voids_the_round_and_holds_nobody_up() {
+        for defect in [Defect::ReaderPanicsAtOnce, Defect::ReaderPanicsLater] {
+            let reason = run_with(defect).unwrap_err();
+            assert!(reason.contains("panicked"), "{reason}");
+        }
+    }
+}

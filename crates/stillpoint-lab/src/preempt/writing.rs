@@ -1,0 +1,155 @@
+//! The writer of a round, and what it keeps account of.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint_peers::{Contender, Element, Writer};
+
+use crate::preempt::resident;
+use crate::preempt::round::Round;
+use crate::preempt::workload::{Change, Store, Workload};
+use crate::threads::thread_cpu_time;
+
+/// How often the resident memory is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the readers go on after the last change, so that the last grace periods count in full.
+const TAIL: Duration = Duration::from_secs(1);
+/// The writer waits while more than this is unlinked and not freed: a workload without a pause has no other bound.
+const PENDING_LIMIT: usize = 64 << 20;
+
+pub(super) struct Writing<'a> {
+    round: &'a Round<'a>,
+    pub(super) writer: Box<dyn Writer + 'a>,
+    pub(super) store: Store,
+    /// Whether grace periods are measured by probes.
+    probes: bool,
+    /// Changes after which the next one may be sent.
+    next_probe: usize,
+    next_look: Instant,
+    burst: Vec<(Change, Option<Box<Element>>)>,
+    pub(super) changes: usize,
+    pub(super) unlinked: usize,
+    unlinked_bytes: usize,
+    /// CPU time inside of the scheme.
+    pub(super) cpu: Duration,
+    /// How long the writer wrote.
+    pub(super) written: Duration,
+    pub(super) peak_pending_bytes: usize,
+    pub(super) resident_before: usize,
+    pub(super) peak_resident_bytes: usize,
+    pub(super) used_at_peak_bytes: usize,
+}
+
+impl<'a> Writing<'a> {
+    pub(super) fn new(contender: &'a dyn Contender, round: &'a Round<'a>) -> Self {
+        let now = Instant::now();
+        Self {
+            round,
+            writer: contender.writer(),
+            store: Store::new(round.workload, round.seed),
+            probes: !contender.has_synchronize(),
+            next_probe: 0,
+            next_look: now,
+            burst: Vec::with_capacity(round.workload.burst()),
+            changes: 0,
+            unlinked: 0,
+            unlinked_bytes: 0,
+            cpu: Duration::ZERO,
+            written: Duration::ZERO,
+            peak_pending_bytes: 0,
+            resident_before: resident::bytes(),
+            peak_resident_bytes: 0,
+            used_at_peak_bytes: 0,
+        }
+    }
+
+    fn object(&self, change: &Change) -> Option<Box<Element>> {
+        let key = change.slot as u64;
+        change.words.map(|words| Box::new(Element::with_body(key, words, self.round.delays)))
+    }
+
+    pub(super) fn fill(&mut self) {
+        for change in self.store.fill() {
+            let object = self.object(&change);
+            self.writer.publish(change.slot, object);
+        }
+    }
+
+    /// Changes the store on schedule until the round's time is over. A writer that was held up catches up, so that
+    /// every contender is asked for the same number of changes.
+    pub(super) fn write(&mut self, begin: Instant) {
+        let end = begin + self.round.duration;
+        let mut next = begin;
+        // At least one object is unlinked, also when the threads' start has taken the time of a very short round.
+        while Instant::now() < end || self.unlinked == 0 {
+            self.burst();
+            while self.pending_bytes() > PENDING_LIMIT && Instant::now() < end {
+                self.poll();
+                thread::yield_now();
+            }
+            next += self.round.workload.interval();
+            thread::sleep(next.min(end).saturating_duration_since(Instant::now()));
+        }
+        self.written = begin.elapsed();
+    }
+
+    /// Makes the new objects, then hands the old ones to the scheme, and lets it free what is ready.
+    fn burst(&mut self) {
+        for _ in 0..self.round.workload.burst() {
+            let change = self.store.next();
+            let object = self.object(&change);
+            self.burst.push((change, object));
+        }
+        let now = Instant::now();
+        if self.probes && self.changes >= self.next_probe && !self.round.delays.probe_is_out() {
+            self.round.delays.send_probe();
+            self.next_probe = self.changes + self.round.workload.changes_per_probe();
+        }
+
+        let before = thread_cpu_time();
+        for (change, object) in self.burst.drain(..) {
+            // Before the call: some schemes free as soon as they are handed something.
+            let freed = self.round.delays.freed_bytes();
+            self.writer.publish(change.slot, object);
+            self.changes += 1;
+            self.unlinked += usize::from(change.unlinked > 0);
+            self.unlinked_bytes += change.unlinked;
+            self.peak_pending_bytes = self.peak_pending_bytes.max(self.unlinked_bytes - freed);
+        }
+        self.writer.poll();
+        self.cpu += thread_cpu_time() - before;
+
+        if now >= self.next_look {
+            self.look();
+            self.next_look = now + LOOK_INTERVAL;
+        }
+    }
+
+    fn poll(&mut self) {
+        let before = thread_cpu_time();
+        self.writer.poll();
+        self.cpu += thread_cpu_time() - before;
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.unlinked_bytes.saturating_sub(self.round.delays.freed_bytes())
+    }
+
+    fn look(&mut self) {
+        let resident = resident::bytes().saturating_sub(self.resident_before);
+        if resident > self.peak_resident_bytes {
+            self.peak_resident_bytes = resident;
+            self.used_at_peak_bytes = self.store.live_bytes() + self.pending_bytes();
+        }
+    }
+
+    /// Goes on as between two bursts until everything is freed, or for as long as is worth it.
+    pub(super) fn finish(&mut self) {
+        let end = Instant::now() + TAIL;
+        self.look();
+        while self.round.delays.freed() < self.unlinked && Instant::now() < end {
+            self.poll();
+            thread::sleep(self.round.workload.interval().max(Workload::Mail.interval()));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `bench preempt`: short runs, for the form of the results.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::common::{json, run, stderr, stdout, stillpoint};
+use serde_json::Value;
+
+/// A tiny run in the smallest store.
+const TINY: [&str; 6] = ["bench", "preempt", "--readers", "1,2", "--duration", "20ms"];
+
+fn tiny(more: &[&'static str]) -> Vec<&'static str> {
+    TINY.iter().chain(more).copied().collect()
+}
+
+fn number(object: &Value, key: &str) -> f64 {
+    object[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number in {object}"))
+}
+
+#[test]
+fn every_contender_has_flat_rows_of_the_agreed_form() {
+    let result = json(&run(&tiny(&["--scenarios", "mail", "--rounds", "1", "--json"])));
+    let rows = result["rows"].as_array().unwrap();
+    let of = |name: &str| rows.iter().filter(|row| row["contender"] == name).count();
+    for ours in ["stillpoint/protected", "stillpoint/guard", "stillpoint/qsbr"] {
+        assert_eq!(of(ours), 2, "{ours}");
+    }
+    for peer in
+        ["liburcu/qsbr", "liburcu/memb", "dpdk/rcu", "ck/epoch", "crossbeam-epoch", "seize", "haphazard"]
+    {
+        let built_in = stillpoint_peers::catalogue().iter().any(|entry| entry.name == peer);
+        assert_eq!(of(peer), if built_in { 2 } else { 0 }, "{peer}");
+    }
+    for row in rows {
+        check_row(row);
+    }
+}
+
+fn check_row(row: &Value) {
+    assert_eq!((&row["experiment"], &row["scenario"]), (&"preempt".into(), &"mail".into()));
+    let (params, metrics) = (&row["params"], &row["metrics"]);
+    assert!([1, 2].contains(&params["readers_per_core"].as_u64().unwrap()), "{params}");
+    assert_eq!((&params["section_us"], &params["inside"]), (&5.into(), &"always".into()));
+    assert!(["delete", "background"].contains(&params["policy"].as_str().unwrap()), "{params}");
+    assert!(row.get("void").is_none(), "{row}");
+    assert_eq!(metrics["unlinked"], metrics["freed"], "{row}");
+    for name in
+        ["gp_us_mean", "grace_periods", "unlinked", "peak_pending_bytes", "live_bytes", "sections_per_s"]
+    {
+        assert!(number(metrics, name) > 0.0, "{name} in {row}");
+    }
+    for name in ["cpu_us_per_gp", "cpu_us_per_free", "resident_per_used", "resident_per_live_after"] {
+        assert!(number(metrics, name) >= 0.0, "{name} in {row}");
+    }
+    for what in ["gp_us", "delay_us"] {
+        let ordered = ["p50", "p99", "p999", "max"].map(|name| number(metrics, &format!("{what}_{name}")));
+        assert!(ordered[0] > 0.0 && ordered.is_sorted(), "{what} in {row}");
+    }
+    assert!(number(metrics, "gp_us_max") <= number(metrics, "gp_us_max_most"), "{row}");
+}
+
+#[test]
+fn sections_kinds_of_presence_and_workloads_are_chosen() {
+    let result = json(&run(&tiny(&[
+        "--scenarios=memory,memory-max",
+        "--sections=0.2,500",
+        "--inside=half,blocked",
+        "--rounds=1",
+        "--contenders=stillpoint/guard",
+        "--json",
+    ])));
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 2 * 2);
+    for scenario in ["memory", "memory-max"] {
+        for (section, inside) in [(0.2, "half"), (0.2, "blocked"), (500.0, "half"), (500.0, "blocked")] {
+            let found = rows.iter().filter(|row| {
+                let params = &row["params"];
+                row["scenario"] == scenario
+                    && number(params, "section_us") == section
+                    && params["inside"] == inside
+                    && row.get("void").is_none()
+            });
+            assert_eq!(found.count(), 2, "{scenario} {section} {inside}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_tables_have_the_ratios_and_the_figures_of_the_paper() {
+    let output =
+        run(&tiny(&["--rounds", "2", "--contenders", "stillpoint/protected,seize", "--scenarios=mail"]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "Preempt: mail, sections of 5 µs, always inside",
+        "Overcommit against the baseline: 2 readers a core over 1",
+        "ATC 2017, Postmark",
+        "26.37x",
+        "were not measured here",
+        "crossbeam-epoch and seize free on the readers' time",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+    assert!(!text.contains("met:"), "a bar is for 16 readers a core:\n{text}");
+    let told = stderr(&output);
+    assert!(told.contains("left out") && told.contains("--sections"), "{told}");
+}
+
+#[test]
+fn a_bar_is_judged_where_its_rows_are_measured() {
+    let arguments = ["--scenarios=memory", "--rounds=1", "--contenders=stillpoint/protected"];
+    let mut all = vec!["bench", "preempt", "--readers", "1,16", "--duration", "30ms"];
+    all.extend(arguments);
+    let text = stdout(&run(&all));
+    let judged = text.lines().filter(|line| line.starts_with("met:") || line.starts_with("missed:"));
+    assert_eq!(judged.count(), 3, "mean, memory and CPU time of protected loads:\n{text}");
+}
+
+#[test]
+fn ctrl_c_ends_early_and_prints_what_there_is() {
+    let arguments = [
+        "bench",
+        "preempt",
+        "--scenarios=mail,memory",
+        "--readers=1",
+        "--duration=100s",
+        "--rounds=1000",
+        "--contenders=stillpoint/protected",
+        "--json",
+    ];
+    let mut child = stillpoint(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let told: Vec<String> = lines.collect();
+    let result = json(&child.wait_with_output().unwrap());
+    assert_eq!(result["rows"].as_array().unwrap().len(), 1, "the second workload never began");
+    assert!(number(&result["rows"][0]["params"], "rounds") >= 2.0);
+    assert!(told.last().unwrap().starts_with("interrupted: 1 rows"), "{told:?}");
+}
+
+#[test]
+fn an_order_that_makes_no_sense_is_refused() {
+    let output = stillpoint(&["doctor"]).env("STILLPOINT_BENCH_PREEMPT", "nonsense").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not for users"), "{}", stderr(&output));
+}

@@ -1,0 +1,208 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Set in the stamp of a probe; times do not reach it in centuries.
+const PROBE: u64 = 1 << 63;
+
+/// What is known of the elements that were unlinked: how long each took from there to its free, recorded by whichever
+/// thread frees, and how many bytes have been freed.
+///
+/// One element at a time may be a *probe*: its delay is that of one grace period, and is kept apart as well.
+#[derive(Debug)]
+pub struct Delays {
+    origin: Instant,
+    delays: Samples,
+    graces: Samples,
+    freed_bytes: AtomicUsize,
+    /// The next element that is unlinked is to be a probe.
+    probe_armed: AtomicBool,
+    /// There is a probe that has not been freed yet, or there will be one.
+    probe_out: AtomicBool,
+}
+
+/// A row of numbers that any thread adds to.
+#[derive(Debug)]
+struct Samples {
+    samples: Box<[AtomicU64]>,
+    count: AtomicUsize,
+    /// One in two to this power is kept.
+    sparseness: u32,
+    most: AtomicU64,
+}
+
+impl Samples {
+    fn new(capacity: usize, sparseness: u32) -> Self {
+        Self {
+            samples: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicUsize::new(0),
+            sparseness,
+            most: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, value: u64) {
+        // Relaxed, all of them: each sample has one writer, and `take` is called when the adding threads are quiet.
+        let at = self.count.fetch_add(1, Ordering::Relaxed);
+        let place = at >> self.sparseness;
+        let kept = self.samples.get(place).filter(|_| place << self.sparseness == at);
+        if let Some(sample) = kept {
+            sample.store(value, Ordering::Relaxed);
+        }
+        // The largest one is kept in any case. It rarely changes: a look first spares the cache line.
+        if self.sparseness > 0 && self.most.load(Ordering::Relaxed) < value {
+            self.most.fetch_max(value, Ordering::Relaxed);
+        }
+    }
+
+    fn count(&self) -> usize {
+        // Relaxed: a count for progress and statistics; it orders nothing.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Vec<u64> {
+        // Relaxed: whoever waited for the adding threads has already synchronised with them.
+        let kept =
+            self.count.swap(0, Ordering::Relaxed).div_ceil(1 << self.sparseness).min(self.samples.len());
+        let mut taken: Vec<u64> =
+            self.samples[..kept].iter().map(|sample| sample.load(Ordering::Relaxed)).collect();
+        let most = self.most.swap(0, Ordering::Relaxed);
+        if let Some(last) = taken.last_mut().filter(|_| most > 0) {
+            *last = most;
+        }
+        taken
+    }
+}
+
+impl Delays {
+    /// Room for `capacity` samples; later ones are counted but not kept.
+    pub fn new(capacity: usize) -> Self {
+        Self::sparse(capacity, 0)
+    }
+
+    /// Room for `capacity` samples. One in two to the power of `sparseness` is kept, and the largest one in place of
+    /// the last.
+    pub fn sparse(capacity: usize, sparseness: u32) -> Self {
+        Self {
+            origin: Instant::now(),
+            delays: Samples::new(capacity, sparseness),
+            graces: Samples::new(capacity, 0),
+            freed_bytes: AtomicUsize::new(0),
+            probe_armed: AtomicBool::new(false),
+            probe_out: AtomicBool::new(false),
+        }
+    }
+
+    /// Nanoseconds since this record was made.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// The time of an unlink, never 0, with a mark if the element is to be a probe.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        let now = self.now().max(1);
+        // Relaxed: the flag is set by the thread that unlinks.
+        if self.probe_armed.load(Ordering::Relaxed) {
+            self.probe_armed.store(false, Ordering::Relaxed);
+            return now | PROBE;
+        }
+        now
+    }
+
+    pub(crate) fn record_freed(&self, stamp: u64, bytes: usize) {
+        let delay = self.now() - (stamp & !PROBE);
+        self.delays.add(delay);
+        // Relaxed: a sum for statistics.
+        self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if stamp & PROBE != 0 {
+            self.graces.add(delay);
+            // Release pairs with the acquire load in `probe_is_out`: its sample is there.
+            self.probe_out.store(false, Ordering::Release);
+        }
+    }
+
+    /// Makes a probe of the element that is unlinked next. To be called by the thread that unlinks, while there is
+    /// [no other](Delays::probe_is_out).
+    pub fn send_probe(&self) {
+        // Relaxed: this thread makes the probe, and the scheme orders that before its free.
+        self.probe_out.store(true, Ordering::Relaxed);
+        self.probe_armed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a probe has been sent and not been freed yet.
+    pub fn probe_is_out(&self) -> bool {
+        // Acquire pairs with the release store in `record_freed`.
+        self.probe_out.load(Ordering::Acquire)
+    }
+
+    /// Records a grace period that was measured in another way than by a probe, in nanoseconds.
+    pub fn record_grace(&self, nanoseconds: u64) {
+        self.graces.add(nanoseconds);
+    }
+
+    /// Number of grace periods measured since the last [`take_graces`](Delays::take_graces).
+    pub fn graces(&self) -> usize {
+        self.graces.count()
+    }
+
+    /// Number of elements freed since the last [`take`](Delays::take).
+    pub fn freed(&self) -> usize {
+        self.delays.count()
+    }
+
+    /// Bytes of the elements freed so far, with their bodies.
+    pub fn freed_bytes(&self) -> usize {
+        // Relaxed: a sum for statistics.
+        self.freed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes all samples, in nanoseconds, and starts afresh. To be called while no element is being freed.
+    pub fn take(&self) -> Vec<u64> {
+        self.delays.take()
+    }
+
+    /// Takes the lengths of all grace periods, in nanoseconds. To be called while no element is being freed.
+    pub fn take_graces(&self) -> Vec<u64> {
+        self.graces.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Element;
+
+    fn unlinked(delays: &'static Delays) -> Element {
+        let element = Element::with_body(7, 3, delays);
+        element.stamp_unlinked();
+        element
+    }
+
+    #[test]
+    fn a_probe_is_one_element_and_counts_twice() {
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(10)));
+        drop(unlinked(delays));
+        delays.send_probe();
+        let (probe, other) = (unlinked(delays), unlinked(delays));
+        drop(other);
+        assert!(delays.probe_is_out() && delays.graces() == 0);
+        drop(probe);
+        assert!(!delays.probe_is_out());
+        let graces = delays.take_graces();
+        assert_eq!((graces.len(), delays.freed()), (1, 3));
+        assert_eq!(delays.take()[2], graces[0]);
+        assert_eq!(delays.freed_bytes(), 3 * Element::bytes_with_body(3));
+    }
+
+    #[test]
+    fn a_sparse_record_counts_all_and_keeps_the_largest() {
+        let samples = Samples::new(10, 2);
+        for value in [5, 90, 5, 5, 5, 5, 5, 5, 5] {
+            samples.add(value);
+        }
+        assert_eq!(samples.count(), 9);
+        assert_eq!(samples.take(), [5, 5, 90]);
+        assert!(samples.take().is_empty());
+    }
+}
