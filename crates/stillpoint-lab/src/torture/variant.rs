@@ -50,6 +50,8 @@ const CAUGHT_BY_TORTURE: &[Broken] = &[
 const KEPT: &str =
     "x86-64 reorders neither stores nor loads with each other, and nothing with a read-modify-write";
 
+const NARROW: &str = "its window is a few nanoseconds, which no part of torture hits often enough";
+
 /// The variants that the models in `loom` alone catch, and why.
 const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
@@ -88,24 +90,23 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::CompletedRelaxed), KEPT),
     (Broken::Rcu(Rcu::HandoverRelaxed), KEPT),
     (Broken::Rcu(Rcu::TakeUnseen), KEPT),
-    (Broken::Rcu(Rcu::RoomByLoad), KEPT),
+    (Broken::Rcu(Rcu::RoomByLoad), NARROW),
     (Broken::Rcu(Rcu::RoomRelaxed), KEPT),
-    (Broken::Rcu(Rcu::RoomBeforeFree), KEPT),
+    (Broken::Rcu(Rcu::RoomBeforeFree), NARROW),
     (Broken::Rcu(Rcu::TallyRelaxed), KEPT),
-    (Broken::Rcu(Rcu::CountedLate), KEPT),
-    (Broken::Rcu(Rcu::AssistSilent), KEPT),
-    (Broken::Rcu(Rcu::ExitNoLight), KEPT),
-    (Broken::Rcu(Rcu::AnswerNoFence), KEPT),
-    (Broken::Rcu(Rcu::RequestNoHeavy), KEPT),
-    (Broken::Rcu(Rcu::RequestNotPassedOn), KEPT),
-    (Broken::Rcu(Rcu::WakerAfterCheck), KEPT),
-    (Broken::Rcu(Rcu::TurnLost), KEPT),
-    (Broken::Rcu(Rcu::HelpNoSecondRestore), KEPT),
-    (Broken::Rcu(Rcu::HelpNoRecheck), KEPT),
-    (Broken::Rcu(Rcu::HelpNoHeavy), KEPT),
-    (Broken::Rcu(Rcu::HelpClearLate), KEPT),
+    (Broken::Rcu(Rcu::CountedLate), NARROW),
+    (Broken::Rcu(Rcu::SleepAssisted), NARROW),
+    (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
+    (Broken::Rcu(Rcu::ExitNoLight), NARROW),
+    (Broken::Rcu(Rcu::AnswerNoFence), NARROW),
+    (Broken::Rcu(Rcu::RequestNoHeavy), NARROW),
+    (Broken::Rcu(Rcu::RequestNotPassedOn), NARROW),
+    (Broken::Rcu(Rcu::WakerAfterCheck), NARROW),
+    (Broken::Rcu(Rcu::TurnLost), NARROW),
+    (Broken::Rcu(Rcu::HelpNoSecondRestore), NARROW),
+    (Broken::Rcu(Rcu::HelpNoRecheck), NARROW),
+    (Broken::Rcu(Rcu::HelpNoHeavy), NARROW),
     (Broken::Rcu(Rcu::HelpWordRelaxed), KEPT),
-    (Broken::Rcu(Rcu::HelpNoSettle), KEPT),
     (Broken::Table(Table::FirstLoadRelaxed), KEPT),
     (Broken::Table(Table::ReloadRelaxed), KEPT),
     (Broken::Table(Table::TagLoadRelaxed), KEPT),
