@@ -63,6 +63,9 @@ unsafe extern "C" {
     fn stillpoint_urcu_mb_worker(realtime: bool) -> *mut Worker;
     fn stillpoint_urcu_mb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
     fn stillpoint_urcu_mb_barrier();
+    fn stillpoint_urcu_mb_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_mb_synchronize();
+    fn stillpoint_urcu_mb_worker_cpu_ns(worker: *mut Worker) -> u64;
     safe fn stillpoint_urcu_mb_micro_pin(iterations: u64);
     safe fn stillpoint_urcu_mb_micro_retire(iterations: u64);
     safe fn stillpoint_urcu_mb_micro_heavy(iterations: u64);
@@ -99,6 +102,9 @@ static MB: Flavour = Flavour {
     worker: stillpoint_urcu_mb_worker,
     retire: stillpoint_urcu_mb_retire,
     barrier: stillpoint_urcu_mb_barrier,
+    read_sections: stillpoint_urcu_mb_read_sections,
+    synchronize: stillpoint_urcu_mb_synchronize,
+    worker_cpu_ns: stillpoint_urcu_mb_worker_cpu_ns,
 };
 
 const PEER: &str = "liburcu";
@@ -156,7 +162,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 flavour: &MB,
                 realtime: false,
                 name: NAME_MB,
-                note: "call_rcu as in liburcu/qsbr; each lookup pays two full fences, and nobody is interrupted",
+                note: "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
             })
         },
     },
