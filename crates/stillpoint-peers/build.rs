@@ -15,6 +15,8 @@ struct Peer {
     sources: &'static [&'static str],
     /// What the C files need, not all that pkg-config lists: of DPDK that would be a hundred libraries.
     libraries: &'static [&'static str],
+    /// The further archives of a static program; `None` for a peer that static programs do without.
+    needed_when_static: Option<&'static [&'static str]>,
     /// Whether the compiler may know the headers where pkg-config does not know the peer.
     header_suffices: bool,
 }
@@ -23,9 +25,10 @@ const PEERS: [Peer; 3] = [
     Peer {
         name: "liburcu",
         key: "urcu",
-        modules: &["liburcu-qsbr", "liburcu-memb"],
-        sources: &["c/urcu_qsbr.c", "c/urcu_memb.c"],
-        libraries: &["urcu-qsbr", "urcu-memb"],
+        modules: &["liburcu-qsbr", "liburcu-memb", "liburcu-mb"],
+        sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c"],
+        libraries: &["urcu-qsbr", "urcu-memb", "urcu-mb"],
+        needed_when_static: Some(&["urcu-common"]),
         header_suffices: false,
     },
     Peer {
@@ -34,6 +37,8 @@ const PEERS: [Peer; 3] = [
         modules: &["libdpdk"],
         sources: &["c/dpdk.c", "c/rte_hash.c"],
         libraries: &["rte_hash", "rte_rcu", "rte_ring", "rte_eal"],
+        // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
+        needed_when_static: None,
         header_suffices: false,
     },
     Peer {
@@ -42,6 +47,7 @@ const PEERS: [Peer; 3] = [
         modules: &["ck"],
         sources: &["c/ck.c"],
         libraries: &["ck"],
+        needed_when_static: Some(&[]),
         header_suffices: true,
     },
 ];
@@ -86,6 +92,12 @@ fn build(peer: &Peer) -> Result<String, String> {
         }
     }
 
+    let archives = match (links_statically(), peer.needed_when_static) {
+        (true, None) => return Err("a static program does without it".to_owned()),
+        (true, needed) => needed,
+        (false, _) => None,
+    };
+
     let mut includes: Vec<PathBuf> = Vec::new();
     let mut link_paths: Vec<PathBuf> = Vec::new();
     let mut version = "unknown".to_owned();
@@ -108,7 +120,8 @@ fn build(peer: &Peer) -> Result<String, String> {
         // The objects end up in executables alone, where this is the model of thread-local variables.
         .flag_if_supported("-ftls-model=initial-exec")
         .cargo_warnings(false);
-    if env::var("HOST") == env::var("TARGET") {
+    // A static program may be made for another processor: that of an emulated machine.
+    if env::var("HOST") == env::var("TARGET") && archives.is_none() {
         compiler.flag_if_supported("-march=native");
     }
     for include in &includes {
@@ -127,10 +140,17 @@ fn build(peer: &Peer) -> Result<String, String> {
     for path in &link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }
-    for library in peer.libraries {
-        println!("cargo::rustc-link-lib=dylib={library}");
+    let kind = if archives.is_some() { "static" } else { "dylib" };
+    for library in peer.libraries.iter().chain(archives.into_iter().flatten()) {
+        println!("cargo::rustc-link-lib={kind}={library}");
     }
     Ok(version)
+}
+
+/// Whether the program is built with `-C target-feature=+crt-static`, or for a target where that is usual.
+fn links_statically() -> bool {
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    features.split(',').any(|feature| feature == "crt-static")
 }
 
 fn reason(module: &str, error: &pkg_config::Error) -> String {

@@ -99,7 +99,8 @@ fn not_a_scenario(experiment: &str, asked: &[String], valid: &[&str]) -> Stop {
     Stop::usage(format!("{experiment} has no scenario {asked}: it has {valid}"))
 }
 
-fn judge(rows: &[Row]) -> Result<(), Stop> {
+/// An error that names the rows that do not count, if there are any.
+pub(crate) fn judge(rows: &[Row]) -> Result<(), Stop> {
     let void: Vec<String> = rows
         .iter()
         .filter_map(|row| Some(format!("{} {} ({})", row.scenario, row.contender, row.void.as_ref()?)))

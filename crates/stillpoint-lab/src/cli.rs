@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{micro, preempt, reclaim, table, torture};
+use crate::{guest, micro, preempt, reclaim, table, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -31,6 +31,11 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Check the library under stress, or see that a broken variant of it is caught
     Torture(torture::Options),
+    /// Measure in virtual machines with more virtual CPUs than the host has CPUs
+    Guest(guest::Options),
+    /// The first process of such a virtual machine
+    #[command(hide = true)]
+    GuestInit,
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
@@ -196,7 +201,7 @@ fn scenario_names() -> Vec<&'static str> {
     scenarios.concat()
 }
 
-fn parse_cpus(text: &str) -> Result<CpuList, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
     cpus::parse_list(text).map(CpuList)
 }
 
@@ -226,7 +231,7 @@ fn parse_elements(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (shortest, longest) = (Duration::from_millis(1), Duration::from_secs(3600));
     let duration = match text.trim().parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,

@@ -8,6 +8,7 @@ mod defective;
 mod doctor;
 mod error;
 mod gate;
+mod guest;
 mod interrupt;
 mod machine;
 mod micro;
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Guest(options) => guest::run(options),
+        Command::GuestInit => guest::inside::run(),
         Command::Torture(options) => torture::run(options),
         Command::Completions(args) => {
             cli::completions(args);

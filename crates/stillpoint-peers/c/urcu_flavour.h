@@ -1,6 +1,6 @@
 /*
- * The functions of one flavour of liburcu. urcu_qsbr.c and urcu_memb.c include this file after the flavour's header
- * and after naming their functions by NAME. What a flavour has no need of (quiescent states in memb, read-side
+ * The functions of one flavour of liburcu. urcu_qsbr.c, urcu_memb.c and urcu_mb.c include this file after the flavour's header
+ * and after naming their functions by NAME. What a flavour has no need of (quiescent states in memb and mb, read-side
  * critical sections in qsbr) its header defines as nothing, so the same text serves both.
  */
 #include <pthread.h>

@@ -256,6 +256,7 @@ fn a_peer_is_either_there_or_missing_with_a_reason() {
         "liburcu/qsbr",
         "liburcu/qsbr+rt",
         "liburcu/memb",
+        "liburcu/mb",
         "dpdk/rcu",
         "dpdk/rcu+poll",
         "dpdk/rcu+background",

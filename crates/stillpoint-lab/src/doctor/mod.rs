@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::DoctorArgs;
 use crate::error::Stop;
+use crate::guest;
 use crate::machine::Machine;
 use crate::output::json::Target;
 use crate::output::say;
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Stop> {
     findings.extend(processor::findings(&machine));
     findings.extend(kernel::findings());
     findings.extend(memory::findings(&machine));
+    findings.push(guest::needs::finding());
     findings.extend(peer_findings(&machine));
     if !target.takes_stdout() {
         print(&machine, &findings);

@@ -7,8 +7,8 @@
 pub(crate) mod names;
 pub(crate) mod ours;
 pub(crate) mod plan;
-mod round;
-mod setting;
+pub(crate) mod round;
+pub(crate) mod setting;
 mod show;
 
 use std::mem::ManuallyDrop;

@@ -74,6 +74,7 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("liburcu/qsbr", Policy::Background, Quick::Always),
     entry("liburcu/qsbr+rt", Policy::Background, Quick::Never),
     entry("liburcu/memb", Policy::Background, Quick::Never),
+    entry("liburcu/mb", Policy::Background, Quick::Never),
     entry("dpdk/rcu", Policy::Delete, Quick::Always),
     entry("dpdk/rcu+poll", Policy::Poll, Quick::Always),
     entry("dpdk/rcu+background", Policy::Background, Quick::Always),

@@ -46,18 +46,30 @@ pub(crate) fn contenders(
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(elements, |key| Some(Box::new(Element::new(key as u64, delays))), delays, wanted)
+    over(elements, |key| Some(Box::new(Element::new(key as u64, delays))), delays, helping, wanted)
+}
+
+/// The contenders that are wanted, with an element in each cell, and all of them in this domain.
+pub(crate) fn contenders_of(
+    domain: &Domain,
+    elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    let element = |key| Some(Box::new(Element::new(key as u64, delays)));
+    over(elements, element, delays, |_| domain.clone(), wanted)
 }
 
 /// The contender of this name, over an array of empty cells; `None` if there is no such name.
 pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
-    over(cells, |_| None, delays, |of| of == name).pop()
+    over(cells, |_| None, delays, helping, |of| of == name).pop()
 }
 
 fn over(
     cells: usize,
     element: impl Fn(usize) -> Option<Box<Element>>,
     delays: &'static Delays,
+    domain: impl Fn(Help) -> Domain,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
     const FENCES: &str = "a heavy fence for each delete";
@@ -75,7 +87,7 @@ fn over(
     let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
         Some((_, field)) => Arc::clone(field),
         None => {
-            let field = Arc::new(Field::new(cells, &element, delays, help));
+            let field = Arc::new(Field::new(domain(help), cells, &element, delays));
             fields.push((help, Arc::clone(&field)));
             field
         }
@@ -88,6 +100,14 @@ fn over(
         }
     };
     ALL.into_iter().filter(|(name, _, _)| wanted(name)).map(make).collect()
+}
+
+/// A domain that helps in this way.
+///
+/// # Panics
+/// If this process may not: see [`refusal`].
+fn helping(help: Help) -> Domain {
+    Domain::builder().help(help).build().expect("the plan leaves out what is refused")
 }
 
 /// Number of arrays that the contenders among `names` need.
@@ -112,15 +132,12 @@ struct Field {
 }
 
 impl Field {
-    /// # Panics
-    /// If this process may not help in that way: see [`refusal`].
     fn new(
+        domain: Domain,
         cells: usize,
         element: impl Fn(usize) -> Option<Box<Element>>,
         delays: &'static Delays,
-        help: Help,
     ) -> Self {
-        let domain = Domain::builder().help(help).build().expect("the plan leaves out what is refused");
         let cells = RcuArray::new(&domain, cells, element);
         Self { domain, cells, delays }
     }

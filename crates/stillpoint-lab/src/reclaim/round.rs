@@ -132,7 +132,8 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
     })
 }
 
-fn read(
+/// What one reader does on its CPU, once everybody has passed the gate; an error if it could not.
+pub(crate) fn read(
     contender: &dyn Contender,
     job: &ReadJob<'_>,
     cpu: usize,

@@ -3,5 +3,6 @@
 mod bad_input;
 mod bench;
 mod common;
+mod guest;
 mod other_commands;
 mod preempt;

@@ -17,6 +17,7 @@ fn doctor_names_what_is_here_and_what_absences_cost() {
         "huge pages",
         "numa",
         "frame numbers",
+        "guest",
         "seize",
     ] {
         assert!(text.contains(topic), "'{topic}' is not in:\n{text}");

@@ -1,4 +1,4 @@
-//! liburcu: readers of the flavours qsbr and memb, objects freed by the workers of `call_rcu`.
+//! liburcu: readers of the flavours qsbr, memb and mb, objects freed by the workers of `call_rcu`.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -56,6 +56,19 @@ unsafe extern "C" {
     safe fn stillpoint_urcu_memb_micro_pin(iterations: u64);
     safe fn stillpoint_urcu_memb_micro_retire(iterations: u64);
     safe fn stillpoint_urcu_memb_micro_heavy(iterations: u64);
+
+    fn stillpoint_urcu_mb_join();
+    fn stillpoint_urcu_mb_leave();
+    fn stillpoint_urcu_mb_read(job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_mb_worker(realtime: bool) -> *mut Worker;
+    fn stillpoint_urcu_mb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
+    fn stillpoint_urcu_mb_barrier();
+    fn stillpoint_urcu_mb_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
+    fn stillpoint_urcu_mb_synchronize();
+    fn stillpoint_urcu_mb_worker_cpu_ns(worker: *mut Worker) -> u64;
+    safe fn stillpoint_urcu_mb_micro_pin(iterations: u64);
+    safe fn stillpoint_urcu_mb_micro_retire(iterations: u64);
+    safe fn stillpoint_urcu_mb_micro_heavy(iterations: u64);
 }
 
 static QSBR: Flavour = Flavour {
@@ -82,10 +95,23 @@ static MEMB: Flavour = Flavour {
     worker_cpu_ns: stillpoint_urcu_memb_worker_cpu_ns,
 };
 
+static MB: Flavour = Flavour {
+    join: stillpoint_urcu_mb_join,
+    leave: stillpoint_urcu_mb_leave,
+    read: stillpoint_urcu_mb_read,
+    worker: stillpoint_urcu_mb_worker,
+    retire: stillpoint_urcu_mb_retire,
+    barrier: stillpoint_urcu_mb_barrier,
+    read_sections: stillpoint_urcu_mb_read_sections,
+    synchronize: stillpoint_urcu_mb_synchronize,
+    worker_cpu_ns: stillpoint_urcu_mb_worker_cpu_ns,
+};
+
 const PEER: &str = "liburcu";
 const NAME_QSBR: &str = "liburcu/qsbr";
 const NAME_REALTIME: &str = "liburcu/qsbr+rt";
 const NAME_MEMB: &str = "liburcu/memb";
+const NAME_MB: &str = "liburcu/mb";
 
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
@@ -124,6 +150,19 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 realtime: false,
                 name: NAME_MEMB,
                 note: "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier",
+            })
+        },
+    },
+    Entry {
+        name: NAME_MB,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &MB,
+                realtime: false,
+                name: NAME_MB,
+                note: "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
             })
         },
     },
@@ -252,4 +291,7 @@ pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: NAME_MEMB, operation: "pin", run: |n| stillpoint_urcu_memb_micro_pin(n) },
     Micro { contender: NAME_MEMB, operation: "retire", run: |n| stillpoint_urcu_memb_micro_retire(n) },
     Micro { contender: NAME_MEMB, operation: "heavy", run: |n| stillpoint_urcu_memb_micro_heavy(n) },
+    Micro { contender: NAME_MB, operation: "pin", run: |n| stillpoint_urcu_mb_micro_pin(n) },
+    Micro { contender: NAME_MB, operation: "retire", run: |n| stillpoint_urcu_mb_micro_retire(n) },
+    Micro { contender: NAME_MB, operation: "heavy", run: |n| stillpoint_urcu_mb_micro_heavy(n) },
 ];

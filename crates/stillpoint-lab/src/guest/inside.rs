@@ -1,0 +1,85 @@
+//! The first process of the guest: mounts what it needs, measures, says what it found, and switches the machine off.
+//!
+//! It never returns in a guest: a first process that ends is a panic of the kernel.
+
+use std::fs;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot};
+
+use super::evaluate;
+use super::wire::{About, BEGIN, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
+use crate::error::Stop;
+use crate::machine::{cpus, proc};
+
+/// Runs the order of this guest.
+///
+/// # Errors
+/// Outside of a guest, where nothing is done.
+pub(crate) fn run() -> Result<(), Stop> {
+    let order = Path::new("/").join(ORDER);
+    if std::process::id() != 1 || !order.is_file() {
+        return Err(Stop::usage(
+            "guest-init is for the virtual machines that `stillpoint guest` starts: it does nothing elsewhere",
+        ));
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| work(&order))).unwrap_or_else(|panic| Err(reason(&*panic)));
+    match result {
+        Ok(closing) => say(&line(END, &closing)),
+        Err(reason) => say(&line(ERROR, &reason)),
+    }
+    // What is still on its way to the console would be lost with the machine.
+    let _ = rustix::termios::tcdrain(io::stdout());
+    reboot(RebootCommand::PowerOff)
+        .map_err(|error| Stop::Failed(format!("the guest cannot be switched off: {error}")))
+}
+
+/// Measures, and says the rows.
+fn work(order: &Path) -> Result<Closing, String> {
+    let system = [("proc", c"/proc"), ("sysfs", c"/sys"), ("devtmpfs", c"/dev")];
+    for (kind, folder) in system {
+        mount(kind, folder, kind, MountFlags::empty(), None)
+            .map_err(|error| format!("cannot mount {kind} on {}: {error}", folder.to_string_lossy()))?;
+    }
+    // From here on the kernel says nothing but panics, which would otherwise end up inside our lines.
+    fs::write("/proc/sys/kernel/printk", "1")
+        .map_err(|error| format!("cannot silence the kernel: {error}"))?;
+    let order = fs::read_to_string(order).map_err(|error| format!("cannot read the order: {error}"))?;
+    let order: Order =
+        serde_json::from_str(&order).map_err(|error| format!("cannot read the order: {error}"))?;
+    say(&line(BEGIN, &about()));
+    let begin = Instant::now();
+    let rows: Vec<Measured> = evaluate::run(&order)?;
+    for row in &rows {
+        say(&line(ROW, row));
+    }
+    Ok(Closing { rows: rows.len(), seconds: begin.elapsed().as_secs_f64() })
+}
+
+fn about() -> About {
+    let clock = proc::line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    About {
+        kernel: format!("Linux {}", rustix::system::uname().release().to_string_lossy()),
+        vcpus: cpus::online().len(),
+        clock: clock.unwrap_or_else(|| "unknown".to_owned()),
+        peers: crate::peers::versions(),
+    }
+}
+
+/// One line on the console. When that fails there is nobody to tell.
+fn say(line: &str) {
+    let mut console = io::stdout().lock();
+    // A line of its own, whatever somebody else wrote before.
+    let _ = writeln!(console, "\n{line}");
+    let _ = console.flush();
+}
+
+fn reason(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
+    format!("it panicked: {}", text.unwrap_or("without a text"))
+}

@@ -1,0 +1,261 @@
+//! Runs the guests one after the other, and decides what each session is worth.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::console::{self, Report};
+use super::cpio::Archive;
+use super::hog;
+use super::needs::{self, Needs};
+use super::options::{Accel, Options};
+use super::qemu::{Ending, Guest, Session};
+use super::ratio;
+use super::settings::{self, Setting};
+use super::wire::{ORDER, Order};
+use crate::error::Stop;
+use crate::output::json::Row;
+use crate::output::progress::Progress;
+use crate::{interrupt, output};
+
+/// Time for the start of a guest, and for what it does beside its measurements.
+const START: Duration = Duration::from_secs(120);
+/// Time for the start when the processor runs the guest, before software emulation is tried instead.
+const TRIAL: Duration = Duration::from_secs(20);
+
+/// Clocks are not compared over less: the host looks at the console ten times a second.
+const LEAST_COMPARED: Duration = Duration::from_secs(2);
+
+/// A guest that was run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Ran {
+    pub(super) title: String,
+    #[serde(skip)]
+    pub(super) baseline: bool,
+    pub(super) accel: &'static str,
+    pub(super) kernel: String,
+    pub(super) clock: String,
+    pub(super) wall_s: f64,
+    /// Seconds of the guest's clock in a second of the host's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clock_rate: Option<f64>,
+    /// How long QEMU's threads waited for a CPU of the host, over the time of the run and the number of virtual CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waiting_share: Option<f64>,
+    pub(super) peers: BTreeMap<String, String>,
+}
+
+/// All that the guests of a run have in common.
+#[derive(Debug)]
+pub(super) struct Lab {
+    needs: Needs,
+    host_cpus: Vec<usize>,
+    accel: Accel,
+    /// The first file system of the guests.
+    files: tempfile::NamedTempFile,
+    limit: Duration,
+    transcript: Option<File>,
+}
+
+impl Lab {
+    /// Builds what is missing, and writes what the guests start from.
+    pub(super) fn new(
+        options: &Options,
+        needs: Needs,
+        host_cpus: Vec<usize>,
+        transcript: Option<File>,
+    ) -> Result<Self, Stop> {
+        let (order, measured) = settings::order(options);
+        let archive = first_files(&order, &needs.program.read()?)?;
+        let failed = |error| Stop::Failed(format!("cannot write a temporary file: {error}"));
+        let mut files = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile().map_err(failed)?;
+        files.write_all(&archive).map_err(failed)?;
+        let limit = options.limit.unwrap_or(START + measured * 4);
+        Ok(Self { needs, host_cpus, accel: options.accel, files, limit, transcript })
+    }
+
+    /// The rows of the guests that gave some, what is known of these guests, and what went wrong with others.
+    pub(super) fn run_all(&mut self, settings: &[Setting]) -> (Vec<Row>, Vec<Ran>, Vec<String>) {
+        let (mut rows, mut guests, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        let progress = Progress::new(settings.len());
+        for setting in settings {
+            progress.stage(&setting.title());
+            progress.begin(setting.title());
+            let result = self.run(setting);
+            progress.step();
+            match result {
+                Ok((report, ran)) => {
+                    rows.extend(report.rows.into_iter().map(|row| setting.row(row, &ran)));
+                    guests.push(ran);
+                }
+                Err(_) if interrupt::requested() => {}
+                Err(reason) => failures.push(format!("{}: {reason}", setting.title())),
+            }
+            if interrupt::requested() {
+                break;
+            }
+        }
+        ratio::insert(&mut rows);
+        (rows, guests, failures)
+    }
+
+    /// One guest, run by the processor if that starts it, else by software emulation.
+    fn run(&mut self, setting: &Setting) -> Result<(Report, Ran), String> {
+        if self.accel == Accel::Auto {
+            self.accel = Accel::Tcg;
+            if needs::has_kvm() {
+                let session = self.session(setting, Accel::Kvm, TRIAL)?;
+                if session.ending == Ending::Interrupted || console::has_begun(&session.console) {
+                    self.accel = Accel::Kvm;
+                    return judge(session, setting, Accel::Kvm);
+                }
+                output::tell("/dev/kvm does not start the guest: software emulation takes its place");
+            }
+        }
+        let session = self.session(setting, self.accel, self.limit)?;
+        judge(session, setting, self.accel)
+    }
+
+    fn session(&mut self, setting: &Setting, accel: Accel, start_limit: Duration) -> Result<Session, String> {
+        let guest = Guest {
+            qemu: &self.needs.qemu,
+            kernel: &self.needs.kernel,
+            files: self.files.path(),
+            accel,
+            vcpus: setting.vcpus,
+            host_cpus: &self.host_cpus,
+            limit: self.limit,
+            start_limit,
+        };
+        let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
+        let session = hog::beside(hogs, || guest.run())??;
+        if let Some(transcript) = &mut self.transcript {
+            transcript
+                .write_all(&session.console)
+                .map_err(|error| format!("cannot write what the guest printed: {error}"))?;
+        }
+        Ok(session)
+    }
+}
+
+/// What a guest finds when it starts: this program, the order, and folders to mount on.
+fn first_files(order: &Order, program: &[u8]) -> Result<Vec<u8>, Stop> {
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys"] {
+        archive.folder(folder);
+    }
+    // The kernel opens it for the first process, before that can mount anything.
+    archive.device("dev/console", 5, 1);
+    let order = serde_json::to_vec(order)
+        .map_err(|error| Stop::Failed(format!("the order has no form in JSON: {error}")))?;
+    archive
+        .file("init", true, program)
+        .and_then(|()| archive.file(ORDER, false, &order))
+        .ok_or_else(|| Stop::Failed("the program is too large for the guest".to_owned()))?;
+    Ok(archive.finish())
+}
+
+/// What a session is worth. A result that is whole counts however the machine went off afterwards.
+fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
+    let Session { ending, console, complaints, wall, measured, waited } = session;
+    let report = console::read(&console).map_err(|failure| match &ending {
+        Ending::Interrupted => "interrupted".to_owned(),
+        Ending::Limit(limit) => {
+            let limit = humantime::format_duration(*limit);
+            format!("ended after {limit}, as it had no result by then: {failure}")
+        }
+        Ending::Exit(status) if status.success() => failure.to_string(),
+        Ending::Exit(status) if complaints.is_empty() => format!("QEMU ended with {status}: {failure}"),
+        Ending::Exit(status) => {
+            let complaints = complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ");
+            format!("QEMU ended with {status}: {complaints}")
+        }
+    })?;
+    let about = &report.about;
+    if about.vcpus != setting.vcpus {
+        return Err(format!("the guest's kernel runs on {} virtual CPUs only", about.vcpus));
+    }
+    let rounded = |value: f64| (value * 1e3).round() / 1e3;
+    let share = |waited: Duration| waited.as_secs_f64() / wall.as_secs_f64() / setting.vcpus as f64;
+    let ran = Ran {
+        title: setting.title(),
+        baseline: setting.scenario() == settings::BASELINE,
+        accel: accel.name(),
+        kernel: about.kernel.clone(),
+        clock: about.clock.clone(),
+        wall_s: rounded(wall.as_secs_f64()),
+        clock_rate: measured
+            .filter(|measured| *measured >= LEAST_COMPARED)
+            .map(|measured| rounded(report.seconds / measured.as_secs_f64())),
+        waiting_share: waited.map(|waited| rounded(share(waited))),
+        peers: about.peers.clone(),
+    };
+    Ok((report, ran))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{About, BEGIN, Closing, END, line};
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    const SETTING: Setting = Setting { vcpus: 4, host_cpus: 2, hogs: false };
+
+    fn session(ending: Ending, console: String, complaints: &str) -> Session {
+        Session {
+            ending,
+            console: console.into_bytes(),
+            complaints: complaints.to_owned(),
+            wall: Duration::from_secs(10),
+            measured: Some(Duration::from_secs(8)),
+            waited: Some(Duration::from_secs(20)),
+        }
+    }
+
+    fn whole(vcpus: usize) -> String {
+        let about =
+            About { kernel: "Linux 6.1".to_owned(), vcpus, clock: "tsc".to_owned(), peers: BTreeMap::new() };
+        format!("{}\n{}\n", line(BEGIN, &about), line(END, &Closing { rows: 0, seconds: 8.04 }))
+    }
+
+    fn ended(code: i32) -> Ending {
+        Ending::Exit(ExitStatus::from_raw(code << 8))
+    }
+
+    fn reason(session: Session) -> String {
+        judge(session, &SETTING, Accel::Tcg).unwrap_err()
+    }
+
+    #[test]
+    fn a_whole_result_counts_however_the_machine_went_off() {
+        for ending in [ended(0), ended(1), Ending::Limit(Duration::from_secs(60))] {
+            let (_, ran) = judge(session(ending, whole(4), ""), &SETTING, Accel::Tcg).unwrap();
+            assert_eq!((ran.accel, ran.waiting_share, ran.clock_rate), ("tcg", Some(0.5), Some(1.005)));
+        }
+    }
+
+    #[test]
+    fn a_guest_without_a_result_says_how_it_ended() {
+        let booting = || "booting\n".to_owned();
+        let limit = Ending::Limit(Duration::from_secs(60));
+        let late = reason(session(limit, booting(), ""));
+        assert!(late.contains("ended after 1m") && late.contains("booting"), "{late}");
+        let refused = reason(session(ended(1), String::new(), "qemu: no such\nmachine"));
+        assert!(refused.contains("exit status: 1") && refused.contains("no such / machine"), "{refused}");
+        let silent = reason(session(ended(0), booting(), "a warning"));
+        assert!(silent.contains("did not come as far") && !silent.contains("warning"), "{silent}");
+        let panic = "Kernel panic - not syncing: No working init found.\n".to_owned();
+        let panic = reason(session(ended(0), panic, ""));
+        assert_eq!(panic, "the guest's kernel panicked: No working init found.");
+    }
+
+    #[test]
+    fn a_guest_with_fewer_processors_than_ordered_does_not_count() {
+        let reason = reason(session(ended(0), whole(1), ""));
+        assert!(reason.contains("1 virtual CPUs only"), "{reason}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The command `guest`: delays and grace periods inside virtual machines whose virtual CPUs the host preempts.
+//!
+//! A reader whose virtual CPU loses the host's CPU in the middle of a read is the case that the literature on
+//! preempted readers is about. Here, QEMU runs a distribution's kernel with this very program, linked statically, as
+//! its first and only process: first with as many virtual CPUs as the host has CPUs (`baseline`), then with more, or
+//! beside other work on the host (`overcommit`). What the guests print comes back as rows.
+
+mod console;
+mod contenders;
+mod cpio;
+mod evaluate;
+mod hog;
+pub(crate) mod inside;
+mod lab;
+pub(crate) mod needs;
+mod options;
+mod program;
+mod qemu;
+mod ratio;
+mod settings;
+mod show;
+mod wire;
+
+use std::fs::File;
+use std::path::Path;
+
+use serde::Serialize;
+
+use self::lab::{Lab, Ran};
+use self::needs::Needs;
+use self::options::Accel;
+use crate::error::Stop;
+use crate::machine::{Machine, cpus};
+use crate::output::json::Target;
+use crate::{bench, interrupt, output};
+
+pub(crate) use self::options::Options;
+
+/// Host CPUs that are used unless told otherwise: overcommit multiplies them.
+const MOST_HOST_CPUS: usize = 4;
+
+/// What the JSON says about the guests.
+#[derive(Debug, Serialize)]
+struct Extra {
+    /// Why nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
+    guests: Vec<Ran>,
+}
+
+/// Runs the guests and prints their tables; says so when this machine lacks what that takes, which is no failure.
+pub(crate) fn run(options: &Options) -> Result<(), Stop> {
+    let host_cpus = match &options.cpus {
+        Some(list) => cpus::choose(Some(&list.0))?,
+        None => cpus::choose(None)?.into_iter().take(MOST_HOST_CPUS).collect(),
+    };
+    let settings = settings::choose(host_cpus.len(), &options.vcpus, options.length.quick);
+    if options.accel == Accel::Kvm && !needs::has_kvm() {
+        return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
+    }
+    let needs = Needs::find(options)?;
+    let target = Target::open(options.json.json.as_deref())?;
+    let silent = target.takes_stdout();
+    let machine = Machine::look();
+    let needs = match needs {
+        Ok(needs) => needs,
+        Err(missing) => {
+            let line = format!("skipped: no guest can be run here: {missing}");
+            if silent {
+                output::tell(line)
+            } else {
+                output::say(line)
+            }
+            return target.write(&machine, &[], Extra { skipped: Some(missing), guests: Vec::new() });
+        }
+    };
+    let transcript = options.console.as_deref().map(create).transpose()?;
+    interrupt::listen();
+    let mut lab = Lab::new(options, needs, host_cpus, transcript)?;
+    if !silent {
+        output::say(machine.summary());
+    }
+    let (rows, guests, failures) = lab.run_all(&settings);
+    if !silent {
+        show::tables(&rows, &guests);
+    }
+    target.write(&machine, &rows, Extra { skipped: None, guests })?;
+    if interrupt::requested() {
+        output::tell(format!("interrupted: {} rows were measured", rows.len()));
+    }
+    match failures.as_slice() {
+        [] => bench::judge(&rows),
+        failures => Err(Stop::Failed(failures.join("; "))),
+    }
+}
+
+fn create(path: &Path) -> Result<File, Stop> {
+    File::create(path).map_err(|error| Stop::usage(format!("cannot write {}: {error}", path.display())))
+}

@@ -1,0 +1,87 @@
+//! The flags of `stillpoint guest`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::contenders;
+use crate::cli::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
+
+/// The flags of `stillpoint guest`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(super) length: LengthFlags,
+
+    /// Numbers of virtual CPUs, such as 2,4,8: those above the number of host CPUs are overcommit
+    /// [default: as many as host CPUs, twice and four times as many]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u16).range(2..=255))]
+    pub(super) vcpus: Vec<u16>,
+
+    /// CPUs of the host that the guests run on, two or more, such as 0,2-5 [default: all allowed, at most 4]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(super) cpus: Option<CpuList>,
+
+    /// Contenders, or groups of them such as `liburcu` [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(contenders::names()))]
+    pub(super) contenders: Vec<String>,
+
+    /// What runs the guest's instructions
+    #[arg(long, value_enum, default_value_t = Accel::Auto)]
+    pub(super) accel: Accel,
+
+    /// End a guest that takes longer than this, its start included [default: two minutes, and four times what is to
+    /// be measured]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(super) limit: Option<Duration>,
+
+    /// The program to run as the guest's first process: this one, linked statically
+    /// [default: this program when it is static, else it is built by cargo]
+    #[arg(long, value_name = "FILE")]
+    pub(super) init: Option<PathBuf>,
+
+    /// The guest's kernel, a file such as /boot/vmlinuz-... [default: the newest in /boot, a cloud kernel first]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kernel: Option<PathBuf>,
+
+    /// QEMU [default: qemu-system-x86_64 in PATH]
+    #[arg(long, value_name = "FILE")]
+    pub(super) qemu: Option<PathBuf>,
+
+    /// Write what the guests print on their consoles to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(super) console: Option<PathBuf>,
+
+    /// Seed of the random keys
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+
+    #[command(flatten)]
+    pub(super) json: JsonFlag,
+}
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Accel {
+    /// The processor where /dev/kvm is there and starts the guest, else QEMU
+    Auto,
+    /// The processor, by /dev/kvm
+    Kvm,
+    /// QEMU, in software: one thread for each virtual CPU
+    Tcg,
+}
+
+impl Accel {
+    /// The name in tables and in `params.accel`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}

@@ -1,0 +1,57 @@
+#!/bin/sh
+# In the place of QEMU: says on its console what a guest would say, in the way that FAKE asks for.
+while [ "$#" -gt 0 ]; do
+    case $1 in
+        -smp) vcpus=$2 ;;
+        -accel) accel=$2 ;;
+    esac
+    shift
+done
+
+say() { printf '@stillpoint %s %s %s\r\n' "$1" "${#2}" "$2"; }
+begin() { say begin "{\"kernel\":\"Linux 6.1\",\"vcpus\":$vcpus,\"clock\":\"tsc\",\"peers\":{}}"; }
+row() {
+    params='{"mode":"'$1'","readers":1,"policy":"poll","elements":256,"rounds":3,"round_s":0.1}'
+    metrics='{"gp_us_mean":'$2',"gp_us_max":'$2',"delay_us_mean":'$2',"delay_us_max":'$2',"lookups_per_s":1000}'
+    say row '{"contender":"stillpoint/protected","params":'$params',"metrics":'$metrics'}'
+}
+
+echo 'booting'
+case $FAKE in
+    well)
+        begin
+        row asymmetric $((vcpus * vcpus * 100))
+        row symmetric 10
+        say end '{"rows":2,"seconds":1.5}'
+        ;;
+    overcommit-panics)
+        if [ "$vcpus" -gt 2 ]; then
+            echo '[    1.5] Kernel panic - not syncing: No working init found.'
+        else
+            begin
+            row symmetric 10
+            say end '{"rows":1,"seconds":1.5}'
+        fi
+        ;;
+    error)
+        begin
+        say error '"cannot mount proc"'
+        ;;
+    truncated)
+        begin
+        row symmetric 10
+        ;;
+    refused)
+        echo 'no such machine' >&2
+        exit 1
+        ;;
+    no-kvm)
+        [ "$accel" != kvm ] || exit 134
+        begin
+        row symmetric 10
+        say end '{"rows":1,"seconds":1.5}'
+        ;;
+    hangs)
+        sleep 1000
+        ;;
+esac

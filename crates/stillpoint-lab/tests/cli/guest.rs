@@ -1,0 +1,239 @@
+//! `stillpoint guest` with a script in the place of QEMU, and without any: what a real guest measures is a matter of the
+//! checks that have one.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{json, stderr, stdout, stillpoint};
+
+/// The values of `--accel`.
+const TCG: &str = "tcg";
+const AUTO: &str = "auto";
+
+/// The files that a guest is made of, none of them real.
+struct Parts {
+    folder: TempDir,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("kernel"), "kernel").unwrap();
+        // The header of a static program for x86-64 with one segment, and that segment's.
+        let mut program = vec![0; 64 + 56];
+        program[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (program[16], program[18], program[32], program[54], program[56], program[64]) =
+            (3, 62, 64, 56, 1, 1);
+        fs::write(folder.path().join("init"), program).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// Runs guests on these CPUs; the script does what `fake` says.
+    fn run(&self, fake: &str, cpus: &str, more: &[&str], accel: &str) -> Output {
+        let (qemu, kernel, init) = (script(), self.path("kernel"), self.path("init"));
+        let parts = [
+            "guest", "--accel", accel, "--cpus", cpus, "--qemu", &qemu, "--kernel", &kernel, "--init", &init,
+        ];
+        let arguments: Vec<&str> = parts.iter().chain(more).copied().collect();
+        stillpoint(&arguments).env("FAKE", fake).output().expect("the program starts")
+    }
+}
+
+fn script() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fake_qemu.sh").to_string_lossy().into_owned()
+}
+
+/// So many CPUs that this process may use, if there are.
+fn cpus(count: usize) -> Option<String> {
+    let all = rustix::thread::sched_getaffinity(None).unwrap();
+    let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu));
+    let cpus: Vec<String> = allowed.take(count).map(|cpu| cpu.to_string()).collect();
+    (cpus.len() == count).then(|| cpus.join(","))
+}
+
+#[test]
+fn without_packages_it_is_skipped_with_their_names_and_no_failure() {
+    let empty = tempfile::tempdir().unwrap();
+    let without = |arguments: &[&str]| {
+        let mut command = stillpoint(arguments);
+        command.env("PATH", empty.path()).env_remove("CARGO").output().expect("the program starts")
+    };
+    let output = without(&["guest"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["skipped: ", "qemu-system-x86_64 is not in PATH", "apt-get install", "qemu-system-x86"] {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+    let output = without(&["guest", "--json"]);
+    assert!(stderr(&output).contains("skipped: "), "{}", stderr(&output));
+    let result = json(&output);
+    assert!(result["skipped"].as_str().unwrap().contains("qemu-system-x86"), "{result}");
+    assert_eq!(result["rows"].as_array().map(Vec::len), Some(0));
+
+    let doctor = stdout(&without(&["doctor"]));
+    let line = doctor.lines().find(|line| line.starts_with("no  guest")).expect(&doctor);
+    assert!(line.contains("qemu-system-x86"), "{line}");
+}
+
+#[test]
+fn rows_come_back_with_what_the_host_knows_and_their_ratios() {
+    // On one CPU there is no baseline.
+    let Some(cpus) = cpus(2) else { return };
+    let parts = Parts::new();
+    let console = parts.path("console");
+    let output = parts.run("well", &cpus, &["--vcpus", "2,8", "--json", "--console", &console], TCG);
+    let result = json(&output);
+    let rows = result["rows"].as_array().unwrap();
+    let figures: Vec<(&str, u64, &Value)> = rows
+        .iter()
+        .map(|row| {
+            assert_eq!((&row["experiment"], &row["params"]["host_cpus"]), (&"guest".into(), &2.into()));
+            assert_eq!((&row["params"]["accel"], &row["params"]["clock"]), (&"tcg".into(), &"tsc".into()));
+            let vcpus = row["params"]["vcpus"].as_u64().unwrap();
+            (row["scenario"].as_str().unwrap(), vcpus, &row["metrics"])
+        })
+        .collect();
+    assert_eq!(
+        figures.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+        [("baseline", 2), ("baseline", 2), ("overcommit", 8), ("overcommit", 8)]
+    );
+    assert_eq!(figures[2].2["gp_mean_to_baseline"], 16);
+    assert_eq!(figures[3].2["gp_mean_to_baseline"], 1);
+    assert_eq!(figures[2].2["gp_mean_to_symmetric"], 640);
+    assert_eq!(result["guests"].as_array().map(Vec::len), Some(2));
+    let console = fs::read_to_string(console).unwrap();
+    assert_eq!(console.matches("booting").count(), 2, "{console}");
+}
+
+#[test]
+fn tables_have_the_figures_and_the_ratios() {
+    // On one CPU there is no baseline.
+    let Some(cpus) = cpus(2) else { return };
+    let output = Parts::new().run("well", &cpus, &[], TCG);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "baseline: 2 virtual CPUs on 2",
+        "each shared with",
+        "Ratio to the baseline",
+        "16.00x",
+        "640.00x",
+        "liburcu/mb",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+}
+
+#[test]
+fn one_guest_that_fails_fails_the_run_and_keeps_the_rows_of_the_others() {
+    // On one CPU there is no baseline.
+    let Some(cpus) = cpus(2) else { return };
+    let parts = Parts::new();
+    let path = parts.path("result.json");
+    let output = parts.run("overcommit-panics", &cpus, &["--vcpus", "2,4", "--json", &path], TCG);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("error: overcommit: 4 virtual CPUs on 2"), "{message}");
+    assert!(message.contains("the guest's kernel panicked: No working init found."), "{message}");
+    let result: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(result["rows"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn whatever_goes_wrong_inside_is_told_outside() {
+    let parts = Parts::new();
+    for (fake, more, expected) in [
+        ("error", "1h", "the program in the guest failed: cannot mount proc"),
+        ("truncated", "1h", "breaks off after 1 rows"),
+        ("refused", "1h", "no such machine"),
+        ("hangs", "500ms", "ended after 500ms, as it had no result by then"),
+    ] {
+        let output = parts.run(fake, &cpus(1).unwrap(), &["--vcpus", "2", "--limit", more], TCG);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{fake}: {message}");
+        assert!(message.contains(expected), "{fake}: '{expected}' is not in: {message}");
+    }
+}
+
+/// Where there is no /dev/kvm, emulation comes first.
+#[test]
+fn a_processor_that_does_not_start_the_guest_gives_way_to_emulation() {
+    let parts = Parts::new();
+    let output = parts.run("no-kvm", &cpus(1).unwrap(), &["--vcpus", "2", "--json"], AUTO);
+    assert_eq!(json(&output)["rows"][0]["params"]["accel"], "tcg");
+    let has_kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
+    assert_eq!(stderr(&output).contains("/dev/kvm does not start the guest"), has_kvm, "{}", stderr(&output));
+}
+
+#[test]
+fn files_that_do_not_serve_are_refused() {
+    let parts = Parts::new();
+    let kernel = parts.path("kernel");
+    let missing = parts.path("missing");
+    let folder = parts.folder.path().to_string_lossy().into_owned();
+    for (arguments, expected) in [
+        (["guest", "--qemu", missing.as_str()], "cannot read"),
+        (["guest", "--kernel", &folder], "is not a file"),
+        (["guest", "--init", &kernel], "is not a static program"),
+        (["guest", "--vcpus", "1"], "2..=255"),
+        (["guest", "--contenders", "dpdk"], "'dpdk'"),
+        (["guest", "--limit", "soon"], "'soon'"),
+    ] {
+        let output = stillpoint(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_first_process_of_a_guest_does_nothing_elsewhere() {
+    let output = stillpoint(&["guest-init"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("does nothing elsewhere"), "{}", stderr(&output));
+    let help = stdout(&stillpoint(&["--help"]).output().unwrap());
+    assert!(help.contains("  guest ") && !help.contains("guest-init"), "{help}");
+}
+
+#[test]
+fn ctrl_c_ends_the_guest_and_keeps_what_there_is() {
+    let parts = Parts::new();
+    let mut child = stillpoint(&["guest", "--accel", "tcg", "--cpus", &cpus(1).unwrap(), "--vcpus", "2"])
+        .args(["--qemu", &script(), "--kernel", &parts.path("kernel"), "--init", &parts.path("init")])
+        .args(["--json", "--limit", "1h"])
+        .env("FAKE", "hangs")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("overcommit: 2 virtual CPUs")), "the guest never began");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let told: Vec<String> = lines.collect();
+    assert_eq!(told, ["interrupted: 0 rows were measured"]);
+    assert_eq!(json(&child.wait_with_output().unwrap())["rows"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn no_temporary_file_is_left() {
+    let parts = Parts::new();
+    let temporary = tempfile::tempdir().unwrap();
+    let output = stillpoint(&["guest", "--accel", "tcg", "--cpus", &cpus(1).unwrap(), "--vcpus", "2"])
+        .args(["--qemu", &script(), "--kernel", &parts.path("kernel"), "--init", &parts.path("init")])
+        .env("FAKE", "well")
+        .env("TMPDIR", temporary.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
