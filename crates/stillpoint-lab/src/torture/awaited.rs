@@ -36,13 +36,14 @@ pub(super) fn run(
     mode: Mode,
     context: &'static Context,
     duration: Duration,
+    stores: &Stores,
     rng: &mut Rng,
 ) -> Result<Runs, String> {
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let rounds = Rounds { number: AtomicU64::new(0), done: AtomicU64::new(0), stop: AtomicBool::new(false) };
     Ok(thread::scope(|scope| {
         let waiters: Vec<_> = (0..WAITERS).map(|_| scope.spawn(|| rounds.wait(context, &domain))).collect();
-        let tries = rounds.read(context, &domain, Instant::now() + duration, rng);
+        let tries = rounds.read(context, &domain, Instant::now() + duration, stores, rng);
         // Relaxed: a flag; the threads are joined.
         rounds.stop.store(true, Ordering::Relaxed);
         let over = waiters.into_iter().map(|waiter| join(context, waiter)).sum();
@@ -52,8 +53,8 @@ pub(super) fn run(
 
 impl Rounds {
     /// Returns the number of rounds.
-    fn read(&self, context: &Context, domain: &Domain, end: Instant, rng: &mut Rng) -> u64 {
-        let (reader, stores) = (domain.reader(), Stores::new());
+    fn read(&self, context: &Context, domain: &Domain, end: Instant, stores: &Stores, rng: &mut Rng) -> u64 {
+        let reader = domain.reader();
         let mut round = 0;
         while Instant::now() < end && !is_over(context) {
             round += 1;
@@ -80,7 +81,7 @@ impl Rounds {
         while !self.stop.load(Ordering::Relaxed) {
             // Acquire: pairs with the release in `read`.
             if self.number.load(Ordering::Acquire) == awaited {
-                std::hint::spin_loop();
+                thread::yield_now();
                 continue;
             }
             if block_on(domain.grace_period(domain.start()), PATIENCE).is_none() {

@@ -25,8 +25,9 @@ use crate::output::say;
 const THREADS: usize = 4;
 /// Longest time between two forks.
 const PAUSE: Duration = Duration::from_millis(8);
-/// Seconds after which the kernel ends a child that does not end by itself.
-const LONGEST: u32 = 10;
+/// Seconds after which the kernel ends a child that does not end by itself: less than a grace period may take, as the
+/// parent may be inside a guard meanwhile.
+const LONGEST: u32 = 6;
 
 events! {
     /// What children are born with.

@@ -11,6 +11,7 @@ use super::actor::is_over;
 use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
 use super::part::{Part, Stage};
+use super::stores::Stores;
 use super::{awaited, helping, room, stops, tokens};
 use crate::output::say;
 
@@ -19,13 +20,19 @@ pub(super) struct Races {
     races: Vec<(Race, Runs)>,
     /// Of each.
     time: Duration,
+    /// What takes too long to make for each of those that use it on this thread.
+    stores: Stores,
 }
 
 impl Races {
     /// Those that these fence modes allow.
     pub(super) fn new(modes: &[Mode]) -> Self {
         let races = ALL.iter().filter(|race| modes.contains(&race.mode()));
-        Self { races: races.map(|&race| (race, Runs::default())).collect(), time: Duration::ZERO }
+        Self {
+            races: races.map(|&race| (race, Runs::default())).collect(),
+            time: Duration::ZERO,
+            stores: Stores::new(),
+        }
     }
 }
 
@@ -41,7 +48,7 @@ impl Part for Races {
                 break;
             }
             stage.enter(&race.title(), time);
-            *runs = *runs + race.run(stage, time, rng)?;
+            *runs = *runs + race.run(stage, time, &self.stores, rng)?;
             stage.context.audit();
         }
         self.time += time;
@@ -157,7 +164,13 @@ impl Race {
         }
     }
 
-    fn run(&self, stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Runs, String> {
+    fn run(
+        &self,
+        stage: &Stage<'_>,
+        duration: Duration,
+        stores: &Stores,
+        rng: &mut Rng,
+    ) -> Result<Runs, String> {
         let (context, cpus) = (stage.context, stage.cpus);
         match self {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
@@ -165,7 +178,7 @@ impl Race {
             Race::Stop(mode) => stops::run(*mode, context, duration, rng),
             Race::Help(help) => helping::run(*help, context, cpus, duration, rng),
             Race::Room(mode) => room::run(*mode, context, duration, rng),
-            Race::Await(mode) => awaited::run(*mode, context, duration, rng),
+            Race::Await(mode) => awaited::run(*mode, context, duration, stores, rng),
         }
     }
 }

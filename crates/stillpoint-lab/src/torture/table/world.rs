@@ -44,7 +44,7 @@ events! {
         RemovedIf = "conditional removals", 50;
         Retained = "sweeps by a condition", 0.5;
         Reserved = "reservations", 0.5;
-        Full = "entries handed back by a full table", 2;
+        Full = "entries handed back by a full table", 0.1;
         Known = "lookups of what a writer knows", 200;
         Troubled = "threads parked or preempted by the hog", 5;
     }
