@@ -8,13 +8,22 @@ mod bad_input;
 mod census;
 #[path = "table/differential.rs"]
 mod differential;
+#[path = "table/elsewhere.rs"]
+mod elsewhere;
 #[path = "table/growth.rs"]
 mod growth;
 #[path = "table/linearizable.rs"]
 mod linearizable;
 #[path = "table/operations.rs"]
 mod operations;
+#[cfg(not(miri))]
+#[path = "table/out_of_memory.rs"]
+mod out_of_memory;
 #[path = "table/reclamation.rs"]
 mod reclamation;
 #[path = "table/shared.rs"]
 mod shared;
+
+#[cfg(not(miri))]
+#[path = "support/child.rs"]
+mod child;

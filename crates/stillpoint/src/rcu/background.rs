@@ -315,6 +315,21 @@ impl Submitter {
         answer
     }
 
+    /// As [`retire`](Submitter::retire), without waiting, for an object that is made into garbage when it is taken in. False when it is
+    /// not.
+    pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
+        let inbox = &*self.inbox;
+        let taken = inbox.phase() != CLOSED && inbox.reserve(bytes).is_ok();
+        if taken {
+            inbox.submit(garbage());
+        }
+        taken
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.inbox.core()
+    }
+
     /// Calls `function` on the reclaimer's thread after a grace period, as
     /// [`Reclaimer::defer`](super::Reclaimer::defer) does. When the reclaimer is gone, the domain keeps it for
     /// its other reclaimers.

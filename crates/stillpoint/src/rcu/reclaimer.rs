@@ -76,6 +76,20 @@ impl Reclaimer {
         }
     }
 
+    /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
+    /// False when it is not.
+    pub(crate) fn offer(&mut self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
+        let has_room = self.backlog.make_room(bytes, self.when_full == WhenFull::Assist).is_ok();
+        if has_room {
+            self.backlog.retire_reserved(garbage());
+        }
+        has_room
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.backlog.core()
+    }
+
     /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
     /// assists meanwhile.
     ///

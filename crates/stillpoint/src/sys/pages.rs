@@ -4,34 +4,92 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
-/// Mappings begin at a multiple of this: the size of a huge page on x86-64, and on aarch64 with small pages of 4 KiB.
-pub(crate) const ALIGNMENT: usize = 2 << 20;
+/// Large mappings begin at a multiple of this: the size of a huge page on x86-64, and on aarch64 with small pages of
+/// 4 KiB.
+const HUGE: usize = 2 << 20;
+/// All mappings begin at a multiple of this, and have whole pages of this size.
+pub(crate) const SMALL: usize = 4096;
 
-/// Zeroed memory; `None` when the kernel refuses. With `now`, its pages are there when the call returns, huge ones
-/// as far as the kernel has some.
-pub(crate) fn map(bytes: usize, now: bool) -> Option<NonNull<u8>> {
-    let bytes = rounded(bytes)?;
-    let whole = bytes.checked_add(ALIGNMENT)?;
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, wherever the kernel likes.
-    let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole, access, MapFlags::PRIVATE) }.ok()?;
-    let raw = raw.cast::<u8>();
-    let head = raw.align_offset(ALIGNMENT);
-    let start = raw.wrapping_add(head);
-    // SAFETY: both ends belong to the mapping of above, and nothing refers to them. A failure leaves address space
-    // unused.
-    let _ = unsafe {
-        (
-            head == 0 || munmap(raw.cast(), head).is_ok(),
-            munmap(start.wrapping_add(bytes).cast(), whole - head - bytes),
-        )
-    };
-    let start = NonNull::new(start)?;
-    if now {
-        allow_huge(start, bytes);
-        populate(start, bytes);
+/// Anonymous memory, which is unmapped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    /// A multiple of [`SMALL`].
+    bytes: usize,
+}
+
+// SAFETY: it owns its memory, and gives no access to it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory; `None` when the kernel refuses. With `now`, its pages are there when the call returns, huge ones
+    /// as far as the kernel has some.
+    pub(crate) fn new(bytes: usize, now: bool) -> Option<Self> {
+        let bytes = rounded(bytes)?;
+        let spare = if bytes >= HUGE { HUGE } else { 0 };
+        let whole = bytes.checked_add(spare)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole, access, MapFlags::PRIVATE) }.ok()?;
+        let mut mapping = Self { start: NonNull::new(raw.cast())?, bytes: whole };
+        if spare > 0 {
+            let head = raw.cast::<u8>().align_offset(HUGE);
+            mapping.release_end(spare - head);
+            mapping.release_beginning(head);
+        }
+        if now {
+            allow_huge(mapping.start, mapping.bytes);
+            populate(mapping.start, mapping.bytes);
+        }
+        Some(mapping)
     }
-    Some(start)
+
+    /// The memory alone: unmapped by whoever makes a mapping of it again.
+    pub(crate) fn into_start(self) -> NonNull<u8> {
+        std::mem::ManuallyDrop::new(self).start
+    }
+
+    /// # Safety
+    /// `start` came from [`into_start`](Mapping::into_start) of a mapping of `bytes`, once, and nothing refers to the
+    /// memory.
+    pub(crate) unsafe fn from_start(start: NonNull<u8>, bytes: usize) -> Self {
+        Self { start, bytes: rounded(bytes).expect("there was such a mapping") }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back up to `bytes` at the end, a multiple of [`SMALL`].
+    pub(crate) fn release_end(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        unmap(self.start.as_ptr().wrapping_add(self.bytes), bytes);
+    }
+
+    fn release_beginning(&mut self, bytes: usize) {
+        let begin = self.start.as_ptr();
+        self.bytes -= bytes;
+        // SAFETY: within the mapping, which does not begin at null.
+        self.start = unsafe { self.start.add(bytes) };
+        unmap(begin, bytes);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.release_end(self.bytes);
+    }
+}
+
+/// For pages that a mapping has had to itself, and given up.
+fn unmap(start: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: nothing refers to the pages. A failure leaves them mapped.
+        let _ = unsafe { munmap(start.cast(), bytes) };
+    }
 }
 
 /// Allows huge pages from now on.
@@ -48,21 +106,13 @@ fn populate(start: NonNull<u8>, bytes: usize) {
         return;
     }
     // Linux before 5.14.
-    for offset in (0..bytes).step_by(4096) {
+    for offset in (0..bytes).step_by(SMALL) {
         // SAFETY: within the mapping, which is not shared yet, and holds zeroes.
         unsafe { start.as_ptr().add(offset).write_volatile(0) };
     }
 }
 
-/// # Safety
-/// `start` came from [`map`] with the same size, and nothing refers to the memory.
-pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
-    let Some(bytes) = rounded(bytes) else { return };
-    // SAFETY: the caller's promise. A failure leaves the memory mapped.
-    let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
-}
-
 /// Whole small pages.
 fn rounded(bytes: usize) -> Option<usize> {
-    bytes.checked_next_multiple_of(4096)
+    bytes.checked_next_multiple_of(SMALL)
 }

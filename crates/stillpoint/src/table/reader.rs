@@ -317,7 +317,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let hashes = std::array::from_fn(|at| self.inner.hash(&keys[at]));
+        let hashes = self.inner.hashes(keys);
         // SAFETY: as in `get`.
         unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }.map(|pair| Some(&pair?.value))
     }

@@ -1,10 +1,13 @@
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::engine::arena::Pair;
+use super::engine::store::Store;
 use super::engine::Inner;
 use super::error::Full;
 use super::RandomState;
+use crate::rcu::Reclaimer;
 
 /// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
 pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
@@ -32,6 +35,48 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// The key.
     pub fn key(&self) -> &K {
         &self.pair().key
+    }
+
+    /// Hands the entry to a reclaimer of the writer's own, which frees it in its polls: no other writer's destructors run
+    /// there, and no lock is looked at. An entry that waits there keeps the memory of the table's entries.
+    ///
+    /// # Errors
+    /// When the reclaimer is full of objects that readers hold up: the entry is handed back.
+    ///
+    /// # Panics
+    /// If the reclaimer belongs to another domain; and as [`Reclaimer::retire`], if it was full. The entry is retired
+    /// to the table then.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # table.insert(1, 1).unwrap();
+    /// let mut reclaimer = domain.reclaimer();
+    /// if let Some(removed) = table.remove(&1) {
+    ///     removed.retire_to(&mut reclaimer).expect("there is room");
+    /// }
+    /// while reclaimer.pending() > 0 {
+    ///     reclaimer.poll();
+    /// }
+    /// ```
+    pub fn retire_to(self, reclaimer: &mut Reclaimer) -> Result<(), Self> {
+        let (own, other) = (self.inner.core(), reclaimer.core());
+        assert!(
+            Arc::ptr_eq(own, other),
+            "a reclaimer of domain `{}` was used with a table of domain `{}`",
+            other.name(),
+            own.name()
+        );
+        let (store, entry) = (self.inner.store(), self.entry);
+        // SAFETY: the entry is unlinked, and this value's, which is forgotten once it is taken in; its parts are as
+        // asked (see `Table`).
+        if reclaimer.offer(Store::<K, V>::BYTES, || unsafe { store.entry_counted(entry) }) {
+            std::mem::forget(self);
+            Ok(())
+        } else {
+            Err(self)
+        }
     }
 
     /// The value.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ptr::{self, NonNull};
 
 use super::builder::TableBuilder;
-use super::engine::search::search;
+use super::engine::search::{search, search_many};
 use super::engine::stripe::Stripe;
 use super::engine::write::{Insertion, Unlinked};
 use super::engine::Inner;
@@ -145,7 +145,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// }
     /// ```
     pub fn poll(&self) -> usize {
-        self.inner().bin().poll_all()
+        self.inner().poll_all()
     }
 
     /// Removed entries and old arrays that wait to be freed.
@@ -188,6 +188,36 @@ where
         let inner = self.inner();
         // SAFETY: the region is of the table's domain, and borrowed.
         unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }.map(|pair| &pair.value)
+    }
+
+    /// Looks a burst of keys up, as [`TableGuard::get_many`](super::TableGuard::get_many), for who is in a region.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # for key in 0..10 { table.insert(key, key * key).unwrap(); }
+    /// let mut reader = domain.qsbr_reader();
+    /// assert_eq!(table.get_many_in(&reader, &[4, 5, 600]), [Some(&16), Some(&25), None]);
+    /// reader.quiescent();
+    /// ```
+    #[inline]
+    pub fn get_many_in<'g, Q: Hash + Eq, R: Region, const N: usize>(
+        &'g self,
+        region: &'g R,
+        keys: &[Q; N],
+    ) -> [Option<&'g V>; N]
+    where
+        K: Borrow<Q>,
+    {
+        self.verify(region.core());
+        let inner = self.inner();
+        // SAFETY: the region is of the table's domain, and borrowed.
+        unsafe { search_many(inner.lens(), inner.view_in_region(), inner.hashes(keys), |at| &keys[at]) }
+            .map(|pair| Some(&pair?.value))
     }
 
     /// Inserts an entry, in place of the one with the same key, which is returned.
@@ -326,8 +356,12 @@ pub struct TableStats {
     pub growths: usize,
     /// The most buckets that a single call of a writer has moved; calls of [`Table::reserve`] do not count.
     pub most_buckets_moved_by_a_call: usize,
+    /// The most bytes of old arrays that a single call of a writer has unmapped.
+    pub most_bytes_unmapped_by_a_call: usize,
     /// Address space for buckets and entries, in bytes. What was not used yet may take no memory.
     pub bytes: usize,
+    /// Bytes of old arrays that no reader can reach any more, and that the next calls of writers unmap.
+    pub bytes_to_unmap: usize,
 }
 
 impl<K, V, S> Inner<K, V, S> {
@@ -345,7 +379,9 @@ impl<K, V, S> Inner<K, V, S> {
             growing,
             growths: self.growths(),
             most_buckets_moved_by_a_call: most.unwrap_or(0),
+            most_bytes_unmapped_by_a_call: self.store().scrap.most(),
             bytes: array.bytes() + self.arena().bytes(),
+            bytes_to_unmap: self.store().scrap.waiting(),
         })
     }
 }

@@ -45,6 +45,45 @@ fn the_work_of_one_insertion_is_bounded() {
     assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "{stats:?}");
 }
 
+/// Pages that this thread has touched for the first time.
+#[cfg(not(miri))]
+fn pages_touched() -> i64 {
+    // SAFETY: zeroes are a value of the type, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage
+    };
+    usage.ru_minflt + usage.ru_majflt
+}
+
+/// The kernel's own count: an insertion touches few new pages, and unmaps few, also when a growth begins or ends.
+#[cfg(not(miri))]
+#[test]
+fn an_insertion_touches_and_unmaps_few_pages() {
+    /// Three chains, each of which moves to two, with an overflow bucket each; the entry, the table's own parts, and
+    /// the stack and the allocator of the test.
+    const MOST: i64 = 32;
+    const SLICE: usize = 64 << 10;
+    let table = Table::new(&Domain::new());
+    let (mut most, mut all) = (0, 0);
+    for key in 0..600_000u64 {
+        let before = pages_touched();
+        table.insert(key, key).unwrap();
+        let touched = pages_touched() - before;
+        (most, all) = (most.max(touched), all + touched);
+    }
+    let stats = table.stats();
+    assert!(stats.growths >= 8 && all > 1_000, "{all} pages; {stats:?}");
+    assert!(most <= MOST, "an insertion has touched {most} pages");
+    // The larger arrays are of several slices.
+    assert_eq!(stats.most_bytes_unmapped_by_a_call, SLICE, "{stats:?}");
+    while table.pending() > 0 || table.stats().bytes_to_unmap > 0 {
+        table.poll();
+    }
+    assert_eq!(table.stats().most_bytes_unmapped_by_a_call, SLICE);
+}
+
 /// Insertions into one stripe alone carry a growth to its end.
 #[test]
 fn a_growth_ends_without_writers_everywhere() {

@@ -1,12 +1,11 @@
 //! One array of buckets, with the overflow buckets of its chains.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use super::bucket::{Bucket, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
-use crate::rcu::engine::garbage::Garbage;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Entries for each bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
@@ -86,19 +85,20 @@ impl Array {
         self.mask + 1
     }
 
-    /// The array on its way to being freed.
-    pub(crate) fn into_garbage(array: NonNull<Self>) -> Garbage {
-        #[cfg(loom)]
-        if crate::table::busted::is(crate::table::busted::Variant::NextNotPinned) {
-            // The memory stays, so that a late reader meets the witness instead of something else.
-            unsafe fn leave(array: NonNull<()>, _context: *const ()) {
-                // SAFETY: an array, whose witness is dropped once.
-                unsafe { std::ptr::drop_in_place(&raw mut (*array.cast::<Array>().as_ptr()).witness) };
-            }
-            // SAFETY: an array, with the function for it.
-            return unsafe { Garbage::in_context(array.cast(), size_of::<Self>(), ptr::null(), leave) };
-        }
-        Garbage::object(array)
+    /// Its memory.
+    pub(crate) fn into_slabs(self: Box<Self>) -> impl Iterator<Item = Slab<Bucket>> {
+        let Self { buckets, overflow, .. } = *self;
+        std::iter::once(buckets).chain(overflow.into_slabs())
+    }
+
+    /// Tells the model that the array is gone, and leaves its memory.
+    ///
+    /// # Safety
+    /// Called once, for an array that is the caller's.
+    #[cfg(loom)]
+    pub(crate) unsafe fn leave(array: std::ptr::NonNull<Self>) {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::drop_in_place(&raw mut (*array.as_ptr()).witness) };
     }
 
     #[inline(always)]
@@ -210,9 +210,10 @@ impl Array {
         self.len() * size_of::<Bucket>() + self.overflow.bytes()
     }
 
+    /// For an array whose every page is in use: the kernel may gather small pages then. Overflow buckets are not, and
+    /// the first touch of a huge page would take the kernel milliseconds.
     pub(crate) fn allow_huge_pages(&self) {
         self.buckets.allow_huge_pages();
-        self.overflow.allow_huge_pages();
     }
 }
 

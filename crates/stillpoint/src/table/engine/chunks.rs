@@ -83,8 +83,27 @@ impl<T: Zeroed> Chunks<T> {
         // Release: publishes the chunk. Relaxed on failure: another thread made the same.
         if later.compare_exchange(ptr::null_mut(), new.start(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             std::mem::forget(new);
+            if touch == Touch::Lazily {
+                self.allow_huge_pages_before(chunk);
+            }
         }
         true
+    }
+
+    /// Every page of the chunk before `chunk` is in use: the kernel may gather them. Earlier, the first touch of a huge
+    /// page would take it milliseconds.
+    fn allow_huge_pages_before(&self, chunk: usize) {
+        match chunk.checked_sub(1) {
+            None => self.first.allow_huge_pages(),
+            Some(before) => {
+                // Acquire: as in `get_later`. SAFETY: a chunk of this start and length, which is not dropped here.
+                let slab = unsafe {
+                    Slab::from_raw(self.later[before].load(Ordering::Acquire), self.len_of(before))
+                };
+                slab.allow_huge_pages();
+                std::mem::forget(slab);
+            }
+        }
     }
 
     /// Index of the first value behind the chunk of `index`.
@@ -124,8 +143,21 @@ impl<T: Zeroed> Chunks<T> {
         self.slabs().map(|(_, len)| len * size_of::<T>()).sum()
     }
 
-    pub(crate) fn allow_huge_pages(&self) {
-        self.first.allow_huge_pages();
+    /// The chunks.
+    pub(crate) fn into_slabs(mut self) -> impl Iterator<Item = Slab<T>> {
+        let later = self.take_later();
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: read once, from a value that is not dropped; `later` has no drop of its own.
+        let first = unsafe { ptr::read(&raw const this.first) };
+        std::iter::once(first).chain(later)
+    }
+
+    /// Takes the later chunks out.
+    fn take_later(&mut self) -> Vec<Slab<T>> {
+        let starts = self.later.iter().map(|later| later.swap(ptr::null_mut(), Ordering::Acquire));
+        let chunks = starts.enumerate().take_while(|(_, start)| !start.is_null());
+        // SAFETY: `ensure` forgot a slab of this start and length, and nothing refers to its values any more.
+        chunks.map(|(chunk, start)| unsafe { Slab::from_raw(start, self.len_of(chunk)) }).collect()
     }
 }
 
@@ -136,10 +168,7 @@ fn shift_of(len: usize) -> u32 {
 
 impl<T: Zeroed> Drop for Chunks<T> {
     fn drop(&mut self) {
-        for (start, len) in self.slabs().skip(1).collect::<Vec<_>>() {
-            // SAFETY: `ensure` forgot a slab of this start and length, and nothing refers to its values any more.
-            drop(unsafe { Slab::from_raw(start, len) });
-        }
+        drop(self.take_later());
     }
 }
 

@@ -74,13 +74,13 @@ where
     /// mark.
     fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
         for (_, entry) in array.bucket(index).entries() {
-            prefetch(self.arena.pair(entry).as_ptr());
+            prefetch(self.arena().pair(entry).as_ptr());
         }
         let undo = Undo { array, index, next };
         for bucket in array.chain(index) {
             for (slot, entry) in bucket.entries() {
                 // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
-                let hash = self.hash(unsafe { &self.arena.pair(entry).as_ref().key });
+                let hash = self.hash(unsafe { &self.arena().pair(entry).as_ref().key });
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
                 let target = index | (next.index_of(hash) & !(array.len() - 1));
                 let Some((bucket_of_next, free)) = next.room(target) else { return false };
@@ -113,7 +113,8 @@ where
         // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the
         // old array.
         self.current.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
-        self.bin.put(Array::into_garbage(NonNull::from(array)), hint());
+        // SAFETY: from `begin_growth` or `Inner::new`; every stripe has left it, and readers come from `current`.
+        self.bin.put(unsafe { self.store.array(NonNull::from(array)) }, hint());
     }
 
     /// Begins a growth when the table is full, for the holder of a stripe that has just taken an entry in. Without
@@ -157,7 +158,7 @@ where
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         let Some(entries) = self.len().checked_add(additional) else { return false };
         let Some(len) = Array::len_for(entries) else { return false };
-        if !self.arena.reserve(additional) {
+        if !self.arena().reserve(additional) {
             return false;
         }
         // A growth that is under way may be to a size that is too small still.

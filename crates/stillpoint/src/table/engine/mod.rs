@@ -8,7 +8,8 @@
 //! | `stripe` | the writers' locks, and what goes with them |
 //! | `search` | the readers' protocol |
 //! | `write`, `grow` | the writers' protocol; the move to a larger array |
-//! | `bin` | removed entries on their way to being freed |
+//! | `store` | what outlives the table when a removed entry waits elsewhere |
+//! | `bin`, `scrap` | removed entries, and old arrays, on their way to being freed |
 
 pub(crate) mod arena;
 pub(crate) mod array;
@@ -16,33 +17,39 @@ pub(crate) mod bin;
 pub(crate) mod bucket;
 pub(crate) mod chunks;
 mod grow;
+mod scrap;
 pub(crate) mod search;
 pub(crate) mod slab;
+pub(crate) mod store;
 pub(crate) mod stripe;
 pub(crate) mod write;
 
 use std::hash::{BuildHasher, Hash};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
-use crate::rcu::engine::garbage::{keep_first, resume, Garbage};
+use crate::rcu::engine::garbage::{keep_first, resume};
 use crate::rcu::engine::Core;
+use crate::rcu::Submitter;
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use arena::{Arena, Pair};
+use arena::Arena;
 use array::Array;
 use bin::Bin;
+use scrap::Scrap;
 use slab::Touch;
+use store::Store;
 use stripe::{Stripe, STRIPES};
 
-/// A table without its public face. It does not move as long as it lives: entries on their way to being freed know
-/// the address of its arena.
+/// A table without its public face.
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
     hasher: S,
-    arena: Arena<K, V>,
+    store: Arc<Store<K, V>>,
     stripes: Box<[Stripe]>,
     bin: Bin,
+    /// Where entries go first, in place of the bin.
+    submitter: Option<Submitter>,
     core: Arc<Core>,
     /// For the helpers of a growth: the next stripe to look at.
     help: std::sync::atomic::AtomicUsize,
@@ -68,7 +75,12 @@ const PENDING: usize = 1024;
 
 impl<K, V, S> Inner<K, V, S> {
     /// `None` when there is no memory.
-    pub(crate) fn new(core: Arc<Core>, hasher: S, shape: &Shape) -> Option<Self> {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        hasher: S,
+        shape: &Shape,
+        submitter: Option<Submitter>,
+    ) -> Option<Self> {
         let touch = if shape.capacity > 0 { Touch::Now } else { Touch::Lazily };
         let slots = match shape.capacity {
             0 => 64,
@@ -79,9 +91,10 @@ impl<K, V, S> Inner<K, V, S> {
         Some(Self {
             current: AtomicPtr::new(array),
             hasher,
-            arena,
+            store: Arc::new(Store { arena, scrap: Scrap::default() }),
             stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
             bin: Bin::new(&core),
+            submitter,
             core,
             help: Default::default(),
             growths: Default::default(),
@@ -97,7 +110,11 @@ impl<K, V, S> Inner<K, V, S> {
     }
 
     pub(crate) fn arena(&self) -> &Arena<K, V> {
-        &self.arena
+        &self.store.arena
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store<K, V>> {
+        &self.store
     }
 
     pub(crate) fn stripes(&self) -> &[Stripe] {
@@ -131,15 +148,26 @@ impl<K, V, S> Inner<K, V, S> {
         self.hasher.hash_one(key)
     }
 
+    #[inline(always)]
+    pub(crate) fn hashes<Q: Hash, const N: usize>(&self, keys: &[Q; N]) -> [u64; N]
+    where
+        S: BuildHasher,
+    {
+        std::array::from_fn(|at| self.hash(&keys[at]))
+    }
+
     /// An entry that was unlinked just now, on its way to being freed.
+    ///
+    /// The table's own backlogs take in what an attached reclaimer has no room for.
     pub(crate) fn retire(&self, entry: u32) {
-        let object = self.arena.pair(entry).cast();
-        let context = ptr::from_ref(&self.arena).cast();
-        // SAFETY: the entry is unlinked, and its parts are `Send` (see `Table`); the arena is alive as long as the
-        // bin, whose drop is preceded by `free_unreachable`.
-        let garbage =
-            unsafe { Garbage::in_context(object, size_of::<Pair<K, V>>(), context, destroy::<K, V>) };
-        self.bin.put(garbage, hint());
+        if let Some(submitter) = &self.submitter {
+            // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).
+            if submitter.offer(Store::<K, V>::BYTES, || unsafe { self.store.entry_counted(entry) }) {
+                return;
+            }
+        }
+        // SAFETY: as above.
+        self.bin.put(unsafe { self.store.entry(entry) }, hint());
     }
 
     /// A bounded share of the frees.
@@ -148,30 +176,19 @@ impl<K, V, S> Inner<K, V, S> {
     /// With the panic of a destructor.
     #[inline]
     pub(crate) fn poll(&self) {
+        self.store.scrap.release();
         self.bin.poll(hint());
     }
-}
 
-/// Drops the pair of an entry and gives its slot back.
-///
-/// # Safety
-/// `object` is the pair of a slot of the arena `context`, and the caller's alone.
-unsafe fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
-    struct FreeSlot<'a, K, V>(&'a Arena<K, V>, u32);
-
-    impl<K, V> Drop for FreeSlot<'_, K, V> {
-        fn drop(&mut self) {
-            // SAFETY: the pair is gone, also if its drop panicked, and the slot the caller's alone.
-            unsafe { self.0.free(self.1, hint()) };
-        }
+    /// Frees all that is ready.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    pub(crate) fn poll_all(&self) -> usize {
+        let freed = self.bin.poll_all();
+        while self.store.scrap.release() {}
+        freed
     }
-
-    // SAFETY: the caller's promise.
-    let arena = unsafe { &*context.cast::<Arena<K, V>>() };
-    let pair = object.cast::<Pair<K, V>>();
-    let _slot = FreeSlot(arena, arena.index_of(pair));
-    // SAFETY: the caller's promise; an entry that was linked holds a pair.
-    unsafe { ptr::drop_in_place(pair.as_ptr()) };
 }
 
 /// Spreads threads over shards and lists. Any value will do.
@@ -184,9 +201,8 @@ pub(crate) fn hint() -> usize {
 impl<K, V, S> Drop for Inner<K, V, S> {
     /// Frees everything at once: whoever drops a table has it alone, and every reference into it borrows it.
     fn drop(&mut self) {
-        let context = ptr::from_ref(&self.arena).cast();
-        // SAFETY: no reader can hold an entry any more, as above.
-        let mut first = unsafe { self.bin.free_unreachable(context) };
+        // SAFETY: no reader can hold an entry or an array any more, as above.
+        let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
         // Acquire: pairs with the release of whoever changed it, although the caller has the table alone.
         let mut next = self.current.load(Ordering::Acquire);
         while !next.is_null() {
@@ -195,7 +211,7 @@ impl<K, V, S> Drop for Inner<K, V, S> {
             next = array.next();
             for (_, entry) in array.all().flat_map(|bucket| bucket.entries()) {
                 // SAFETY: an index is in one word at a time: the mover clears the old one. So the pair is dropped once.
-                let drop_pair = || unsafe { ptr::drop_in_place(self.arena.pair(entry).as_ptr()) };
+                let drop_pair = || unsafe { ptr::drop_in_place(self.arena().pair(entry).as_ptr()) };
                 if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
                     keep_first(&mut first, panic);
                 }

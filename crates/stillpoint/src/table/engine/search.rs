@@ -261,7 +261,7 @@ impl<K, V, S> Inner<K, V, S> {
 
     #[inline(always)]
     pub(crate) fn lens(&self) -> Lens<'_, K, V> {
-        Lens::new(&self.arena)
+        Lens::new(self.arena())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ptr::NonNull;
 
+pub(crate) use memory::Mapping;
+
 /// # Safety
 /// Memory of zeroes is a valid value, and there is nothing to drop.
 pub(crate) unsafe trait Zeroed: Sized {
@@ -63,6 +65,13 @@ impl<T: Zeroed> Slab<T> {
         self.len
     }
 
+    /// The pages, if the slab has some of its own; a smaller one is freed. Nothing refers to the values any more.
+    pub(crate) fn into_mapping(self) -> Option<Mapping> {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: from `allocate` with the same length, and not dropped; the values are not referred to.
+        unsafe { memory::into_mapping(this.start, this.len) }
+    }
+
     /// Allows the kernel to gather small pages that are in use into huge ones, at its leisure.
     pub(crate) fn allow_huge_pages(&self) {
         memory::allow_huge_pages(self.start, self.len);
@@ -85,7 +94,29 @@ mod memory {
         Some(NonNull::from(Box::leak(values)).cast())
     }
 
+    /// A model has no pages.
+    #[derive(Debug)]
+    pub(crate) enum Mapping {}
+
+    impl Mapping {
+        pub(crate) fn bytes(&self) -> usize {
+            match *self {}
+        }
+
+        pub(crate) fn release_end(&mut self, _bytes: usize) {
+            match *self {}
+        }
+    }
+
     pub(super) fn allow_huge_pages<T>(_start: NonNull<T>, _len: usize) {}
+
+    /// # Safety
+    /// As for [`free`].
+    pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
+        // SAFETY: the caller's promise.
+        unsafe { free(start, len) };
+        None
+    }
 
     /// # Safety
     /// As for [`Box::from_raw`].
@@ -101,21 +132,23 @@ mod memory {
 
     use super::*;
     use crate::sys::pages;
+    pub(crate) use crate::sys::pages::Mapping;
 
-    /// From this size on the kernel is asked for pages; below, the allocator for memory.
-    const LARGE: usize = 256 << 10;
+    /// From this size on the kernel is asked for pages, which are touched as they are used; below, the allocator for
+    /// memory, which may have to clear it.
+    const LARGE: usize = 64 << 10;
 
     pub(super) fn allocate<T: Zeroed>(len: usize, touch: Touch) -> Option<NonNull<T>> {
         let layout = Layout::array::<T>(len).ok()?;
         if is_mapped(&layout) {
-            return Some(pages::map(layout.size(), touch == Touch::Now)?.cast());
+            return Some(Mapping::new(layout.size(), touch == Touch::Now)?.into_start().cast());
         }
         // SAFETY: the size is not 0 (see `Slab::new`).
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(NonNull::cast)
     }
 
     fn is_mapped(layout: &Layout) -> bool {
-        layout.size() >= LARGE && layout.align() <= pages::ALIGNMENT && !cfg!(miri)
+        layout.size() >= LARGE && layout.align() <= pages::SMALL && !cfg!(miri)
     }
 
     pub(super) fn allow_huge_pages<T>(start: NonNull<T>, len: usize) {
@@ -128,13 +161,20 @@ mod memory {
     /// # Safety
     /// `start` came from [`allocate`] with the same length.
     pub(super) unsafe fn free<T>(start: NonNull<T>, len: usize) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { into_mapping(start, len) });
+    }
+
+    /// # Safety
+    /// As for [`free`].
+    pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
         let layout = Layout::array::<T>(len).expect("it was allocated with this layout");
         if is_mapped(&layout) {
             // SAFETY: the caller's promise.
-            unsafe { pages::unmap(start.cast(), layout.size()) };
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { std::alloc::dealloc(start.as_ptr().cast(), layout) };
+            return Some(unsafe { Mapping::from_start(start.cast(), layout.size()) });
         }
+        // SAFETY: the caller's promise.
+        unsafe { std::alloc::dealloc(start.as_ptr().cast(), layout) };
+        None
     }
 }

@@ -11,8 +11,9 @@ use std::ptr;
 use super::arena::Pair;
 use super::array::Array;
 use super::bucket::{tag_of, Bucket};
+use super::store::destroy;
 use super::stripe::{Held, STRIPES};
-use super::{destroy, hint, Inner};
+use super::{hint, Inner};
 use crate::rcu::engine::record::{set_hazard, Hazard};
 use crate::sync::atomic::Ordering;
 
@@ -25,7 +26,7 @@ pub(crate) struct Unlinked<'t, K, V, S> {
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a slot. The pair comes back when there is none.
     pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        let allocate = || inner.arena.allocate(hint());
+        let allocate = || inner.arena().allocate(hint());
         // When the limit is reached, what waits may have become free meanwhile.
         let entry = allocate().or_else(|| {
             inner.bin.press();
@@ -33,22 +34,22 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
         });
         let Some(entry) = entry else { return Err((key, value)) };
         // SAFETY: the slot is this thread's alone.
-        unsafe { inner.arena.pair(entry).write(Pair { key, value }) };
+        unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
     }
 
     pub(crate) fn key(&self) -> &K {
         // SAFETY: the slot holds a pair, and is this value's alone.
-        unsafe { &self.inner.arena.pair(self.entry).as_ref().key }
+        unsafe { &self.inner.arena().pair(self.entry).as_ref().key }
     }
 
     /// The pair itself.
     pub(crate) fn into_pair(self) -> (K, V) {
         let this = ManuallyDrop::new(self);
         // SAFETY: moved out once, after which the slot is given back without its pair.
-        let pair = unsafe { this.inner.arena.pair(this.entry).read() };
+        let pair = unsafe { this.inner.arena().pair(this.entry).read() };
         // SAFETY: the slot is this value's alone.
-        unsafe { this.inner.arena.free(this.entry, hint()) };
+        unsafe { this.inner.arena().free(this.entry, hint()) };
         (pair.key, pair.value)
     }
 
@@ -60,9 +61,9 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
 
 impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     fn drop(&mut self) {
-        let pair = self.inner.arena.pair(self.entry).cast();
+        let pair = self.inner.arena().pair(self.entry).cast();
         // SAFETY: the slot holds a pair that no reader has seen, and is this value's alone.
-        unsafe { destroy::<K, V>(pair, ptr::from_ref(&self.inner.arena).cast()) };
+        unsafe { destroy::<K, V>(pair, self.inner.store().context()) };
     }
 }
 
@@ -105,7 +106,7 @@ where
                 let entry = bucket.entry(slot);
                 // SAFETY: tags of unlinked entries are cleared before the lock is given back, so the slot holds one;
                 // nobody else may unlink it while this thread holds the lock.
-                let key = unsafe { &self.arena.pair(entry).as_ref().key };
+                let key = unsafe { &self.arena().pair(entry).as_ref().key };
                 is_it(entry, key).then_some(Spot { bucket, slot, entry })
             })
         })
@@ -157,7 +158,7 @@ where
     /// comes after this store.
     fn pin(&self, hazard: Option<&Hazard>, entry: u32) {
         if let Some(hazard) = hazard {
-            set_hazard(hazard, self.arena.pair(entry).as_ptr().cast());
+            set_hazard(hazard, self.arena().pair(entry).as_ptr().cast());
         }
     }
 

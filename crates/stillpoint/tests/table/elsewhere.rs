@@ -1,0 +1,136 @@
+//! Entries that are freed elsewhere: by a background reclaimer that the table is attached to, or by a writer's own.
+
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
+
+use crate::census::{Census, Counted};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < LONG, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_attached_reclaimer_frees_everything() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let mut background = domain.background();
+    let table: Table<u64, Counted> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || background.run());
+        let mut reader = domain.reader();
+        let mut lookup = table.reader(&mut reader);
+        for number in 0..20_000 {
+            drop(table.insert(number % 1_000, census.value(number)).unwrap());
+        }
+        wait_until("what was replaced is freed by the other thread", || census.alive() == 1_000);
+        let entry = lookup.get(&1).unwrap();
+        table.clear();
+        wait_until("everything but the entry that is held", || census.alive() == 1);
+        assert_eq!(entry.value % 1_000, 1);
+        drop(entry);
+        wait_until("everything", || census.alive() == 0);
+        drop(lookup);
+        drop(table);
+    });
+    assert_eq!(domain.stats().pending, 0);
+}
+
+/// The destructors of what waits elsewhere run after the table is gone, in memory that is still there.
+#[test]
+fn what_waits_elsewhere_outlives_the_table() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let mut background = domain.background();
+    let mut reclaimer = domain.reclaimer();
+    let submitter = background.submitter();
+    let table: Table<u64, Counted> = Table::builder(&domain).attach(submitter.clone()).build().unwrap();
+    for key in 0..100 {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    for key in 0..30 {
+        drop(table.remove(&key));
+    }
+    for key in 30..60 {
+        table.remove(&key).unwrap().retire_to(&mut reclaimer).unwrap();
+    }
+    drop(table);
+    assert_eq!((census.alive(), submitter.pending(), reclaimer.pending()), (60, 30, 30));
+    reclaimer.flush().unwrap();
+    assert_eq!(census.alive(), 30);
+    submitter.stop();
+    background.run();
+    assert_eq!(census.alive(), 0);
+}
+
+/// A reclaimer that is full, or gone, is no reason to lose anything.
+#[test]
+fn writers_free_what_an_attached_reclaimer_does_not_take() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let background = domain.background_builder().capacity(10).build();
+    let table: Table<u64, Counted> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    let replace = |from: u64| {
+        for number in from..from + 1_000 {
+            drop(table.insert(7, census.value(number)).unwrap());
+        }
+        while table.pending() > 0 {
+            table.poll();
+        }
+    };
+    replace(0);
+    assert_eq!(census.alive(), 11, "ten that the reclaimer has not looked at yet, and the one in the table");
+    drop(background);
+    replace(1_000);
+    domain.reclaimer().flush().unwrap(); // adopts the ten
+    assert_eq!(census.alive(), 1);
+}
+
+#[test]
+fn a_full_reclaimer_hands_the_entry_back() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let table: Table<u64, Counted> = Table::new(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for key in 0..2 {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    table.remove(&0).unwrap().retire_to(&mut reclaimer).unwrap();
+    let removed = table.remove(&1).unwrap().retire_to(&mut reclaimer).expect_err("there is room for one");
+    assert_eq!((removed.value().value, table.pending()), (1, 0));
+    drop(removed);
+    assert_eq!(table.pending(), 1, "the table has it");
+    drop(guard);
+    reclaimer.flush().unwrap();
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+#[should_panic(expected = "a reclaimer of domain `theirs` was attached to a table of domain `ours`")]
+fn a_foreign_reclaimer_is_refused() {
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
+    let _ = Table::<u64, u64>::builder(&ours).attach(theirs.background().submitter());
+}
+
+#[test]
+#[should_panic(expected = "a reclaimer of domain `theirs` was used with a table of domain `ours`")]
+fn a_foreign_reclaimer_gets_no_entry() {
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
+    let table: Table<u64, u64> = Table::new(&ours);
+    table.insert(1, 1).unwrap();
+    let _ = table.remove(&1).unwrap().retire_to(&mut theirs.reclaimer());
+}
