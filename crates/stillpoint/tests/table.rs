@@ -4,6 +4,8 @@
 
 #[path = "table/bad_input.rs"]
 mod bad_input;
+#[path = "table/bytes.rs"]
+mod bytes;
 #[path = "table/census.rs"]
 mod census;
 #[path = "table/differential.rs"]
@@ -12,6 +14,8 @@ mod differential;
 mod elsewhere;
 #[path = "table/growth.rs"]
 mod growth;
+#[path = "table/history.rs"]
+mod history;
 #[path = "table/linearizable.rs"]
 mod linearizable;
 #[path = "table/operations.rs"]
@@ -19,6 +23,8 @@ mod operations;
 #[cfg(not(miri))]
 #[path = "table/out_of_memory.rs"]
 mod out_of_memory;
+#[path = "table/random_bytes.rs"]
+mod random_bytes;
 #[path = "table/reclamation.rs"]
 mod reclamation;
 #[path = "table/shared.rs"]

@@ -1,0 +1,98 @@
+//! Histories of several threads on one key: an order in which they make sense.
+//!
+//! Each thread notes when it called and when the call returned, and what it got; a search over the orders that keep
+//! those times looks for one that a single register would have produced. After Wing and Gong, "Testing and Verifying
+//! Concurrent Objects", Journal of Parallel and Distributed Computing 17, 1993.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Call {
+    Insert(u64),
+    /// Inserts if there is nothing.
+    InsertNew(u64),
+    /// Replaces what is there, if anything.
+    Update(u64),
+    Remove,
+    Get,
+}
+
+impl Call {
+    /// What is in the table after the call.
+    fn next(self, state: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Insert(value) => Some(value),
+            Self::InsertNew(value) => state.or(Some(value)),
+            Self::Update(value) => state.and(Some(value)),
+            Self::Remove => None,
+            Self::Get => state,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) call: Call,
+    /// What was in the table before, as the call said.
+    pub(crate) seen: Option<u64>,
+}
+
+/// Gives the times at which calls begin and end.
+#[derive(Debug, Default)]
+pub(crate) struct Clock(AtomicU64);
+
+impl Clock {
+    /// `make` calls the table, and says what it saw.
+    pub(crate) fn note(&self, call: Call, make: impl FnOnce() -> Option<u64>) -> Event {
+        // SeqCst: the stamps and the calls between them are in the order of the program.
+        let begin = self.0.fetch_add(1, Ordering::SeqCst);
+        let seen = make();
+        let end = self.0.fetch_add(1, Ordering::SeqCst);
+        Event { begin, end, call, seen }
+    }
+}
+
+/// Panics unless some order makes sense of the events on one key, which is not in the table at first. Up to 32 events.
+pub(crate) fn check(events: &[Event]) {
+    assert!(has_order(events), "no order makes sense of {events:?}");
+}
+
+fn has_order(events: &[Event]) -> bool {
+    search(events, 0, None, &mut HashSet::new())
+}
+
+/// Whether an order of `events` makes sense, from the value `state` on; `done` is a set of bits.
+fn search(events: &[Event], done: u32, state: Option<u64>, failed: &mut HashSet<(u32, Option<u64>)>) -> bool {
+    if done.count_ones() as usize == events.len() {
+        return true;
+    }
+    if failed.contains(&(done, state)) {
+        return false;
+    }
+    let open = || events.iter().enumerate().filter(move |(at, _)| done & 1 << at == 0);
+    let first_end = open().map(|(_, event)| event.end).min().unwrap();
+    for (at, event) in open().filter(|(_, event)| event.begin <= first_end && event.seen == state) {
+        if search(events, done | 1 << at, event.call.next(state), failed) {
+            return true;
+        }
+    }
+    failed.insert((done, state));
+    false
+}
+
+#[test]
+fn the_search_refuses_what_cannot_be() {
+    let event = |begin, end, call, seen| Event { begin, end, call, seen };
+    let inserted = event(0, 1, Call::Insert(5), None);
+    assert!(has_order(&[inserted, event(2, 3, Call::Get, Some(5))]));
+    assert!(!has_order(&[inserted, event(2, 3, Call::Get, None)]), "it was there");
+    assert!(!has_order(&[inserted, event(2, 3, Call::InsertNew(6), None)]), "it was there");
+    assert!(!has_order(&[event(2, 3, Call::Update(6), None), event(4, 5, Call::Get, Some(6))]));
+    let long = event(0, 9, Call::Insert(5), None);
+    let (found, missed) = (event(1, 2, Call::Get, Some(5)), event(3, 4, Call::Get, None));
+    assert!(!has_order(&[long, found, missed]), "found, and then not found");
+    assert!(has_order(&[long, event(1, 2, Call::Get, None), event(3, 4, Call::Get, Some(5))]));
+}

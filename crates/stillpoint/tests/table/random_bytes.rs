@@ -1,0 +1,32 @@
+//! The fuzz target's function on random bytes, so that it runs with every test.
+
+use crate::bytes::run;
+
+fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn random_operations_do_as_they_should() {
+    for seed in 0..300 {
+        let mut bytes = random_bytes(seed, 20 + seed as usize * 11 % 3_000);
+        bytes[0] = seed as u8; // every kind
+        run(&bytes);
+    }
+}
+
+#[test]
+fn inputs_that_end_anywhere_are_taken() {
+    for len in 0..200 {
+        for kind in 0..4 {
+            let mut bytes = random_bytes(len + 1_000 * kind, len as usize);
+            bytes.iter_mut().take(1).for_each(|first| *first = kind as u8);
+            run(&bytes);
+        }
+    }
+}
