@@ -21,7 +21,7 @@ impl Census {
     }
 
     pub(crate) fn alive(&self) -> usize {
-        self.0.made.load(Relaxed) - self.0.dropped.load(Relaxed)
+        self.made() - self.0.dropped.load(Relaxed)
     }
 
     pub(crate) fn made(&self) -> usize {
