@@ -2,23 +2,25 @@
 
 use std::fmt::Display;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Stop;
 use crate::{interrupt, output};
 
-/// How often the parent looks whether Ctrl-C was pressed.
+/// How often the parent looks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What becomes of the child when Ctrl-C was pressed.
+/// What becomes of the child when this process is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
-    /// It has seen the key, too, and answers with what it has.
+    /// It is told, and answers with what it has.
     Wait,
     /// Its answer is of no use.
     End,
@@ -40,8 +42,13 @@ pub(crate) fn ask<A: DeserializeOwned>(
         .env(variable, order)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.
+        .process_group(0)
         .spawn()
         .map_err(|error| failed("the child process does not start", &error))?;
+    let process = Pid::from_child(&child);
+    // An error says that the child has ended by itself.
+    let _last = interrupt::at_the_end(move || _ = kill_process(process, Signal::KILL));
     let (send, answer) = channel();
     let pipe = child.stdout.take();
     std::thread::spawn(move || {
@@ -50,6 +57,7 @@ pub(crate) fn ask<A: DeserializeOwned>(
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         let _ = send.send(bytes);
     });
+    let mut told = false;
     let bytes = loop {
         match answer.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) if on_interrupt == OnInterrupt::End && interrupt::requested() => {
@@ -58,12 +66,17 @@ pub(crate) fn ask<A: DeserializeOwned>(
                 let _ = child.wait();
                 return Ok(None);
             }
+            Err(RecvTimeoutError::Timeout) if !told && interrupt::requested() => {
+                let _ = kill_process(process, Signal::INT);
+                told = true;
+            }
             Err(RecvTimeoutError::Timeout) => {}
             answer => break answer.unwrap_or_default(),
         }
     };
     let status = child.wait().map_err(|error| failed("the child process is lost", &error))?;
-    if on_interrupt == OnInterrupt::End && interrupt::requested() {
+    let ended = on_interrupt == OnInterrupt::End || !status.success();
+    if ended && interrupt::requested() {
         return Ok(None);
     }
     if !status.success() {
@@ -84,6 +97,8 @@ pub(crate) fn answer<O: DeserializeOwned, A: Serialize>(
 ) -> Option<ExitCode> {
     let order = std::env::var(variable).ok()?;
     interrupt::listen();
+    // Nobody waits for the answer when the parent is gone. An error leaves the child alone with its work.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)
         .map_err(|error| format!("{variable} is not for users: {error}"))
         .and_then(work)

@@ -22,7 +22,7 @@ const LOOKUPS_PER_CHURN: usize = 8;
 
 pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec<Row>, String> {
     let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
-    if plan.contenders.iter().any(|contender| contender.starts_with("dpdk")) {
+    if plan.has_dpdk() {
         stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
     }
     cpus::pin(cpu)?;
@@ -70,7 +70,8 @@ fn with_keys<K: TableKey>(
 }
 
 fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
-    let asked = |name: &str| plan.contenders.iter().any(|contender| contender == name);
+    let asked =
+        |name: &str| plan.contenders.iter().any(|contender| contender == name) && !interrupt::requested();
     let mut tables: Vec<Filled<K>> = Vec::new();
     let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
         let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
@@ -160,8 +161,20 @@ struct Work<K> {
     pairs: Vec<(K, u64)>,
 }
 
-fn slices<K: TableKey>() -> [(&'static str, Slice<K>); 3] {
+/// Lookups for each removal with its insertion, when nine operations of ten are lookups, and when half of them are.
+const MOSTLY_READ: usize = 18;
+const HALF_READ: usize = 2;
+
+fn mix<K: TableKey>(table: &dyn TableContender<K>, work: &Work<K>, lookups: usize) -> Option<(usize, u64)> {
+    let turns = work.pairs.len().min(work.keys.len() / lookups);
+    let there = table.mix(&work.keys[..turns * lookups], &work.pairs[..turns]);
+    table.has_own_writers().then_some((turns * (lookups + 2), there))
+}
+
+fn slices<K: TableKey>() -> [(&'static str, Slice<K>); 5] {
     [
+        ("mix_90_10_per_s", |table, work| mix(table, work, MOSTLY_READ)),
+        ("mix_50_50_per_s", |table, work| mix(table, work, HALF_READ)),
         ("lookups_per_s", |table, work| Some((work.keys.len(), table.lookup(&work.keys)))),
         ("bulk_lookups_per_s", |table, work| Some((work.keys.len(), table.lookup_bursts(&work.keys)?))),
         ("insert_remove_per_s", |table, work| {
@@ -215,7 +228,11 @@ fn measure<K: TableKey>(
         }
         progress.step();
     }
-    Ok((0..tables.len()).map(|at| row(plan, setting, &tables[at], at, &rates, void.get(&at))).collect())
+    let measured = |at: &usize| rates.keys().any(|(of, _)| of == at);
+    Ok((0..tables.len())
+        .filter(measured)
+        .map(|at| row(plan, setting, &tables[at], at, &rates, void.get(&at)))
+        .collect())
 }
 
 /// Runs one slice on each thread at the same time: operations a second of all together, and the sum of the sums.

@@ -102,6 +102,12 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn has_dpdk(&self) -> bool {
+        self.contenders.iter().any(|contender| contender.starts_with("dpdk"))
+    }
+}
+
 /// Whether one of the contenders asked for has a table.
 pub(crate) fn has_contender(asked: &[String]) -> bool {
     CONTENDERS.iter().any(|name| asked_for(name, asked))

@@ -2,7 +2,7 @@
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
-use stillpoint_peers::table::{BURST, TableContender, TableKey};
+use stillpoint_peers::table::{BURST, TableContender, TableKey, mixed};
 
 /// Protected lookups.
 pub(super) struct Protected<K: TableKey> {
@@ -50,6 +50,17 @@ impl<K: TableKey> TableContender<K> for Protected<K> {
         keys.iter().fold(0, |sum, key| sum.wrapping_add(table.copied(key).unwrap_or(0)))
     }
 
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        let mut reader = self.domain.reader();
+        let mut table = self.table.reader(&mut reader);
+        mixed(
+            lookups,
+            pairs,
+            |key| table.copied(key).unwrap_or(0),
+            |pair| self.churn(std::slice::from_ref(pair)),
+        )
+    }
+
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
         let mut reader = self.domain.reader();
         let mut table = self.table.reader(&mut reader);
@@ -76,6 +87,10 @@ impl<K: TableKey> TableContender<K> for Guarded<K> {
 
     fn churn(&self, keys: &[(K, u64)]) -> u64 {
         self.0.churn(keys)
+    }
+
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        self.0.mix(lookups, pairs)
     }
 
     fn lookup(&self, keys: &[K]) -> u64 {

@@ -19,15 +19,26 @@ pub(super) fn tables(rows: &[Row], about_pages: &str) {
         say(table::text(&of_rows(&rows)));
     }
     say(
-        "Median of rounds. Insert+remove: a key is removed and inserted again. Bytes: key, value and all around them.",
+        "Median of rounds. 90/10, 50/50: lookups among removals and insertions. Insert+remove: a key is removed and \
+         inserted again. Bytes: key, value and all around them.",
     );
     say("Slowest inserts: into a table that grows from nothing, with the clock's two reads.");
     say(format!("{about_pages}; stillpoint asks for transparent ones."));
 }
 
 fn of_rows(rows: &[&Row]) -> comfy_table::Table {
-    let header =
-        ["contender", "lookups", "bursts", "insert+remove", "bytes", "insert p99.99", "p99.999", "slowest"];
+    let header = [
+        "contender",
+        "lookups",
+        "bursts",
+        "90/10",
+        "50/50",
+        "insert+remove",
+        "bytes",
+        "insert p99.99",
+        "p99.999",
+        "slowest",
+    ];
     let mut table = table::of_figures(&header, 1);
     for row in rows {
         let cell = |name: &str, show: fn(f64) -> String| row.metric(name).map(show).unwrap_or_default();
@@ -36,6 +47,8 @@ fn of_rows(rows: &[&Row]) -> comfy_table::Table {
             row.contender.clone(),
             row.void.clone().unwrap_or_else(|| cell("lookups_per_s", format::rate)),
             cell("bulk_lookups_per_s", format::rate),
+            cell("mix_90_10_per_s", format::rate),
+            cell("mix_50_50_per_s", format::rate),
             cell("insert_remove_per_s", format::rate),
             cell("bytes_per_entry", |bytes| format!("{bytes:.1}")),
             cell("insert_ns_p9999", micros),

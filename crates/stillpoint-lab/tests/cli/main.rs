@@ -6,3 +6,4 @@ mod common;
 mod guest;
 mod other_commands;
 mod preempt;
+mod table;

@@ -2,11 +2,11 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{TableContender, TableKey};
+use super::{TableContender, TableKey, mixed};
 
 #[repr(C)]
 struct RawHash {
@@ -76,7 +76,30 @@ unsafe impl<K> Send for RteHash<K> {}
 // SAFETY: as above.
 unsafe impl<K> Sync for RteHash<K> {}
 
+/// One of DPDK's own numbers of threads, which its writers expect to have.
+struct ThreadNumber(bool);
+
+impl ThreadNumber {
+    fn take() -> Self {
+        Self(stillpoint_thread_join())
+    }
+}
+
+impl Drop for ThreadNumber {
+    fn drop(&mut self) {
+        if self.0 {
+            stillpoint_thread_leave();
+        }
+    }
+}
+
 impl<K: TableKey> RteHash<K> {
+    fn churn_one(&self, (key, value): &(K, u64)) -> u64 {
+        // SAFETY: the key has the length that the table was made for.
+        let there = unsafe { stillpoint_hash_remove(self.table.as_ptr(), ptr::from_ref(key).cast()) };
+        u64::from(there & self.insert(*key, *value))
+    }
+
     fn new(entries: usize) -> Result<Self, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: any number that was not used before.
@@ -122,17 +145,13 @@ impl<K: TableKey> TableContender<K> for RteHash<K> {
     }
 
     fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        let joined = stillpoint_thread_join();
-        let there = keys.iter().filter(|(key, value)| {
-            // SAFETY: as in `insert`.
-            let there = unsafe { stillpoint_hash_remove(self.table.as_ptr(), (&raw const *key).cast()) };
-            there & self.insert(*key, *value)
-        });
-        let there = there.count() as u64;
-        if joined {
-            stillpoint_thread_leave();
-        }
-        there
+        let _number = ThreadNumber::take();
+        keys.iter().map(|pair| self.churn_one(pair)).sum()
+    }
+
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        let _number = ThreadNumber::take();
+        mixed(lookups, pairs, |key| self.lookup(std::slice::from_ref(key)), |pair| self.churn_one(pair))
     }
 
     fn lookup(&self, keys: &[K]) -> u64 {

@@ -12,6 +12,7 @@ pub use dpdk::{initialise_dpdk, rte_hash};
 pub use rust::{Dash, Papaya, PapayaGuard, Scc};
 
 use std::hash::Hash;
+use std::hint::black_box;
 
 /// Whether this build has DPDK's `rte_hash`.
 pub const HAS_DPDK: bool = cfg!(peer_dpdk);
@@ -40,6 +41,23 @@ impl TableKey for [u64; 2] {
     }
 }
 
+/// The loop of [`TableContender::mix`]: `look_up` gives a value, `write` how many keys were there.
+#[inline(always)]
+pub fn mixed<K>(
+    lookups: &[K],
+    pairs: &[(K, u64)],
+    mut look_up: impl FnMut(&K) -> u64,
+    mut write: impl FnMut(&(K, u64)) -> u64,
+) -> u64 {
+    let share = lookups.len() / pairs.len().max(1);
+    let mut there = 0;
+    for (lookups, pair) in lookups.chunks_exact(share.max(1)).zip(pairs) {
+        black_box(lookups.iter().fold(0u64, |sum, key| sum.wrapping_add(look_up(key))));
+        there += write(pair);
+    }
+    there
+}
+
 /// A table under test, with values of 64 bits.
 ///
 /// The loops are the contender's own, so that they are compiled into one, as its users would have them.
@@ -57,6 +75,10 @@ pub trait TableContender<K: TableKey>: Send + Sync {
 
     /// Removes each key and inserts it again with the same value; returns how many were there.
     fn churn(&self, keys: &[(K, u64)]) -> u64;
+
+    /// As [`churn`](TableContender::churn), with an equal share of the lookups before each key. Their values count for
+    /// nothing, since another thread may have removed a key for the moment.
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64;
 
     /// The sum of the values of keys, looked up one after the other.
     fn lookup(&self, keys: &[K]) -> u64;

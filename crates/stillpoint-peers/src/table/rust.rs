@@ -2,7 +2,7 @@
 
 use foldhash::fast::RandomState;
 
-use super::{TableContender, TableKey};
+use super::{TableContender, TableKey, mixed};
 
 /// [`papaya::HashMap`], pinned for each lookup.
 pub struct Papaya<K>(papaya::HashMap<K, u64, RandomState>);
@@ -52,6 +52,15 @@ impl<K: TableKey> TableContender<K> for Papaya<K> {
         there.count() as u64
     }
 
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        mixed(
+            lookups,
+            pairs,
+            |key| self.0.pin().get(key).copied().unwrap_or(0),
+            |pair| self.churn(std::slice::from_ref(pair)),
+        )
+    }
+
     fn lookup(&self, keys: &[K]) -> u64 {
         keys.iter().fold(0, |sum, key| sum.wrapping_add(self.0.pin().get(key).copied().unwrap_or(0)))
     }
@@ -71,6 +80,10 @@ impl<K: TableKey> TableContender<K> for PapayaGuard<K> {
     }
 
     fn churn(&self, _keys: &[(K, u64)]) -> u64 {
+        0
+    }
+
+    fn mix(&self, _lookups: &[K], _pairs: &[(K, u64)]) -> u64 {
         0
     }
 
@@ -102,6 +115,15 @@ impl<K: TableKey> TableContender<K> for Dash<K> {
         there.count() as u64
     }
 
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        mixed(
+            lookups,
+            pairs,
+            |key| self.0.get(key).map_or(0, |value| *value),
+            |pair| self.churn(std::slice::from_ref(pair)),
+        )
+    }
+
     fn lookup(&self, keys: &[K]) -> u64 {
         keys.iter().fold(0, |sum, key| sum.wrapping_add(self.0.get(key).map_or(0, |value| *value)))
     }
@@ -123,6 +145,15 @@ impl<K: TableKey> TableContender<K> for Scc<K> {
             there
         });
         there.count() as u64
+    }
+
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
+        mixed(
+            lookups,
+            pairs,
+            |key| self.0.read_sync(key, |_, value| *value).unwrap_or(0),
+            |pair| self.churn(std::slice::from_ref(pair)),
+        )
     }
 
     fn lookup(&self, keys: &[K]) -> u64 {
