@@ -123,6 +123,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = reclaim::ELEMENTS, value_parser = parse_elements)]
     pub(crate) elements: usize,
 
+    /// What the readers of `reclaim` look up in
+    #[arg(long, value_enum, default_value_t = reclaim::names::Structure::Array)]
+    pub(crate) structure: reclaim::names::Structure,
+
     /// Seed of the random keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -15,6 +15,8 @@
 #include <rte_malloc.h>
 #include <rte_rcu_qsbr.h>
 
+#include "peer.h"
+
 struct stillpoint_hash {
     struct rte_hash *hash;
     struct rte_rcu_qsbr *qsbr;
@@ -124,4 +126,149 @@ uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *
                 sum += (uintptr_t)data[j];
     }
     return sum;
+}
+
+/*
+ * The same table for the experiment `reclaim`: numbers as keys, elements as data. With a defer queue, the table itself
+ * frees what was deleted, at later deletes; without, its user keeps positions and tokens.
+ */
+struct stillpoint_map {
+    struct rte_hash *hash;
+    struct rte_rcu_qsbr *qsbr;
+    void (*free_element)(struct element *element);
+    /* Elements that the defer queue has freed; changed by the writer alone. */
+    uint64_t freed;
+};
+
+static void free_data(void *map, void *data)
+{
+    struct stillpoint_map *this = map;
+
+    if (data != NULL) {
+        this->free_element(data);
+        this->freed++;
+    }
+}
+
+void stillpoint_map_free(struct stillpoint_map *map)
+{
+    if (map == NULL)
+        return;
+    rte_hash_free(map->hash);
+    free(map->qsbr);
+    free(map);
+}
+
+/* NULL when there is no room. */
+struct stillpoint_map *stillpoint_map_new(const char *name, uint32_t entries, uint32_t readers, bool defer_queue,
+                                          void (*free_element)(struct element *element))
+{
+    struct rte_hash_parameters parameters = {
+        .name = name,
+        .entries = entries,
+        .key_len = sizeof(uint64_t),
+        .hash_func = rte_hash_crc,
+        .extra_flag = RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF,
+    };
+    struct stillpoint_map *map = calloc(1, sizeof *map);
+    struct rte_hash_rcu_config config = { .mode = RTE_HASH_QSBR_MODE_DQ, .free_key_data_func = free_data };
+    size_t size = RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(readers), RTE_CACHE_LINE_SIZE);
+
+    if (map == NULL)
+        return NULL;
+    map->free_element = free_element;
+    map->hash = rte_hash_create(&parameters);
+    map->qsbr = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
+    config.v = map->qsbr;
+    config.key_data_ptr = map;
+    if (map->hash == NULL || map->qsbr == NULL || rte_rcu_qsbr_init(map->qsbr, readers) != 0 ||
+        (defer_queue && rte_hash_rcu_qsbr_add(map->hash, &config) != 0)) {
+        stillpoint_map_free(map);
+        return NULL;
+    }
+    return map;
+}
+
+struct rte_rcu_qsbr *stillpoint_map_qsbr(struct stillpoint_map *map)
+{
+    return map->qsbr;
+}
+
+uint64_t stillpoint_map_freed(struct stillpoint_map *map)
+{
+    return map->freed;
+}
+
+bool stillpoint_map_add(struct stillpoint_map *map, uint64_t key, struct element *element)
+{
+    return rte_hash_add_key_data(map->hash, &key, element) == 0;
+}
+
+/* The element of a key, for the writer; NULL when there is none. */
+struct element *stillpoint_map_find(struct stillpoint_map *map, uint64_t key)
+{
+    void *data;
+
+    return rte_hash_lookup_data(map->hash, &key, &data) >= 0 ? data : NULL;
+}
+
+/* The position of the deleted key, to be given back unless there is a defer queue; negative when it was not there. */
+int32_t stillpoint_map_delete(struct stillpoint_map *map, uint64_t key)
+{
+    return rte_hash_del_key(map->hash, &key);
+}
+
+void stillpoint_map_free_position(struct stillpoint_map *map, int32_t position)
+{
+    (void)rte_hash_free_key_with_position(map->hash, position);
+}
+
+/* As READ_SECTIONS in peer.h, with a lookup in place of the slot. */
+struct read_outcome stillpoint_map_read_sections(struct stillpoint_map *map, uint32_t id,
+                                                 const struct section_job *job)
+{
+    struct rte_rcu_qsbr *qsbr = map->qsbr;
+    struct read_outcome outcome = {0, 0};
+    uint64_t state = job->read.seed;
+
+    rte_rcu_qsbr_thread_online(qsbr, id);
+    do {
+        uint64_t index = next_random(&state) & job->read.mask;
+
+        outcome.mismatches += !job->inside(job->work, stillpoint_map_find(map, index), index);
+        rte_rcu_qsbr_quiescent(qsbr, id);
+        outcome.lookups++;
+        if (job->rest != NULL) {
+            rte_rcu_qsbr_thread_offline(qsbr, id);
+            job->rest(job->work);
+            rte_rcu_qsbr_thread_online(qsbr, id);
+        }
+    } while (!atomic_load_explicit(job->read.stop, memory_order_relaxed));
+    rte_rcu_qsbr_thread_offline(qsbr, id);
+    return outcome;
+}
+
+/* A key that is deleted for the moment is no mismatch. */
+struct read_outcome stillpoint_map_read(struct stillpoint_map *map, uint32_t id, const struct read_job *job)
+{
+    const struct read_job copy = *job;
+    struct rte_rcu_qsbr *qsbr = map->qsbr;
+    struct read_outcome outcome = {0, 0};
+    uint64_t state = copy.seed;
+
+    rte_rcu_qsbr_thread_online(qsbr, id);
+    while (!atomic_load_explicit(copy.stop, memory_order_relaxed)) {
+        uint64_t index = next_random(&state) & copy.mask;
+        void *data;
+
+        if (rte_hash_lookup_data(map->hash, &index, &data) >= 0) {
+            struct element *element = data;
+            outcome.mismatches += element->key != index ||
+                                  atomic_load_explicit(&element->value, memory_order_relaxed) != index;
+        }
+        rte_rcu_qsbr_quiescent(qsbr, id);
+        outcome.lookups++;
+    }
+    rte_rcu_qsbr_thread_offline(qsbr, id);
+    return outcome;
 }

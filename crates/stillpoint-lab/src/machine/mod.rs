@@ -1,6 +1,7 @@
 //! What the results were measured on.
 
 pub(crate) mod cpus;
+pub(crate) mod huge_pages;
 pub(crate) mod load;
 pub(crate) mod proc;
 pub(crate) mod tsc;

@@ -6,6 +6,7 @@
 
 pub(crate) mod names;
 pub(crate) mod ours;
+mod ours_on_table;
 pub(crate) mod plan;
 pub(crate) mod round;
 pub(crate) mod setting;
@@ -16,13 +17,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use stillpoint_peers::table::rte_hash_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::error::Stop;
 use crate::interrupt;
+use crate::machine::cpus;
+use crate::machine::huge_pages::HugePages;
 use crate::output::json::{Row, number};
 use crate::output::progress::Progress;
-use crate::reclaim::names::Entry;
+use crate::reclaim::names::{Entry, Structure};
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
 use crate::stats::{Distribution, median};
@@ -42,9 +46,11 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
         crate::output::tell(line);
     }
     let progress = Progress::new(plan.steps());
-    progress.stage(&format!("building arrays of {} elements", plan.elements));
-    progress.begin(format!("building arrays of {} elements", plan.elements));
-    let field = Field::build(plan);
+    let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
+    progress.stage(&building);
+    progress.begin(building);
+    let _huge_pages = initialise_dpdk(plan)?;
+    let field = Field::build(plan)?;
 
     let mut rows = Vec::new();
     for part in &plan.parts {
@@ -53,7 +59,7 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
         }
         let part_rows = run_part(plan, part, &field, &progress);
         if !silent {
-            progress.pause(|| show::part(&part.setting, &part_rows));
+            progress.pause(|| show::part(&part.setting, plan.structure, &part_rows));
         }
         rows.extend(part_rows);
     }
@@ -64,6 +70,30 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     Ok(rows)
 }
 
+/// For rte_hash: DPDK's memory, of huge pages where they can be had. It belongs to the process from then on.
+fn initialise_dpdk(plan: &Plan) -> Result<Option<(HugePages, interrupt::AtTheEnd)>, Stop> {
+    let tables = plan.of_dpdk().count();
+    let (Some(&cpu), true) = (cpus::allowed().first(), tables > 0) else { return Ok(None) };
+    // As for the experiment `table`, for each of them.
+    let megabytes = ((plan.elements * 96 * tables) >> 20) + 64 * tables;
+    let pages = HugePages::reserve(megabytes);
+    if pages.is_none() {
+        crate::output::tell(
+            "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages",
+        );
+    }
+    // A thread of its own, which the layer pins.
+    let answer = thread::scope(|scope| {
+        let initialise = || stillpoint_peers::table::initialise_dpdk(megabytes, pages.is_some(), cpu);
+        scope.spawn(initialise).join()
+    });
+    answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Stop::Failed)?;
+    Ok(pages.map(|pages| {
+        let restore = interrupt::at_the_end(pages.restorer());
+        (pages, restore)
+    }))
+}
+
 /// The data, and the contenders on it. Kept until the process ends: freeing millions of elements takes a second
 /// and shows nothing.
 struct Field {
@@ -72,32 +102,42 @@ struct Field {
 }
 
 impl Field {
-    fn build(plan: &Plan) -> Self {
+    fn build(plan: &Plan) -> Result<Self, Stop> {
         let capacity = (plan.round.as_secs_f64() * f64::from(round::RATE)) as usize + 1024;
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(capacity)));
         let readers = plan.most_readers();
         let takes_part = |name: &str| plan.has(|entry| entry == name);
         // Side by side, in threads of their own, so that both arrays come from fresh heaps of the same kind.
-        let (mut contenders, theirs): (Vec<Box<dyn Contender>>, _) = thread::scope(|scope| {
-            let ours = plan
-                .has(is_ours)
-                .then(|| scope.spawn(|| ours::contenders(plan.elements, delays, takes_part)));
+        let (ours, theirs) = thread::scope(|scope| {
+            let ours = plan.has(is_ours).then(|| {
+                scope.spawn(|| {
+                    Ok(match plan.structure {
+                        Structure::Array => ours::contenders(plan.elements, delays, takes_part),
+                        Structure::Table => ours_on_table::contenders(plan.elements, delays, takes_part),
+                    })
+                })
+            });
             let theirs = plan.has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {
+                    if plan.structure == Structure::Table {
+                        let make = |name| rte_hash_reclaiming(name, plan.elements, delays, readers);
+                        return plan.of_dpdk().map(make).collect();
+                    }
                     let slots = Arc::new(Slots::new(plan.elements, delays));
                     let wanted = catalogue().into_iter().filter(|entry| takes_part(entry.name));
-                    wanted.map(|entry| entry.make(&slots, readers)).collect()
+                    Ok(wanted.map(|entry| entry.make(&slots, readers)).collect())
                 })
             });
             let join = |builder: Option<thread::ScopedJoinHandle<'_, _>>| match builder.map(|b| b.join()) {
                 Some(Ok(contenders)) => contenders,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
-                None => Vec::new(),
+                None => Ok(Vec::new()),
             };
             (join(ours), join(theirs))
         });
-        contenders.extend(theirs);
-        Self { delays, contenders: ManuallyDrop::new(contenders) }
+        let mut contenders: Vec<Box<dyn Contender>> = ours.map_err(Stop::Failed)?;
+        contenders.extend(theirs.map_err(Stop::Failed)?);
+        Ok(Self { delays, contenders: ManuallyDrop::new(contenders) })
     }
 
     fn contender(&self, name: &str) -> Option<&dyn Contender> {
@@ -149,6 +189,7 @@ fn row(plan: &Plan, part: &Part, entry: &Entry, results: Vec<Result<Outcome, Str
     params.insert("readers".into(), part.setting.readers().into());
     params.insert("policy".into(), entry.policy.name().into());
     params.insert("cores".into(), part.setting.cores.into());
+    params.insert("structure".into(), plan.structure.name().into());
     params.insert("elements".into(), plan.elements.into());
     params.insert("rounds".into(), rounds.into());
     params.insert("round_s".into(), number(plan.round.as_secs_f64()));

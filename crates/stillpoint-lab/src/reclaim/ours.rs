@@ -14,11 +14,11 @@ use stillpoint_peers::{
 };
 
 /// Lookups under one guard in `stillpoint/guard32`.
-const BURST: u32 = 32;
+pub(super) const BURST: u32 = 32;
 
 /// How the readers of a contender protect what they read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+pub(super) enum Reading {
     Protected,
     Guard,
     GuardOfBurst,
@@ -26,7 +26,7 @@ enum Reading {
 }
 
 /// How the domain of a contender helps preempted readers, by its name.
-fn help_of(name: &str) -> Help {
+pub(super) fn help_of(name: &str) -> Help {
     match name {
         "stillpoint/guard+help" => Help::Realtime,
         "stillpoint/guard+migrate" => Help::Migrate,
@@ -65,6 +65,19 @@ pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option
     over(cells, |_| None, delays, helping, |of| of == name).pop()
 }
 
+const FENCES: &str = "a heavy fence for each delete";
+/// Names, notes, and how they read.
+pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
+    ("stillpoint/protected", FENCES, Reading::Protected),
+    ("stillpoint/guard", FENCES, Reading::Guard),
+    ("stillpoint/guard+help", "raises preempted readers to a real-time priority", Reading::Guard),
+    ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
+    ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
+    ("stillpoint/qsbr", "", Reading::Qsbr),
+    ("stillpoint/qsbr+poll", "", Reading::Qsbr),
+    (BACKGROUND, "", Reading::Qsbr),
+];
+
 fn over(
     cells: usize,
     element: impl Fn(usize) -> Option<Box<Element>>,
@@ -72,17 +85,6 @@ fn over(
     domain: impl Fn(Help) -> Domain,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    const FENCES: &str = "a heavy fence for each delete";
-    const ALL: [(&str, &str, Reading); 8] = [
-        ("stillpoint/protected", FENCES, Reading::Protected),
-        ("stillpoint/guard", FENCES, Reading::Guard),
-        ("stillpoint/guard+help", "raises preempted readers to a real-time priority", Reading::Guard),
-        ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
-        ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
-        ("stillpoint/qsbr", "", Reading::Qsbr),
-        ("stillpoint/qsbr+poll", "", Reading::Qsbr),
-        (BACKGROUND, "", Reading::Qsbr),
-    ];
     let mut fields: Vec<(Help, Arc<Field>)> = Vec::new();
     let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
         Some((_, field)) => Arc::clone(field),
@@ -99,14 +101,14 @@ fn over(
             _ => Box::new(Polled { name, note, reading, field }),
         }
     };
-    ALL.into_iter().filter(|(name, _, _)| wanted(name)).map(make).collect()
+    CONTENDERS.into_iter().filter(|(name, _, _)| wanted(name)).map(make).collect()
 }
 
 /// A domain that helps in this way.
 ///
 /// # Panics
 /// If this process may not: see [`refusal`].
-fn helping(help: Help) -> Domain {
+pub(super) fn helping(help: Help) -> Domain {
     Domain::builder().help(help).build().expect("the plan leaves out what is refused")
 }
 
@@ -121,7 +123,7 @@ pub(crate) fn arrays<'n>(names: impl Iterator<Item = &'n str>) -> usize {
     helps.len()
 }
 
-const BACKGROUND: &str = "stillpoint/qsbr+background";
+pub(super) const BACKGROUND: &str = "stillpoint/qsbr+background";
 
 /// The array, and the domain that it belongs to. Contenders run one after the other, so that its readers are of
 /// one kind at any time.
@@ -419,11 +421,17 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// Each contender reads, replaces and frees everything it replaced, twice in a row.
     #[test]
     fn every_contender_frees_all_that_it_replaced() {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
-        for contender in contenders(256, delays, |name| refusal(name).is_none()) {
+        check(contenders(256, delays, |name| refusal(name).is_none()), delays);
+        let on_table = super::super::ours_on_table::contenders(256, delays, |name| refusal(name).is_none());
+        check(on_table, delays);
+    }
+
+    /// Each contender reads, replaces and frees everything it replaced, three times in a row.
+    fn check(contenders: Vec<Box<dyn Contender>>, delays: &'static Delays) {
+        for contender in contenders {
             let mut lookups = 0;
             for _ in 0..3 {
                 let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -7,7 +7,7 @@ use crate::error::Stop;
 use crate::machine::proc;
 use crate::output::format::bytes;
 use crate::peers;
-use crate::reclaim::names::{self, CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
+use crate::reclaim::names::{self, CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS, Structure};
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Extent, Setting, settings};
 use crate::timing::Budget;
@@ -40,6 +40,7 @@ pub(crate) struct Plan {
     pub(crate) round: Duration,
     pub(crate) elements: usize,
     pub(crate) seed: u64,
+    pub(crate) structure: Structure,
     /// What is not part of the run, and why; a line each.
     pub(crate) left_out: Vec<String>,
 }
@@ -47,7 +48,19 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan for what was asked for; `scenarios` are those of this experiment among them.
     pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let (present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
+        let (mut present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
+        let (structure, asked) = (args.structure, &args.contenders);
+        let unfit: Vec<&str> =
+            present.iter().map(|entry| entry.name).filter(|name| !structure.has(name)).collect();
+        let named = unfit.iter().find(|name| asked.iter().any(|asked| asked == *name));
+        if named.is_some() || unfit.len() == present.len() {
+            let name = named.or(unfit.first()).copied().unwrap_or_default();
+            return Err(Stop::usage(format!("{name} works on the array alone: leave --structure table out")));
+        }
+        if !unfit.is_empty() {
+            left_out.push(format!("left out of the table: {}", unfit.join(", ")));
+        }
+        present.retain(|entry| structure.has(entry.name));
         let extent = if args.length.full { Extent::Full } else { Extent::Usual };
         let (settings, too_large) = settings(cpus, scenarios, &args.readers, extent)?;
         left_out.extend(too_large.into_iter().map(|reason| format!("left out: {reason}")));
@@ -68,7 +81,8 @@ impl Plan {
             .collect();
         let rows = parts.iter().map(|part| part.contenders.len()).sum();
         let (rounds, round) = BUDGET.timing(&args.length, rows);
-        let plan = Self { parts, rounds, round, elements: args.elements, seed: args.seed, left_out };
+        let plan =
+            Self { parts, rounds, round, elements: args.elements, seed: args.seed, structure, left_out };
         plan.check_memory()?;
         Ok(plan)
     }
@@ -82,6 +96,12 @@ impl Plan {
         self.parts.iter().flat_map(|part| &part.contenders).any(|entry| of_this_kind(entry.name))
     }
 
+    /// The contenders that need a table of DPDK's.
+    pub(crate) fn of_dpdk(&self) -> impl Iterator<Item = &'static str> {
+        let tables = stillpoint_peers::table::RECLAIMING.iter().copied();
+        tables.filter(|name| self.structure == Structure::Table && self.has(|entry| entry == *name))
+    }
+
     /// The largest number of readers in any setting.
     pub(crate) fn most_readers(&self) -> usize {
         self.parts.iter().map(|part| part.setting.readers()).max().unwrap_or(1)
@@ -89,7 +109,12 @@ impl Plan {
 
     fn check_memory(&self) -> Result<(), Stop> {
         let names = self.parts.iter().flat_map(|part| &part.contenders).map(|entry| entry.name);
-        let arrays = ours::arrays(names) as u64 + u64::from(self.has(|name| !is_ours(name)));
+        let theirs = match self.structure {
+            Structure::Array => usize::from(self.has(|name| !is_ours(name))),
+            // A table each.
+            Structure::Table => self.of_dpdk().count(),
+        };
+        let arrays = (ours::arrays(names) + theirs) as u64;
         let needed = arrays * self.elements as u64 * BYTES_PER_ELEMENT;
         match proc::memory("MemAvailable") {
             Some(available) if needed > available => Err(Stop::usage(format!(

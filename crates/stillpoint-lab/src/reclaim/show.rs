@@ -6,7 +6,7 @@ use crate::output::chart::{self, Bar};
 use crate::output::format::{micros, percent_below, rate};
 use crate::output::json::Row;
 use crate::output::{say, table};
-use crate::reclaim::names::BASELINE;
+use crate::reclaim::names::{BASELINE, Structure};
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;
 
@@ -25,7 +25,7 @@ const HEADER: [&str; 11] = [
 ];
 
 /// Prints the table and the chart of one setting.
-pub(crate) fn part(setting: &Setting, rows: &[Row]) {
+pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     if rows.is_empty() {
         return;
     }
@@ -40,7 +40,11 @@ pub(crate) fn part(setting: &Setting, rows: &[Row]) {
         table.add_row(cells(row, baseline));
     }
     let bold = anstyle::Style::new().bold();
-    say(format!("\n{bold}{}{bold:#}", setting.caption()));
+    let on = match structure {
+        Structure::Array => "",
+        Structure::Table => "; hash tables",
+    };
+    say(format!("\n{bold}{}{on}{bold:#}", setting.caption()));
     say(table::text(&table));
     say(format!(
         "Delay from unlink to free, median of {} rounds; least..most: of the means of the rounds.",

@@ -99,6 +99,35 @@ fn a_quick_run_has_one_kind_of_keys_and_refuses_the_others() {
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
 }
 
+/// `bench reclaim` on hash tables: stillpoint's own, and rte_hash.
+#[test]
+fn reclaim_runs_on_tables_too() {
+    let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = huge_pages();
+    let arguments = ["bench", "reclaim", "--structure", "table", "--scenarios", "spread", "--readers", "2"];
+    let short = ["--elements", "256", "--duration", "20ms", "--rounds", "2", "--json"];
+    let result = json(&run(&[&arguments[..], &short].concat()));
+    let rows = result["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+    let ours = ["protected", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"];
+    let ours: Vec<String> = ours.iter().map(|name| format!("stillpoint/{name}")).collect();
+    for name in ours.iter().map(String::as_str).chain(stillpoint_peers::table::RECLAIMING.iter().copied()) {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    assert!(!names.contains(&"seize"), "it works on the array alone");
+    for row in rows {
+        assert_eq!(row["params"]["structure"], "table");
+        assert!(row.get("void").is_none(), "{row}");
+        assert_eq!(row["metrics"]["deletes"], row["metrics"]["freed"], "{row}");
+        assert!(number(&row["metrics"], "lookups_per_s") > 0.0, "{row}");
+    }
+    assert_eq!(huge_pages(), before);
+
+    let refused = run(&["bench", "reclaim", "--structure", "table", "--contenders", "seize"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("seize works on the array alone"), "{}", stderr(&refused));
+}
+
 fn huge_pages() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/vm/nr_hugepages").ok()?.trim().parse().ok()
 }

@@ -16,14 +16,14 @@ pub(crate) mod urcu;
 
 /// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
 #[repr(C)]
-struct RawElement {
+pub(crate) struct RawElement {
     opaque: [u8; 0],
 }
 
 /// `struct read_job` in c/peer.h. The C side treats the slots, what they point to and the flag as C11 atomics,
 /// which have the size and representation of Rust's.
 #[repr(C)]
-struct RawJob<'a> {
+pub(crate) struct RawJob<'a> {
     slots: *const AtomicPtr<RawElement>,
     mask: u64,
     seed: u64,
@@ -34,19 +34,18 @@ struct RawJob<'a> {
 impl<'a> RawJob<'a> {
     fn new(slots: &'a Slots, job: &ReadJob<'a>) -> Self {
         let slots = slots.as_slice();
-        Self {
-            slots: slots.as_ptr().cast(),
-            mask: slots.len() as u64 - 1,
-            seed: job.seed,
-            stop: job.stop,
-            borrow: PhantomData,
-        }
+        Self { slots: slots.as_ptr().cast(), ..Self::without_slots(slots.len(), job) }
+    }
+
+    /// For a table of `len` elements, a power of two.
+    pub(crate) fn without_slots(len: usize, job: &ReadJob<'a>) -> Self {
+        Self { slots: ptr::null(), mask: len as u64 - 1, seed: job.seed, stop: job.stop, borrow: PhantomData }
     }
 }
 
 /// `struct section_job` in c/peer.h.
 #[repr(C)]
-struct RawSections<'a> {
+pub(crate) struct RawSections<'a> {
     read: RawJob<'a>,
     work: *const c_void,
     inside: unsafe extern "C" fn(*const c_void, *const RawElement, u64) -> bool,
@@ -55,13 +54,12 @@ struct RawSections<'a> {
 
 impl<'a> RawSections<'a> {
     fn new(slots: &'a Slots, job: &ReadJob<'a>, work: &'a Work) -> Self {
+        Self::reading(RawJob::new(slots, job), work)
+    }
+
+    pub(crate) fn reading(read: RawJob<'a>, work: &'a Work) -> Self {
         let rest: unsafe extern "C" fn(*const c_void) = rest;
-        Self {
-            read: RawJob::new(slots, job),
-            work: ptr::from_ref(work).cast(),
-            inside,
-            rest: work.has_rest().then_some(rest),
-        }
+        Self { read, work: ptr::from_ref(work).cast(), inside, rest: work.has_rest().then_some(rest) }
     }
 }
 

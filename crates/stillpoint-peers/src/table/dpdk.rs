@@ -77,10 +77,10 @@ unsafe impl<K> Send for RteHash<K> {}
 unsafe impl<K> Sync for RteHash<K> {}
 
 /// One of DPDK's own numbers of threads, which its writers expect to have.
-struct ThreadNumber(bool);
+pub(super) struct ThreadNumber(bool);
 
 impl ThreadNumber {
-    fn take() -> Self {
+    pub(super) fn take() -> Self {
         Self(stillpoint_thread_join())
     }
 }

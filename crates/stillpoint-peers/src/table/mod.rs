@@ -8,7 +8,14 @@ mod dpdk;
 #[path = "no_dpdk.rs"]
 mod dpdk;
 
+#[cfg(peer_dpdk)]
+mod reclaim;
+
+#[cfg(not(peer_dpdk))]
+pub use dpdk::{RECLAIMING, rte_hash_reclaiming};
 pub use dpdk::{initialise_dpdk, rte_hash};
+#[cfg(peer_dpdk)]
+pub use reclaim::{RECLAIMING, rte_hash_reclaiming};
 pub use rust::{Dash, Papaya, PapayaGuard, Scc};
 
 use std::hash::Hash;

@@ -7,7 +7,9 @@ use super::engine::store::Store;
 use super::engine::Inner;
 use super::error::Full;
 use super::RandomState;
-use crate::rcu::Reclaimer;
+use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::Core;
+use crate::rcu::{Reclaimer, Submitter};
 
 /// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
 pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
@@ -61,17 +63,54 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// }
     /// ```
     pub fn retire_to(self, reclaimer: &mut Reclaimer) -> Result<(), Self> {
-        let (own, other) = (self.inner.core(), reclaimer.core());
+        self.verify(reclaimer.core());
+        self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
+    }
+
+    /// Hands the entry to a background reclaimer, which the table need not be attached to. An entry that waits there keeps
+    /// the memory of the table's entries.
+    ///
+    /// # Errors
+    /// When the reclaimer is full, or gone: the entry is handed back.
+    ///
+    /// # Panics
+    /// If the reclaimer belongs to another domain. The entry is retired to the table then.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # table.insert(1, 1).unwrap();
+    /// let mut background = domain.background();
+    /// let submitter = background.submitter();
+    /// if let Some(removed) = table.remove(&1) {
+    ///     removed.submit_to(&submitter).expect("there is room");
+    /// }
+    /// submitter.stop();
+    /// background.run();
+    /// ```
+    pub fn submit_to(self, submitter: &Submitter) -> Result<(), Self> {
+        self.verify(submitter.core());
+        self.hand_over(|bytes, garbage| submitter.offer(bytes, garbage))
+    }
+
+    fn verify(&self, other: &Arc<Core>) {
+        let own = self.inner.core();
         assert!(
             Arc::ptr_eq(own, other),
             "a reclaimer of domain `{}` was used with a table of domain `{}`",
             other.name(),
             own.name()
         );
+    }
+
+    /// `offer` makes garbage of the entry if it takes it, and says whether it does.
+    fn hand_over(self, offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool) -> Result<(), Self> {
         let (store, entry) = (self.inner.store(), self.entry);
         // SAFETY: the entry is unlinked, and this value's, which is forgotten once it is taken in; its parts are as
         // asked (see `Table`).
-        if reclaimer.offer(Store::<K, V>::BYTES, || unsafe { store.entry_counted(entry) }) {
+        let garbage = || unsafe { store.entry_counted(entry) };
+        if offer(Store::<K, V>::BYTES, &garbage) {
             std::mem::forget(self);
             Ok(())
         } else {

@@ -1,0 +1,342 @@
+//! `rte_hash` as a contender of the experiment `reclaim`.
+
+use std::collections::VecDeque;
+use std::ffi::{CString, c_char};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::dpdk::ThreadNumber;
+use crate::native::{RawElement, RawJob, RawSections};
+use crate::{Contender, Delays, Element, ReadJob, ReadOutcome, Work, Writer, free_element};
+
+#[repr(C)]
+struct RawMap {
+    opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawQsbr {
+    opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn stillpoint_map_new(
+        name: *const c_char,
+        entries: u32,
+        readers: u32,
+        defer_queue: bool,
+        free_element: unsafe extern "C" fn(*mut RawElement),
+    ) -> *mut RawMap;
+    fn stillpoint_map_free(map: *mut RawMap);
+    fn stillpoint_map_qsbr(map: *mut RawMap) -> *mut RawQsbr;
+    fn stillpoint_map_freed(map: *mut RawMap) -> u64;
+    fn stillpoint_map_add(map: *mut RawMap, key: u64, element: *mut RawElement) -> bool;
+    fn stillpoint_map_find(map: *mut RawMap, key: u64) -> *mut RawElement;
+    fn stillpoint_map_delete(map: *mut RawMap, key: u64) -> i32;
+    fn stillpoint_map_free_position(map: *mut RawMap, position: i32);
+    fn stillpoint_map_read(map: *mut RawMap, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
+    fn stillpoint_map_read_sections(map: *mut RawMap, id: u32, job: *const RawSections<'_>) -> ReadOutcome;
+    fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
+    fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
+    fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
+    fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
+}
+
+/// The names of the contenders that [`rte_hash_reclaiming`] makes.
+pub const RECLAIMING: &[&str] = &["dpdk/rcu", "dpdk/rcu+poll"];
+
+/// A contender of `reclaim` over an `rte_hash` of `elements` elements, with lock-free readers: `dpdk/rcu` with
+/// `rte_hash_rcu_qsbr_add`, which frees at later deletes, `dpdk/rcu+poll` with a queue of the writer's own. DPDK's
+/// environment abstraction layer has been initialised.
+///
+/// # Errors
+/// When there is no memory for it.
+///
+/// # Panics
+/// If there is no such contender.
+pub fn rte_hash_reclaiming(
+    name: &str,
+    elements: usize,
+    delays: &'static Delays,
+    max_readers: usize,
+) -> Result<Box<dyn Contender>, String> {
+    let at = RECLAIMING.iter().position(|known| *known == name);
+    let at = at.unwrap_or_else(|| panic!("rte_hash is no contender `{name}`"));
+    Ok(Box::new(Map::new(at, elements, delays, max_readers)?))
+}
+
+/// As [`free_element`], which it calls.
+///
+/// # Safety
+/// As for that.
+unsafe extern "C" fn free_raw(element: *mut RawElement) {
+    // SAFETY: the caller's promise.
+    unsafe { free_element(element.cast()) };
+}
+
+/// Frees deleted elements at the deletes, through the table's own defer queue.
+const AT_DELETE: usize = 0;
+
+struct Map {
+    raw: NonNull<RawMap>,
+    kind: usize,
+    elements: usize,
+    delays: &'static Delays,
+    /// Which ids have a reader.
+    taken: Box<[AtomicBool]>,
+    has_writer: AtomicBool,
+}
+
+// SAFETY: the table is for one writer and many readers; `writer` sees to the one.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn new(kind: usize, elements: usize, delays: &'static Delays, readers: usize) -> Result<Self, String> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let no_room = || "rte_hash found no memory: reserve more huge pages".to_owned();
+        // Relaxed: any number that was not used before.
+        let name = format!("reclaim{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name = CString::new(name).expect("no zero");
+        let spare = elements / 8 + 1024;
+        let entries = u32::try_from(elements + spare).map_err(|_| "rte_hash counts in 32 bits".to_owned())?;
+        let readers = readers.max(1);
+        // SAFETY: the name is a string, which the table copies; the function frees what `add` gives it.
+        let raw = unsafe {
+            stillpoint_map_new(name.as_ptr(), entries, readers as u32, kind == AT_DELETE, free_raw)
+        };
+        let map = Self {
+            raw: NonNull::new(raw).ok_or_else(no_room)?,
+            kind,
+            elements,
+            delays,
+            taken: (0..readers).map(|_| AtomicBool::new(false)).collect(),
+            has_writer: AtomicBool::new(false),
+        };
+        let _number = ThreadNumber::take();
+        let all = (0..elements as u64).all(|key| map.add(key));
+        all.then_some(map).ok_or_else(no_room)
+    }
+
+    fn raw(&self) -> *mut RawMap {
+        self.raw.as_ptr()
+    }
+
+    fn qsbr(&self) -> *mut RawQsbr {
+        // SAFETY: the map is alive, as `self` is.
+        unsafe { stillpoint_map_qsbr(self.raw()) }
+    }
+
+    fn add(&self, key: u64) -> bool {
+        self.link(key, Box::new(Element::new(key, self.delays))).is_ok()
+    }
+
+    /// Hands the element back when there is no room.
+    fn link(&self, key: u64, element: Box<Element>) -> Result<(), Box<Element>> {
+        let element = Box::into_raw(element);
+        // SAFETY: by the only writer, or before there is one.
+        if unsafe { stillpoint_map_add(self.raw(), key, element.cast()) } {
+            Ok(())
+        } else {
+            // SAFETY: from a box, and not published.
+            Err(unsafe { Box::from_raw(element) })
+        }
+    }
+}
+
+/// The registration of one reader.
+struct MapReader<'a> {
+    map: &'a Map,
+    id: u32,
+}
+
+impl<'a> MapReader<'a> {
+    fn new(map: &'a Map, index: usize) -> Self {
+        // Acquire pairs with the release in the drop: the last reader of this id is gone.
+        assert!(!map.taken[index].swap(true, Ordering::Acquire), "reader {index} is registered");
+        let id = index as u32;
+        // SAFETY: the id is below the number that the map was made for, and this thread's alone.
+        assert!(unsafe { stillpoint_dpdk_join(map.qsbr(), id) }, "rte_rcu_qsbr refused id {id}");
+        Self { map, id }
+    }
+}
+
+impl Drop for MapReader<'_> {
+    fn drop(&mut self) {
+        // SAFETY: registered by `new`, and offline since its loop has ended.
+        unsafe { stillpoint_dpdk_leave(self.map.qsbr(), self.id) };
+        self.map.taken[self.id as usize].store(false, Ordering::Release);
+    }
+}
+
+impl Contender for Map {
+    fn name(&self) -> &'static str {
+        RECLAIMING[self.kind]
+    }
+
+    fn note(&self) -> &'static str {
+        match self.kind {
+            AT_DELETE => "rte_hash with rte_hash_rcu_qsbr_add: delays include the deletion itself",
+            _ => "rte_hash with a FIFO of tokens, checked from the oldest on whenever the writer polls",
+        }
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = MapReader::new(self, job.index);
+        ready();
+        let job = RawJob::without_slots(self.elements, job);
+        // SAFETY: the id is registered; the job borrows what it points to.
+        unsafe { stillpoint_map_read(self.raw(), reader.id, &raw const job) }
+    }
+
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = MapReader::new(self, job.index);
+        ready();
+        let job = RawSections::reading(RawJob::without_slots(self.elements, job), work);
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        // Acquire pairs with the release in `MapWriter`'s drop.
+        assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", self.name());
+        let number = ThreadNumber::take();
+        // SAFETY: by the only writer.
+        let freed_before = unsafe { stillpoint_map_freed(self.raw()) };
+        Box::new(MapWriter { map: self, pending: VecDeque::new(), deletes: 0, freed_before, _number: number })
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        for key in 0..self.elements as u64 {
+            // SAFETY: no reader is left, nor a writer, as `self` is exclusive; each element is linked once.
+            unsafe {
+                let element = stillpoint_map_find(self.raw(), key).cast::<Element>();
+                if !element.is_null() {
+                    free_element(element);
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe { stillpoint_map_free(self.raw()) };
+    }
+}
+
+struct Pending {
+    element: *mut Element,
+    position: i32,
+    token: u64,
+}
+
+struct MapWriter<'a> {
+    map: &'a Map,
+    /// Oldest first; empty with a defer queue.
+    pending: VecDeque<Pending>,
+    deletes: u64,
+    freed_before: u64,
+    _number: ThreadNumber,
+}
+
+impl MapWriter<'_> {
+    /// The defer queue frees at deletes alone: a key that nobody looks for is deleted, and has nothing to be freed.
+    fn press(&self) {
+        let spare = self.map.elements as u64;
+        // SAFETY: by the only writer; the data of the spare key is null.
+        unsafe {
+            if stillpoint_map_add(self.map.raw(), spare, std::ptr::null_mut()) {
+                stillpoint_map_delete(self.map.raw(), spare);
+            }
+        }
+    }
+}
+
+impl MapWriter<'_> {
+    /// Deletes what is there, and hands it to whoever frees.
+    fn delete(&mut self, key: u64) {
+        let raw = self.map.raw();
+        // SAFETY: by the only writer, so that the element stays where it is until it is deleted.
+        let element = unsafe { stillpoint_map_find(raw, key) }.cast::<Element>();
+        if element.is_null() {
+            return;
+        }
+        if self.map.kind == AT_DELETE {
+            // The deletion may free it: stamped before.
+            // SAFETY: linked still.
+            unsafe { (*element).stamp_unlinked() };
+        }
+        // SAFETY: by the only writer.
+        let position = unsafe { stillpoint_map_delete(raw, key) };
+        assert!(position >= 0, "rte_hash has lost key {key}");
+        self.deletes += 1;
+        if self.map.kind != AT_DELETE {
+            // SAFETY: freed in `poll` alone.
+            unsafe { (*element).stamp_unlinked() };
+            // SAFETY: the variable is alive.
+            let token = unsafe { stillpoint_dpdk_start(self.map.qsbr()) };
+            self.pending.push_back(Pending { element, position, token });
+        }
+    }
+
+    fn link(&mut self, key: u64, mut element: Box<Element>) {
+        while let Err(handed_back) = self.map.link(key, element) {
+            element = handed_back;
+            self.poll();
+        }
+    }
+}
+
+impl Writer for MapWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let key = index as u64;
+        self.publish(index, Some(Box::new(Element::new(key, self.map.delays))));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        self.delete(index as u64);
+        if let Some(new) = new {
+            self.link(index as u64, new);
+        }
+    }
+
+    fn poll(&mut self) {
+        if self.map.kind == AT_DELETE {
+            return self.press();
+        }
+        while let Some(oldest) = self.pending.front() {
+            // SAFETY: the variable is alive.
+            if !unsafe { stillpoint_dpdk_check(self.map.qsbr(), oldest.token) } {
+                return;
+            }
+            // SAFETY: every reader has reported a quiescent state since the deletion.
+            unsafe {
+                stillpoint_map_free_position(self.map.raw(), oldest.position);
+                free_element(oldest.element);
+            }
+            self.pending.pop_front();
+        }
+    }
+
+    fn drain(&mut self) {
+        // SAFETY: by the only writer.
+        let freed = || unsafe { stillpoint_map_freed(self.map.raw()) } - self.freed_before;
+        if self.map.kind == AT_DELETE {
+            while freed() < self.deletes {
+                self.press();
+                std::thread::yield_now();
+            }
+        }
+        while !self.pending.is_empty() {
+            self.poll();
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for MapWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+        self.map.has_writer.store(false, Ordering::Release);
+    }
+}
