@@ -30,7 +30,7 @@ fn every_deleted_element_is_freed_once_and_never_under_a_reader() {
 }
 
 fn check(map: &dyn Contender, delays: &Delays, round: usize) {
-    const REPLACED: usize = 20_000;
+    const REPLACED: usize = 5_000;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
@@ -42,7 +42,7 @@ fn check(map: &dyn Contender, delays: &Delays, round: usize) {
         let mut writer = map.writer();
         for number in 0..REPLACED {
             writer.replace(number * 29 % 64);
-            if number % 64 == 0 {
+            if number % 16 == 0 {
                 writer.poll();
                 thread::yield_now();
             }

@@ -34,23 +34,20 @@ unsafe extern "C" {
 pub fn initialise_dpdk(megabytes: usize, huge_pages: bool, cpu: usize) -> Result<(), String> {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     let answer = *ANSWER.get_or_init(|| {
-        let pages = if huge_pages { "--single-file-segments" } else { "--no-huge" };
+        // Without huge pages, memory of the process alone cannot be asked for; no file is shared all the same.
+        let pages: &[&str] = if huge_pages {
+            &["--in-memory", "--single-file-segments"]
+        } else {
+            &["--no-huge", "--no-shconf"]
+        };
         let (cpu, megabytes) = (cpu.to_string(), megabytes.to_string());
-        let arguments = [
-            "stillpoint",
-            "--in-memory",
-            "--no-pci",
-            "--no-telemetry",
-            "--log-level=error",
-            "-l",
-            &cpu,
-            "-m",
-            &megabytes,
-            pages,
-        ];
+        let arguments =
+            ["stillpoint", "--no-pci", "--no-telemetry", "--log-level=error", "-l", &cpu, "-m", &megabytes];
         let mut arguments: Vec<*mut c_char> = arguments
-            .map(|argument| CString::new(argument).expect("no argument holds a zero").into_raw())
-            .to_vec();
+            .iter()
+            .chain(pages)
+            .map(|argument| CString::new(*argument).expect("no argument holds a zero").into_raw())
+            .collect();
         let count = arguments.len() as c_int;
         arguments.push(std::ptr::null_mut());
         // The layer keeps the arguments, which are leaked.
