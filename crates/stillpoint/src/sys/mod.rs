@@ -1,5 +1,6 @@
 //! The edge to Linux.
 
+mod clock;
 mod futex;
 #[cfg(not(loom))]
 pub(crate) mod pages;
@@ -11,5 +12,6 @@ pub(crate) mod sched;
 pub(crate) mod slice;
 mod thread;
 
+pub(crate) use clock::{ticks, TICKS_PER_MICRO};
 pub(crate) use futex::{wait, wake_all};
 pub(crate) use thread::{look_at_thread, thread_handle, thread_id, yield_cpu, Doing};

@@ -146,7 +146,7 @@ where
             // SAFETY: `insert` has put the entry's address into the slot while it was linked, under the lock.
             Ok(Entry::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
         };
-        match self.inner.insert(new, true, Some(hazard)) {
+        match self.inner.insert(hash, new, true, Some(hazard)) {
             Insertion::Done(_) => held(fresh),
             Insertion::Present(unused, entry) => {
                 drop(unused);

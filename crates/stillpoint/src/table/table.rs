@@ -235,8 +235,10 @@ where
     /// ```
     pub fn insert(&self, key: K, value: V) -> Replaced<'_, K, V, S> {
         let inner = self.inner();
+        let hash = inner.hash(&key);
+        inner.fetch(hash);
         let new = Unlinked::new(inner, key, value).map_err(|(key, value)| Full(key, value))?;
-        match inner.insert(new, false, None) {
+        match inner.insert(hash, new, false, None) {
             Insertion::Done(None) => {
                 inner.poll();
                 Ok(None)

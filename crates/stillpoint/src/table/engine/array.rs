@@ -81,6 +81,10 @@ impl Array {
         }))
     }
 
+    pub(crate) fn start(&self) -> *mut Bucket {
+        self.buckets.start()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.mask + 1
     }

@@ -6,7 +6,6 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 // Not modelled: counts.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -17,12 +16,13 @@ use crate::rcu::engine::garbage::{keep_first, Garbage, Panic};
 use crate::rcu::engine::stack::Stack;
 use crate::rcu::engine::Core;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sys::{ticks, TICKS_PER_MICRO};
 
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
 /// Destructors that one call of a writer runs at the most.
 const FREED_PER_CALL: usize = 32;
 /// A writer that removes entries faster than this polls once for several of them,
-const INTERVAL: Duration = Duration::from_micros(5);
+const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// but not for more than so many.
 const POLLED_TOGETHER: usize = 64;
 /// The room for entries is limited by the arena, if at all.
@@ -35,7 +35,6 @@ pub(crate) struct Bin {
     /// What found every shard taken.
     stack: Stack,
     stacked: AtomicUsize,
-    made: Instant,
 }
 
 struct Shard {
@@ -43,7 +42,7 @@ struct Shard {
     /// Length of the backlog, written under the lock.
     pending: AtomicUsize,
     polls: AtomicUsize,
-    /// Nanoseconds from the bin's making to the last poll of a writer.
+    /// When a writer polled last, in ticks.
     polled: AtomicU64,
     backlog: UnsafeCell<Backlog>,
 }
@@ -64,7 +63,6 @@ impl Bin {
             shards: std::array::from_fn(|_| CachePadded::new(shard())),
             stack: Stack::new(),
             stacked: AtomicUsize::new(0),
-            made: Instant::now(),
         }
     }
 
@@ -105,9 +103,9 @@ impl Bin {
         if cfg!(loom) {
             return true;
         }
-        let now = self.made.elapsed().as_nanos() as u64;
+        let now = ticks();
         // Relaxed, both: a hint.
-        let due = now - shard.polled.load(Ordering::Relaxed).min(now) >= INTERVAL.as_nanos() as u64;
+        let due = now.wrapping_sub(shard.polled.load(Ordering::Relaxed)) >= INTERVAL;
         if due {
             shard.polled.store(now, Ordering::Relaxed);
         }

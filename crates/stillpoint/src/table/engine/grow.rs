@@ -108,6 +108,7 @@ where
     /// The last stripe has left `array`: lookups begin in the next one from now on.
     fn finish(&self, array: &Array, next: &Array) {
         next.allow_huge_pages();
+        self.set_fetched(next);
         // Relaxed: for statistics.
         self.growths.fetch_add(1, Ordering::Relaxed);
         // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the

@@ -35,6 +35,8 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 use arena::Arena;
 use array::Array;
 use bin::Bin;
+use bucket::Bucket;
+use search::prefetch;
 use scrap::Scrap;
 use slab::Touch;
 use store::Store;
@@ -44,6 +46,9 @@ use stripe::{Stripe, STRIPES};
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
+    /// Its buckets, for writers to fetch ahead of the lock. A hint: they may be gone.
+    buckets: std::sync::atomic::AtomicPtr<Bucket>,
+    mask: std::sync::atomic::AtomicUsize,
     hasher: S,
     store: Arc<Store<K, V>>,
     stripes: Box<[Stripe]>,
@@ -87,9 +92,13 @@ impl<K, V, S> Inner<K, V, S> {
             capacity => capacity.checked_add(PENDING.min(capacity))?,
         };
         let arena = Arena::new(slots, shape.limit, touch)?;
-        let array = Box::into_raw(Array::new(Array::len_for(shape.capacity)?, touch)?);
+        let array = Array::new(Array::len_for(shape.capacity)?, touch)?;
+        let (start, mask) = (array.start(), array.len() - 1);
+        let array = Box::into_raw(array);
         Some(Self {
             current: AtomicPtr::new(array),
+            buckets: std::sync::atomic::AtomicPtr::new(start),
+            mask: std::sync::atomic::AtomicUsize::new(mask),
             hasher,
             store: Arc::new(Store { arena, scrap: Scrap::default() }),
             stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
@@ -138,6 +147,21 @@ impl<K, V, S> Inner<K, V, S> {
         let newest = held.newest();
         // Relaxed: compared, not followed.
         function(newest, !ptr::eq(self.current.load(Ordering::Relaxed), newest))
+    }
+
+    /// Fetches the bucket of a hash, for a writer that is about to lock its stripe: the exchange of the lock would
+    /// keep the processor from looking ahead.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, hash: u64) {
+        // Relaxed, both: whatever they are, the fetch does no harm.
+        let (start, mask) = (self.buckets.load(Ordering::Relaxed), self.mask.load(Ordering::Relaxed));
+        prefetch(start.wrapping_add(hash as usize & mask));
+    }
+
+    pub(crate) fn set_fetched(&self, array: &Array) {
+        // Relaxed, both: as above.
+        self.buckets.store(array.start(), Ordering::Relaxed);
+        self.mask.store(array.len() - 1, Ordering::Relaxed);
     }
 
     #[inline(always)]

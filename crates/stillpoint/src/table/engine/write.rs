@@ -112,15 +112,15 @@ where
         })
     }
 
-    /// Links a new entry. One with the same key is replaced, unless `keep` says to leave it; with `pin`, the entry
+    /// Links a new entry, whose key has this hash. One with the same key is replaced, unless `keep` says to leave it; with `pin`, the entry
     /// that is in the table afterwards is put into that hazard slot.
     pub(crate) fn insert<'t>(
         &'t self,
+        hash: u64,
         new: Unlinked<'t, K, V, S>,
         keep: bool,
         pin: Option<&Hazard>,
     ) -> Insertion<'t, K, V, S> {
-        let hash = self.hash(new.key());
         let mut held = self.lock(hash);
         let place = self.locate(&mut held, hash);
         if let Some(spot) = self.find(place, hash, |_, key| key == new.key()) {
@@ -167,7 +167,9 @@ where
     where
         K: Borrow<Q>,
     {
-        self.unlink(self.hash(key), |_, found| found.borrow() == key)
+        let hash = self.hash(key);
+        self.fetch(hash);
+        self.unlink(hash, |_, found| found.borrow() == key)
     }
 
     /// Unlinks this very entry, whose key has this hash. False when it is not in the table any more.
