@@ -36,6 +36,7 @@ pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, K, V, S> {
     /// The reader is of the table's domain.
+    #[inline(always)]
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
         let (record, mode) = (reader.record(), reader.mode());

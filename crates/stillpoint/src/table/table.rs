@@ -87,6 +87,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     ///
     /// # Panics
     /// If `reader` belongs to another domain.
+    #[inline(always)]
     pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
         self.verify(reader.core());
         TableReader::new(self.inner(), reader)

@@ -83,15 +83,39 @@ fn protect<'a, K, V>(
     None
 }
 
-/// Looks a key up in the chain that its hash belongs to, and pins the entry.
+/// Looks a key up in one bucket, and pins the entry.
 ///
 /// The key is compared after the load is confirmed: only then is the entry known to be alive.
 ///
 /// # Safety
 /// The hazard slot is one of a reader of the table's domain, in `mode`, and used for nothing else during `'a`. The
-/// view's array is pinned.
+/// bucket's array is pinned.
 #[inline(always)]
-pub(crate) unsafe fn search_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    lens: Lens<'_, K, V>,
+    bucket: &Bucket,
+    tag: u16,
+    key: &Q,
+    mode: Mode,
+    hazard: &'a Hazard,
+) -> Option<Held<'a, K, V>> {
+    bucket.matching(tag).find_map(|slot| {
+        if busted::is(Variant::CompareFirst) {
+            let entry = bucket.word(slot).load(Ordering::Acquire);
+            // SAFETY: none; this is what the broken variant is about.
+            if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
+                return None;
+            }
+        }
+        protect(lens, bucket, slot, mode, hazard).filter(|held| held.get().key.borrow() == key)
+    })
+}
+
+/// Looks a key up in the chain that its hash belongs to, and pins the entry.
+///
+/// # Safety
+/// As for [`search_bucket_protected`], with the view's array.
+unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     lens: Lens<'_, K, V>,
     view: View<'_>,
     hash: u64,
@@ -99,21 +123,12 @@ pub(crate) unsafe fn search_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     mode: Mode,
     hazard: &'a Hazard,
 ) -> Found<Held<'a, K, V>> {
-    let tag = tag_of(hash);
     let mut bucket = view.bucket(hash);
     loop {
-        for slot in bucket.matching(tag) {
-            if busted::is(Variant::CompareFirst) {
-                let entry = bucket.word(slot).load(Ordering::Acquire);
-                // SAFETY: none; this is what the broken variant is about.
-                if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
-                    continue;
-                }
-            }
-            match protect(lens, bucket, slot, mode, hazard) {
-                Some(held) if held.get().key.borrow() == key => return Found::Entry(held),
-                _ => {}
-            }
+        // SAFETY: the caller's promise.
+        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, hazard) };
+        if let Some(held) = held {
+            return Found::Entry(held);
         }
         match bucket.link() {
             END => return Found::Absent,
@@ -124,40 +139,29 @@ pub(crate) unsafe fn search_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     }
 }
 
-/// Looks a key up in one chain, for who holds a region.
+/// Looks a key up in one bucket, for who holds a region.
 ///
 /// # Safety
 /// The caller is in a region of the table's domain as long as it uses the pair.
 #[inline(always)]
-unsafe fn search_chain<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     lens: Lens<'g, K, V>,
-    view: View<'_>,
-    hash: u64,
+    bucket: &Bucket,
+    tag: u16,
     key: &Q,
-) -> Found<&'g Pair<K, V>> {
-    let tag = tag_of(hash);
-    let mut bucket = view.bucket(hash);
-    loop {
-        for slot in bucket.matching(tag) {
-            let entry = bucket.entry(slot);
-            if entry != NO_ENTRY {
-                // SAFETY: linked while the caller was in its region, so alive until the end of that.
-                let pair = unsafe { lens.pair(entry).as_ref() };
-                if pair.key.borrow() == key {
-                    return Found::Entry(pair);
-                }
-            }
-        }
-        match bucket.link() {
-            END => return Found::Absent,
-            MOVED if busted::is(Variant::IgnoreMark) => return Found::Absent,
-            MOVED => return Found::Moved,
-            link => bucket = view.array.overflow(link),
-        }
-    }
+) -> Option<&'g Pair<K, V>> {
+    bucket.matching(tag).find_map(|slot| {
+        let entry = bucket.entry(slot);
+        // SAFETY: linked while the caller was in its region, so alive until the end of that.
+        let pair = (entry != NO_ENTRY).then(|| unsafe { lens.pair(entry).as_ref() })?;
+        (pair.key.borrow() == key).then_some(pair)
+    })
 }
 
 /// Looks a key up from an array on, for who holds a region.
+///
+/// Most keys are in the first bucket of their chain, or nowhere. What else there is to do is out of the way, so that a
+/// loop of lookups is short: then the processor has more of their cache misses in flight.
 ///
 /// # Safety
 /// The array comes from [`Inner::view_in_region`], and the region lasts as long as the pair is used.
@@ -168,35 +172,47 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
+    let bucket = view.bucket(hash);
     // SAFETY: the caller's promise.
-    match unsafe { search_chain(lens, view, hash, key) } {
-        Found::Entry(pair) => Some(pair),
-        Found::Absent => None,
-        // SAFETY: the caller's promise.
-        Found::Moved => unsafe { search_moved(lens.arena(), view.array, hash, key) },
+    let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
+    if pair.is_some() || bucket.link() == END {
+        return pair;
     }
+    // SAFETY: the caller's promise.
+    unsafe { search_on(lens.arena(), view.array, hash, key) }
 }
 
+/// Looks a key up in its whole chain, and in the next arrays.
+///
 /// Takes what fits into registers: a lens or a view would have to be in memory for the call, in each lookup.
 ///
 /// # Safety
 /// As for [`search`].
 #[cold]
 #[inline(never)]
-unsafe fn search_moved<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     arena: &'g Arena<K, V>,
     mut array: &'g Array,
     hash: u64,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
+    let lens = Lens::new(arena);
+    let mut bucket = array.view().bucket(hash);
     loop {
-        // SAFETY: a moved bucket has a next array, which is retired after this one: the region covers it.
-        array = unsafe { &*array.next() };
         // SAFETY: the caller's promise.
-        match unsafe { search_chain(Lens::new(arena), array.view(), hash, key) } {
-            Found::Entry(pair) => return Some(pair),
-            Found::Absent => return None,
-            Found::Moved => {}
+        let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
+        if pair.is_some() {
+            return pair;
+        }
+        match bucket.link() {
+            END => return None,
+            MOVED if busted::is(Variant::IgnoreMark) => return None,
+            MOVED => {
+                // SAFETY: a moved bucket has a next array, which is retired after this one: the region covers it.
+                array = unsafe { &*array.next() };
+                bucket = array.view().bucket(hash);
+            }
+            link => bucket = array.overflow(link),
         }
     }
 }
@@ -231,8 +247,9 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
                 return Some(pair);
             }
         }
+        // Another key has the same tag, the entry has just been replaced, or the key is not there.
         // SAFETY: the caller's promise.
-        unsafe { search(lens, view, hashes[at], key(at)) }
+        unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) }
     })
 }
 
@@ -288,13 +305,14 @@ impl<'a> Pins<'a> {
     /// # Safety
     /// The slots are those of a reader of the table's domain, in `mode`, and used for nothing else during `'a`, which
     /// the table outlives.
+    #[inline(always)]
     pub(crate) unsafe fn new<K, V, S>(
         inner: &Inner<K, V, S>,
         [entry, current, next]: [&'a Hazard; 3],
         mode: Mode,
     ) -> Self {
         let slots = Slots { entry, current, next, mode };
-        Self { slots, view: slots.pin_current(inner) }
+        Self { slots, view: pin_current(mode, current, inner).view() }
     }
 
     /// Looks a key up, and pins its entry.
@@ -306,31 +324,29 @@ impl<'a> Pins<'a> {
         hash: u64,
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
-        let Slots { mode, entry, .. } = self.slots;
+        let Slots { mode, entry, current, next } = self.slots;
+        let bucket = self.view.bucket(hash);
         // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
-        match unsafe { search_protected(lens, self.view, hash, key, mode, entry) } {
-            Found::Entry(held) => Some(held),
-            Found::Absent => None,
-            Found::Moved => {
-                let Slots { current, next, .. } = self.slots;
-                let (array, held) =
-                    search_moved_protected(entry, current, next, inner, self.view.array, hash, key);
-                self.view = array.view();
-                held
-            }
+        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, entry) };
+        if held.is_some() || bucket.link() == END {
+            return held;
         }
+        let (array, held) = search_on_protected(entry, current, next, inner, self.view.array, hash, key);
+        self.view = array.view();
+        held
     }
 }
 
-impl<'a> Slots<'a> {
-    /// Pins the array that is current now, in place of the one before.
-    fn pin_current<K, V, S>(self, inner: &Inner<K, V, S>) -> View<'a> {
-        let pinned = crate::rcu::engine::read::protect(self.mode, &inner.current, || self.current);
-        let (array, _) = pinned.expect("a table has an array");
-        // SAFETY: pinned until the slot is set again, and `Pins` then has another view.
-        unsafe { array.as_ref() }.view()
-    }
+/// Pins the array that is current now, in place of the one before.
+#[inline(never)]
+fn pin_current<'a, K, V, S>(mode: Mode, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
+    let pinned = crate::rcu::engine::read::protect(mode, &inner.current, || hazard);
+    let (array, _) = pinned.expect("a table has an array");
+    // SAFETY: pinned until the slot is set again, and `Pins` then has another view.
+    unsafe { array.as_ref() }
+}
 
+impl<'a> Slots<'a> {
     /// Pins the array that the pinned one moves to. `None` when the pinned one is not current any more.
     fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
         let next = pinned.array.next();
@@ -346,12 +362,13 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// A protected lookup during a growth, and once after it. Returns the array that is pinned as the current one, too.
+/// A protected lookup in a whole chain, during a growth, and once after it. Returns the array that is pinned as the
+/// current one, too.
 ///
-/// The slots are passed one by one, in registers, for the same reason as in [`search_moved`].
+/// The slots are passed one by one, in registers, for the same reason as in [`search_on`].
 #[cold]
 #[inline(never)]
-fn search_moved_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     entry: &'a Hazard,
     current: &'a Hazard,
     next: &'a Hazard,
@@ -362,27 +379,32 @@ fn search_moved_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
 ) -> (&'a Array, Option<Held<'a, K, V>>) {
     let slots = Slots { entry, current, next, mode: inner.core.mode() };
     let mut pinned = array.view();
+    let mut view = pinned;
     loop {
-        // Relaxed: compared, not followed.
-        let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
-        let view = if is_current { slots.pin_next(inner, pinned) } else { None };
-        let view = view.unwrap_or_else(|| {
-            clear_hazard(next);
-            pinned = slots.pin_current(inner);
-            pinned
-        });
         // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
-        match unsafe { search_protected(inner.lens(), view, hash, key, slots.mode, entry) } {
+        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.mode, entry) } {
             Found::Entry(held) => return (pinned.array, Some(held)),
             Found::Absent => return (pinned.array, None),
             Found::Moved => {}
         }
+        // Relaxed: compared, not followed.
+        let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
+        let following = if is_current { slots.pin_next(inner, pinned) } else { None };
+        view = following.unwrap_or_else(|| {
+            clear_hazard(next);
+            pinned = pin_current(slots.mode, current, inner).view();
+            pinned
+        });
     }
 }
 
 impl Drop for Pins<'_> {
+    /// Without a call, as everything that is done to a value in registers.
+    #[inline(always)]
     fn drop(&mut self) {
         let Slots { entry, current, next, .. } = self.slots;
-        [entry, current, next].into_iter().for_each(clear_hazard);
+        clear_hazard(entry);
+        clear_hazard(current);
+        clear_hazard(next);
     }
 }
