@@ -15,7 +15,7 @@ use crate::{guest, micro, preempt, reclaim, table, torture};
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
 /// Exit code: 0 when all went well, 1 when a check failed, 2 when the request cannot be carried out.
-/// Ctrl-C ends a measurement early and prints what there is; a second one ends the program.
+/// Ctrl-C, or SIGTERM, ends a measurement early and prints what there is; a second one ends the program.
 #[derive(Debug, Parser)]
 #[command(name = "stillpoint", version, arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {

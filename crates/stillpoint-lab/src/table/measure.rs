@@ -166,9 +166,12 @@ const MOSTLY_READ: usize = 18;
 const HALF_READ: usize = 2;
 
 fn mix<K: TableKey>(table: &dyn TableContender<K>, work: &Work<K>, lookups: usize) -> Option<(usize, u64)> {
+    if !table.has_own_writers() {
+        return None;
+    }
     let turns = work.pairs.len().min(work.keys.len() / lookups);
     let there = table.mix(&work.keys[..turns * lookups], &work.pairs[..turns]);
-    table.has_own_writers().then_some((turns * (lookups + 2), there))
+    Some((turns * (lookups + 2), there))
 }
 
 fn slices<K: TableKey>() -> [(&'static str, Slice<K>); 5] {

@@ -64,7 +64,8 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// Removed entries go to a background reclaimer, so that no destructor runs on the calls of writers. What it has no
     /// room for, and what is removed after it is gone, is freed by writers as usual; old arrays always are.
     ///
-    /// Entries that wait there keep their memory when the table is dropped. The table counts as a submitter until then.
+    /// Entries that wait there count for the [maximum](TableBuilder::maximum), and keep their memory when the table is
+    /// dropped. The table counts as a submitter until then.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};

@@ -1,5 +1,6 @@
 //! Arrays that grow without moving: a first slab of any length, and further ones of twice the size each.
 
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use super::slab::{Slab, Touch, Zeroed};
@@ -96,12 +97,13 @@ impl<T: Zeroed> Chunks<T> {
         match chunk.checked_sub(1) {
             None => self.first.allow_huge_pages(),
             Some(before) => {
-                // Acquire: as in `get_later`. SAFETY: a chunk of this start and length, which is not dropped here.
-                let slab = unsafe {
-                    Slab::from_raw(self.later[before].load(Ordering::Acquire), self.len_of(before))
-                };
-                slab.allow_huge_pages();
-                std::mem::forget(slab);
+                // Acquire: as in `get_later`. Whoever made that chunk may not have been seen by this thread.
+                let start = self.later[before].load(Ordering::Acquire);
+                if !start.is_null() {
+                    // SAFETY: a chunk of this start and length, which is not dropped here.
+                    let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, self.len_of(before)) });
+                    slab.allow_huge_pages();
+                }
             }
         }
     }
@@ -146,7 +148,7 @@ impl<T: Zeroed> Chunks<T> {
     /// The chunks.
     pub(crate) fn into_slabs(mut self) -> impl Iterator<Item = Slab<T>> {
         let later = self.take_later();
-        let this = std::mem::ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         // SAFETY: read once, from a value that is not dropped; `later` has no drop of its own.
         let first = unsafe { ptr::read(&raw const this.first) };
         std::iter::once(first).chain(later)

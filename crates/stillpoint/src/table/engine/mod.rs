@@ -241,6 +241,8 @@ impl<K, V, S> Drop for Inner<K, V, S> {
                 }
             }
         }
+        // The store may be kept by entries that wait elsewhere.
+        self.store.scrap.clear();
         resume(first);
     }
 }

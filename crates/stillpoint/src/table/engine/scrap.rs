@@ -65,6 +65,11 @@ impl Scrap {
         true
     }
 
+    /// Gives everything back at once.
+    pub(crate) fn clear(&self) {
+        drop(self.mappings.take());
+    }
+
     /// Bytes that wait.
     pub(crate) fn waiting(&self) -> usize {
         // Relaxed: for statistics.
