@@ -3,29 +3,44 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-struct Unpark(Thread);
+/// What counts at the most of a time in which the thread did not run.
+const SLICE: Duration = Duration::from_millis(50);
+
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        // Release: pairs with the acquire in `block_on`: what happened before is seen by the poll.
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
-/// Waits for a future that tells when it can go on; `None` if it does not for so long.
+/// Waits for a future that tells when it can go on; `None` if it does not for so long. It is not polled again before:
+/// a wake-up that is lost must not go unnoticed. Time in which the machine stood still does not count.
 pub(super) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let deadline = Instant::now() + limit;
-    while Instant::now() < deadline {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(true) });
+    let waker = Waker::from(Arc::clone(&unpark));
+    let mut waited = Duration::ZERO;
+    while waited < limit {
+        // Acquire: pairs with the release in `wake`.
+        if unpark.is_woken.swap(false, Ordering::Acquire)
+            && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
+        {
             return Some(output);
         }
-        // Not looked at again before it wakes this thread: a wake-up that is lost must not go unnoticed.
-        thread::park_timeout(deadline.saturating_duration_since(Instant::now()));
+        let begun = Instant::now();
+        thread::park_timeout(SLICE);
+        waited += begun.elapsed().min(2 * SLICE);
     }
     None
 }

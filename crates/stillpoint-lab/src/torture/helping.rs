@@ -17,8 +17,8 @@ use super::leftover::Ordinary;
 use super::races::Runs;
 
 const READERS: usize = 4;
-/// Longest section, as a power of two of turns of a spinning loop: hundreds of microseconds, so that preemptions hit it.
-const LONGEST_SPIN: u32 = 13;
+/// Longest section, as a power of two of turns of a spinning loop.
+const LONGEST_SPIN: u32 = 10;
 /// Sections of one reader, at the most.
 const SECTIONS: u32 = 4;
 /// So short that help comes while readers come and go.
@@ -72,6 +72,8 @@ fn read(context: &Context, domain: &Domain, cpu: usize, stop: &AtomicBool, mut r
             let guard = reader.pin();
             let magnitude = rng.u32(0..=LONGEST_SPIN);
             (0..rng.u32(0..1 << magnitude)).for_each(|_| std::hint::spin_loop());
+            // To be found waiting for the CPU, and to have it again at any moment of the help.
+            (0..rng.u32(0..3)).for_each(|_| thread::yield_now());
             drop(guard);
             sections += 1;
         }
