@@ -69,7 +69,8 @@ impl Reader {
     /// dropping; the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
     /// up until the reader is dropped.
     ///
-    /// One load and one store in, two loads and one store out; no fence in the asymmetric mode.
+    /// Three loads and one store in, two loads and one store out, nearly all of the reader's own line; no fence in the
+    /// asymmetric mode.
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;

@@ -45,7 +45,7 @@ pub struct Stats {
     pub readers: usize,
     /// How often a preempted reader was helped to run: see [`Help`](super::Help).
     pub helped: u64,
-    /// How often the kernel refused to.
+    /// How often that was not possible: the kernel refused, or had no file in `/proc` for the thread.
     pub help_refused: u64,
     /// Why the last heavy fence failed. Nothing is freed until one succeeds.
     pub fence_error: Option<FenceError>,

@@ -5,6 +5,7 @@
 //! C library, which exports where it is (glibc from 2.35 on).
 
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use crate::sync::atomic::Ordering;
 
@@ -100,11 +101,25 @@ impl Kernel for Linux {
 fn registered() -> Option<NonNull<Control>> {
     /// `offsetof(struct rseq, slice_ctrl)`
     const CONTROL: isize = 28;
-    // SAFETY: the name is a C string.
-    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
-    // SAFETY: the symbol is a `ptrdiff_t`, which does not change once the program runs.
-    let offset = unsafe { offset.cast::<isize>().as_ref() }?;
+    // Once: the search takes the lock of the loader, which the child of a fork may find held.
+    static OFFSET: OnceLock<Option<isize>> = OnceLock::new();
+    let offset = (*OFFSET.get_or_init(offset))?;
     NonNull::new(thread_pointer()?.wrapping_offset(offset + CONTROL).cast())
+}
+
+/// Where the C library keeps the structure of each thread. A size of 0 says that it has registered none: then somebody
+/// else may have, somewhere else.
+fn offset() -> Option<isize> {
+    // SAFETY: the names are C strings.
+    let (offset, size) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
+        )
+    };
+    // SAFETY: the symbols are a `ptrdiff_t` and an `unsigned int`, which do not change once the program runs.
+    let (offset, size) = unsafe { (offset.cast::<isize>().as_ref()?, size.cast::<u32>().as_ref()?) };
+    (*size != 0).then_some(*offset)
 }
 
 /// `__builtin_thread_pointer()`
