@@ -1,7 +1,7 @@
 //! The race for help: readers on one CPU that preempt each other inside their sections, and a writer that has them
 //! raised, or moved, to their ends.
 //!
-//! Each reader looks at itself when its reader is dropped: whoever helped it has to be done with it by then.
+//! Each reader looks at itself when its reader is dropped: whoever helped it is done with it soon after.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
