@@ -52,8 +52,11 @@ const CLOSED: u32 = 32;
 /// For what is not modelled: statistics, times, and hints.
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
-/// Threads of the process that are being helped.
+/// Threads of the process whose word is not idle because of help.
 static GIVEN: PlainU32 = PlainU32::new(0);
+/// Those of them whose help nobody has begun to end. The others may be preempted in the middle of ending it, the very
+/// moment that they are lowered, and keep nobody from being helped.
+static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
 /// How many threads of the process are being helped. A hint: models, of which several run at a time, do without it.
 pub(super) fn given() -> u32 {
@@ -62,6 +65,11 @@ pub(super) fn given() -> u32 {
     } else {
         GIVEN.load(RELAXED)
     }
+}
+
+/// How many threads of the process are raised or moved, as far as is known.
+pub(super) fn under_way() -> u32 {
+    UNDER_WAY.load(RELAXED)
 }
 
 /// Nanoseconds on the clock of all aids.
@@ -142,14 +150,15 @@ impl Aid {
         self.begun.store(help.begun, RELAXED);
         self.until.store(help.until, RELAXED);
         GIVEN.fetch_add(1, RELAXED);
+        UNDER_WAY.fetch_add(1, RELAXED);
         // Release: pairs with the acquire in `take_part`, whose caller uses what was written here.
         self.word.store(RAISING | ACTIVE, Ordering::Release);
         tell();
         // SAFETY: this thread has `RAISING`.
         let refused =
             unsafe { self.with_both(|subject, before| subject.help(before).is_err()) } != Some(false);
-        if refused {
-            self.word.fetch_and(!ACTIVE, Ordering::AcqRel);
+        if refused && self.word.fetch_and(!ACTIVE, Ordering::AcqRel) & ACTIVE != 0 {
+            self.count_end();
         }
         // AcqRel: the system call comes before whatever ends the help from now on.
         let settled =
@@ -178,7 +187,9 @@ impl Aid {
             } else {
                 // The thread itself may, at the end of its section: it has been told.
                 self.until.store(u64::MAX, RELAXED);
-                self.word.fetch_or(ACTIVE, Ordering::AcqRel);
+                if self.word.fetch_or(ACTIVE, Ordering::AcqRel) & ACTIVE == 0 {
+                    UNDER_WAY.fetch_add(1, RELAXED);
+                }
                 self.finish(ENDING);
             }
         }
@@ -205,19 +216,29 @@ impl Aid {
         while wanted(word) {
             let new = (word & !ACTIVE) | bit;
             match self.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    if word & ACTIVE != 0 {
+                        self.count_end();
+                    }
+                    return true;
+                }
                 Err(now) => word = now,
             }
         }
         false
     }
 
-    /// Takes off the caller's bit. Returns what is left.
-    fn finish(&self, mine: u32) -> u32 {
+    /// The help has come to its end, but for what is to be restored: who restores itself may be preempted there.
+    fn count_end(&self) {
+        UNDER_WAY.fetch_sub(1, RELAXED);
         let now = now();
         // One sixth of the time at the most: a section that is helped often is a long one.
         let pause = now.saturating_sub(self.begun.load(RELAXED)).saturating_mul(5);
         self.not_before.store(now.saturating_add(pause), RELAXED);
+    }
+
+    /// Takes off the caller's bit. Returns what is left.
+    fn finish(&self, mine: u32) -> u32 {
         // Release: pairs with the acquire in `start` and `close`. Acquire: what the others did comes before, too.
         let release = busted::order(Variant::HelpWordRelaxed, Ordering::AcqRel);
         let left = self.word.fetch_and(!mine, release) & !mine;
@@ -417,5 +438,6 @@ extern "C" fn after_fork() {
 #[cfg(not(loom))]
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
+    UNDER_WAY.store(0, RELAXED);
     with_own(Aid::open);
 }

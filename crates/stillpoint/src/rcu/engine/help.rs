@@ -103,7 +103,7 @@ impl Core {
         let mut looks = 0;
         for record in self.records.iter().filter(|record| blocks(record.observe(), token)) {
             let Some(aid) = record.aid() else { continue };
-            if looks == LOOKS || aid::given() >= helping.most {
+            if looks == LOOKS || aid::under_way() >= helping.most {
                 break;
             }
             if aid.start(now) {
