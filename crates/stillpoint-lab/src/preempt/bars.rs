@@ -1,5 +1,6 @@
 //! What the rows were to reach, and whether they did.
 
+use crate::cli::Inside;
 use crate::output::json::Row;
 use crate::preempt::plan::{BASELINE, CROWDED, HELPED};
 
@@ -11,7 +12,13 @@ pub(super) struct Verdict {
 }
 
 /// The verdicts that the rows of one setting allow: a bar whose rows are not all there, or void, has none.
+///
+/// The bars are for readers that are preempted: one that sleeps in a section is held up by itself, half of the time outside
+/// there is less to wait for, and no bar says how much.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    if rows.iter().any(|row| row.params["presence"] != Inside::Always.name()) {
+        return Vec::new();
+    }
     let find = |contender: &str, per_core: usize| {
         rows.iter().find(|row| {
             row.contender == contender && row.params["readers_per_core"] == per_core && row.void.is_none()
@@ -92,9 +99,10 @@ mod tests {
         };
         let mut params = serde_json::Map::new();
         params.insert("readers_per_core".to_owned(), per_core.into());
+        params.insert("presence".to_owned(), Inside::Always.name().into());
         Row {
             experiment: "preempt",
-            scenario: "mail".to_owned(),
+            scenario: "overcommit".to_owned(),
             contender: contender.to_owned(),
             params,
             metrics: object(&[

@@ -128,9 +128,10 @@ fn work(section_us: f64, inside: Inside, steps_per_us: f64) -> Work {
 
 fn row(plan: &Plan, setting: &Setting, cell: &Cell, results: Vec<Result<Outcome, String>>) -> Row {
     let mut params = Map::new();
+    params.insert("workload".into(), setting.workload.name().into());
     params.insert("readers_per_core".into(), cell.per_core.into());
     params.insert("section_us".into(), number(setting.section_us));
-    params.insert("inside".into(), setting.inside.name().into());
+    params.insert("presence".into(), setting.inside.name().into());
     params.insert("policy".into(), cell.entry.policy.name().into());
     params.insert("cores".into(), plan.cores.len().into());
     params.insert("rounds".into(), results.len().into());
@@ -138,7 +139,7 @@ fn row(plan: &Plan, setting: &Setting, cell: &Cell, results: Vec<Result<Outcome,
 
     let mut row = Row {
         experiment: "preempt",
-        scenario: setting.workload.name().to_owned(),
+        scenario: if cell.per_core == plan::BASELINE { "baseline" } else { "overcommit" }.to_owned(),
         contender: cell.entry.name.to_owned(),
         params,
         metrics: Map::new(),

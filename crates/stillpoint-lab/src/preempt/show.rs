@@ -180,7 +180,7 @@ mod tests {
     fn row(contender: &str, per_core: usize, value: f64) -> Row {
         Row {
             experiment: "preempt",
-            scenario: "mail".to_owned(),
+            scenario: "overcommit".to_owned(),
             contender: contender.to_owned(),
             params: Map::from_iter([("readers_per_core".to_owned(), per_core.into())]),
             metrics: RATIOS.iter().map(|(_, metric)| ((*metric).to_owned(), Value::from(value))).collect(),

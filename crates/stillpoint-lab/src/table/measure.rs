@@ -1,9 +1,9 @@
 //! In the child process: fills the tables, and measures slices of them in turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
@@ -16,6 +16,9 @@ use crate::machine::cpus;
 use crate::output::json::{Row, number};
 use crate::output::progress::Progress;
 use crate::stats::median;
+
+/// A slice that took longer is not asked for again: its figure is that of the rounds so far.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One removal with the insertion after it takes as long as some lookups.
 const LOOKUPS_PER_CHURN: usize = 8;
@@ -196,6 +199,7 @@ fn measure<K: TableKey>(
 ) -> Result<Vec<Row>, String> {
     let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
     let mut void: BTreeMap<usize, String> = BTreeMap::new();
+    let mut too_long: BTreeSet<(usize, &str)> = BTreeSet::new();
     for round in 0..plan.rounds as usize {
         if interrupt::requested() {
             break;
@@ -216,9 +220,16 @@ fn measure<K: TableKey>(
             let mut sums: Vec<(usize, u64)> = Vec::new();
             for turn in 0..tables.len() {
                 let at = (turn + round) % tables.len();
+                if too_long.contains(&(at, metric)) {
+                    continue;
+                }
+                let begun = Instant::now();
                 let Some((rate, sum)) = run_slice(&*tables[at].table, &work, slice, &plan.cpus)? else {
                     continue;
                 };
+                if begun.elapsed() > PATIENCE {
+                    too_long.insert((at, metric));
+                }
                 rates.entry((at, metric)).or_default().push(rate);
                 sums.push((at, sum));
             }

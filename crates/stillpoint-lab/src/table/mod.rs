@@ -84,11 +84,7 @@ impl Plan {
         if settings.is_empty() {
             return Err(Stop::usage("nothing of this is measured with --quick: leave it out"));
         }
-        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
-            (true, _) => 3,
-            (_, true) => 15,
-            _ => 5,
-        });
+        let rounds = args.length.rounds.unwrap_or(if full { 15 } else { 3 });
         Ok(Self {
             settings,
             contenders,

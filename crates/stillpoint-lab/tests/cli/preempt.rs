@@ -37,10 +37,14 @@ fn every_contender_has_flat_rows_of_the_agreed_form() {
 }
 
 fn check_row(row: &Value) {
-    assert_eq!((&row["experiment"], &row["scenario"]), (&"preempt".into(), &"mail".into()));
     let (params, metrics) = (&row["params"], &row["metrics"]);
-    assert!([1, 2].contains(&params["readers_per_core"].as_u64().unwrap()), "{params}");
-    assert_eq!((&params["section_us"], &params["inside"]), (&5.into(), &"always".into()));
+    assert_eq!((&row["experiment"], &params["workload"]), (&"preempt".into(), &"mail".into()));
+    match params["readers_per_core"].as_u64().unwrap() {
+        1 => assert_eq!(row["scenario"], "baseline"),
+        2 => assert_eq!(row["scenario"], "overcommit"),
+        other => panic!("{other} readers a core were not asked for: {row}"),
+    }
+    assert_eq!((&params["section_us"], &params["presence"]), (&5.into(), &"always".into()));
     assert!(["delete", "background"].contains(&params["policy"].as_str().unwrap()), "{params}");
     assert!(row.get("void").is_none(), "{row}");
     assert_eq!(metrics["unlinked"], metrics["freed"], "{row}");
@@ -71,16 +75,16 @@ fn sections_kinds_of_presence_and_workloads_are_chosen() {
     ])));
     let rows = result["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 2 * 2 * 2);
-    for scenario in ["memory", "memory-max"] {
-        for (section, inside) in [(0.2, "half"), (0.2, "blocked"), (500.0, "half"), (500.0, "blocked")] {
+    for workload in ["memory", "memory-max"] {
+        for (section, presence) in [(0.2, "half"), (0.2, "blocked"), (500.0, "half"), (500.0, "blocked")] {
             let found = rows.iter().filter(|row| {
                 let params = &row["params"];
-                row["scenario"] == scenario
+                params["workload"] == workload
                     && number(params, "section_us") == section
-                    && params["inside"] == inside
+                    && params["presence"] == presence
                     && row.get("void").is_none()
             });
-            assert_eq!(found.count(), 2, "{scenario} {section} {inside}: {rows:#?}");
+            assert_eq!(found.count(), 2, "{workload} {section} {presence}: {rows:#?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::crowd::beside;
 use super::{domain, in_each_way, until};
 
 /// Some 100 µs of work.
-fn work() {
+pub(crate) fn work() {
     let end = Instant::now() + Duration::from_micros(100);
     while Instant::now() < end {
         std::hint::spin_loop();

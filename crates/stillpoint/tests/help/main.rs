@@ -10,6 +10,7 @@ mod crowd;
 mod endings;
 mod given;
 mod refused;
+mod soon;
 
 use std::time::{Duration, Instant};
 
