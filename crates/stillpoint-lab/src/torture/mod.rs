@@ -11,7 +11,7 @@
 //! - [`table`]: the hash table, with parts of its own of both kinds.
 //! - [`forks`]: children that reset their domain and go on.
 //!
-//! Meanwhile [`parked`] readers of three more domains stand still in a signal handler for the whole cycle.
+//! Meanwhile [`parked`] readers of three more domains stand still in a signal handler, for whole cycles.
 //!
 //! What is checked:
 //!

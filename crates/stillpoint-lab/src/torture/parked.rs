@@ -1,4 +1,4 @@
-//! Readers that are parked in a signal handler for as long as a cycle lasts: seconds, while the other parts run.
+//! Readers that are parked in a signal handler for seconds, or for a minute in a long run, while the other parts run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -25,6 +25,9 @@ use crate::machine::cpus;
 /// About the length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
 
+/// How long readers are parked in a long run, from its second cycle on.
+const LONG_STAY: Duration = Duration::from_secs(60);
+
 /// What is to be done.
 pub(super) struct Plan {
     pub(super) duration: Duration,
@@ -76,30 +79,42 @@ impl Plan {
         // A short run goes through all parts as well.
         let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
         let cycle = self.duration.div_f64(cycles);
-        while begun.elapsed() + cycle / 2 < self.duration && !is_over(context) {
+        let is_time_for =
+            |from: Instant, span: Duration| from.elapsed() + cycle / 2 < span && !is_over(context);
+        while is_time_for(begun, self.duration) {
             let mut turn = rng.fork();
             let stop = AtomicBool::new(false);
             let Run { parts, companion, cycles, .. } = &mut run;
+            let left = self.duration.saturating_sub(begun.elapsed());
+            let stay = if *cycles > 0 && left > LONG_STAY { LONG_STAY } else { cycle };
+            let parked = Instant::now();
             let done = thread::scope(|scope| {
                 let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
-                let done = parts.iter_mut().try_for_each(|part| {
-                    // A busy machine may be late; the first cycle is never cut short.
-                    let is_late = *cycles > 0 && begun.elapsed() > self.duration;
-                    if is_over(context) || is_late {
-                        return Ok(());
-                    }
-                    part.run(&stage, cycle * part.share() / shares, &mut rng)?;
-                    context.audit();
-                    ordinary.check_all(context.findings);
+                let mut one_cycle = || -> Result<(), String> {
+                    parts.iter_mut().try_for_each(|part| -> Result<(), String> {
+                        // A busy machine may be late; the first cycle is never cut short.
+                        let is_late = *cycles > 0 && begun.elapsed() > self.duration;
+                        if is_over(context) || is_late {
+                            return Ok(());
+                        }
+                        part.run(&stage, cycle * part.share() / shares, &mut rng)?;
+                        context.audit();
+                        ordinary.check_all(context.findings);
+                        Ok(())
+                    })?;
+                    *cycles += 1;
                     Ok(())
-                });
+                };
+                let mut done = one_cycle();
+                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, self.duration) {
+                    done = one_cycle();
+                }
                 watchdog.expect_end_in(Duration::ZERO);
                 // Relaxed: a flag; the thread is joined.
                 stop.store(true, Ordering::Relaxed);
                 done.and(join(context, companion).unwrap_or(Ok(())))
             });
             done.map_err(Stop::Usage)?;
-            run.cycles += 1;
         }
         run.took = begun.elapsed();
         Ok(run)
