@@ -110,6 +110,31 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
     );
 }
 
+/// Only the helped thread itself is raised, not what it starts meanwhile.
+#[test]
+fn what_a_raised_thread_starts_is_ordinary() {
+    let Some(domain) = domain(Help::Realtime) else { return };
+    beside(
+        &domain,
+        |domain, stage, cpu| {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+            let started = std::thread::spawn(|| Scheduling::of(0)).join().unwrap();
+            assert_eq!(started, Scheduling::ORDINARY);
+            drop(guard);
+        },
+        |domain, stage, _| {
+            let mut reclaimer = help(domain);
+            until("the end of the section", || {
+                reclaimer.poll();
+                reclaimer.pending() == 0
+            });
+            stage.go_on();
+        },
+    );
+}
+
 /// A reader forks while it is helped; its child is not.
 #[test]
 fn it_ends_in_the_child_of_a_fork() {

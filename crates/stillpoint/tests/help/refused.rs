@@ -1,13 +1,16 @@
 //! A process that may not raise threads.
 
 use std::error::Error;
+use std::sync::atomic::Ordering;
 
 use rustix::process::{setrlimit, Resource, Rlimit};
 use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
 use stillpoint::rcu::{BuildError, Domain, Help};
 
 use super::child::in_child;
-use super::names_the_right;
+use super::crowd::{beside, Scheduling};
+use super::given::work;
+use super::{domain, names_the_right, until};
 
 /// Gives up the right to raise threads.
 fn give_up() {
@@ -26,6 +29,34 @@ fn the_error_names_what_is_missing() {
         assert_eq!((cause.help(), cause.raw_os_error()), (Help::Realtime, libc::EPERM));
         assert!(names_the_right(cause), "{cause}");
         assert!(error.source().is_some());
+    });
+}
+
+/// The domain was built with the right, and its helper has lost it since: readers are waited for, and the refusal counted.
+#[test]
+fn a_right_that_is_lost_later_is_counted() {
+    in_child("refused::a_right_that_is_lost_later_is_counted", || {
+        let Some(domain) = domain(Help::Realtime) else { return };
+        beside(
+            &domain,
+            |domain, stage, _| {
+                let reader = domain.reader();
+                while !stage.go_on.load(Ordering::Relaxed) {
+                    let _guard = reader.pin();
+                    work();
+                }
+            },
+            |domain, stage, _| {
+                let reader = stage.reader();
+                give_up();
+                until("a refusal", || {
+                    domain.synchronize().unwrap();
+                    domain.stats().help_refused > 0
+                });
+                assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+            },
+        );
+        assert_eq!(domain.stats().helped, 0);
     });
 }
 
