@@ -88,6 +88,7 @@ variants! {
     HelpNoSecondRestore = "help-no-second-restore": "A helper does not look whether the help was ended while it raised.",
     HelpNoRecheck = "help-no-recheck": "A helper does not look whether the section had ended before the reader was told.",
     HelpNoHeavy = "help-no-heavy": "A helper has no heavy fence between telling the reader and looking at it again.",
+    HelpCloseHasty = "help-close-hasty": "A thread that ends or forks does not wait for those who help it.",
     HelpWordRelaxed = "help-word-relaxed": "The word that says who helps a reader changes hands by relaxed operations.",
 }
 

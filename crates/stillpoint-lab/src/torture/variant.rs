@@ -102,6 +102,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::TurnLost), NARROW),
     (Broken::Rcu(Rcu::HelpNoRecheck), NARROW),
     (Broken::Rcu(Rcu::HelpNoHeavy), NARROW),
+    (Broken::Rcu(Rcu::HelpCloseHasty), NARROW),
     (Broken::Rcu(Rcu::HelpWordRelaxed), KEPT),
     (Broken::Table(Table::FirstLoadRelaxed), KEPT),
     (Broken::Table(Table::ReloadRelaxed), KEPT),

@@ -35,16 +35,16 @@ const SHORT: Duration = Duration::from_millis(1);
 events! {
     /// What is seen while readers are parked.
     Sight {
-        Guards = "readers parked inside a guard", 0.1;
-        Sections = "readers parked in a QSBR section", 0.1;
-        Protected = "readers parked with a protected load", 0.1;
+        Guards = "readers parked inside a guard", 0.01;
+        Sections = "readers parked in a QSBR section", 0.01;
+        Protected = "readers parked with a protected load", 0.01;
         NotOver = "tokens not over behind them", 2;
         Full = "retirements handed back at the limit", 2;
         Named = "timed waits that named the thread", 2;
         Passed = "objects freed past a protected load", 200;
         Pinned = "flushes that told of the object in hand", 1;
-        Reported = "stalls reported, and their end", 0.1;
-        Freed = "backlogs freed once they were released", 0.1;
+        Reported = "stalls reported, and their end", 0.01;
+        Freed = "backlogs freed once they were released", 0.01;
     }
 }
 

@@ -17,8 +17,10 @@
 //! that the help has been ended meanwhile, restores once more. And a reader restores itself whatever the others are
 //! at: they may be waiting for the very CPU that it has. Nobody helps again before all are through.
 //!
-//! A thread that ends, or forks, ends its help first, and keeps others from helping: so nobody ever changes a thread
-//! that has ended, and the only thread of a forked child is as it was. Aids live for ever, and are used again.
+//! A thread that ends, or forks, first keeps others from beginning (`CLOSED`, beside whatever is under way), ends its
+//! help, and waits until those who are at it are through: so nobody ever changes a thread that has ended, the only
+//! thread of a forked child is as it was, and helpers who come one after the other do not keep it waiting. Aids live
+//! for ever, and are used again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
@@ -46,7 +48,7 @@ const ACTIVE: u32 = 4;
 const ENDING: u32 = 8;
 /// The thread restores itself.
 const OWN: u32 = 16;
-/// Nobody may help: the thread has ended, or is forking.
+/// Nobody may begin to help: the thread has ended, or is forking.
 const CLOSED: u32 = 32;
 
 /// For what is not modelled: statistics, times, and hints.
@@ -123,7 +125,7 @@ impl Aid {
     pub(super) fn abandon(&self, not_before: u64) {
         self.not_before.store(not_before, RELAXED);
         // Release: pairs with the acquire in `start` and `close`.
-        self.word.store(IDLE, Ordering::Release);
+        self.word.fetch_and(!STARTING, Ordering::Release);
     }
 
     /// Looks whether the thread waits for a CPU. `Err` when that cannot be found out.
@@ -152,7 +154,7 @@ impl Aid {
         GIVEN.fetch_add(1, RELAXED);
         UNDER_WAY.fetch_add(1, RELAXED);
         // Release: pairs with the acquire in `take_part`, whose caller uses what was written here.
-        self.word.store(RAISING | ACTIVE, Ordering::Release);
+        self.word.fetch_xor(STARTING | RAISING | ACTIVE, Ordering::Release);
         tell();
         // SAFETY: this thread has `RAISING`.
         let refused =
@@ -161,8 +163,9 @@ impl Aid {
             self.count_end();
         }
         // AcqRel: the system call comes before whatever ends the help from now on.
-        let settled =
-            self.word.compare_exchange(RAISING | ACTIVE, ACTIVE, Ordering::AcqRel, Ordering::Acquire);
+        let settled = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            (word & !CLOSED == RAISING | ACTIVE).then_some(word & !RAISING)
+        });
         if settled.is_err() {
             if !busted::is(Variant::HelpNoSecondRestore) {
                 // SAFETY: as above.
@@ -237,11 +240,11 @@ impl Aid {
         self.not_before.store(now.saturating_add(pause), RELAXED);
     }
 
-    /// Takes off the caller's bit. Returns what is left.
+    /// Takes off the caller's bit. Returns what is left of the others'.
     fn finish(&self, mine: u32) -> u32 {
         // Release: pairs with the acquire in `start` and `close`. Acquire: what the others did comes before, too.
         let release = busted::order(Variant::HelpWordRelaxed, Ordering::AcqRel);
-        let left = self.word.fetch_and(!mine, release) & !mine;
+        let left = self.word.fetch_and(!mine, release) & !(mine | CLOSED);
         if left == IDLE {
             GIVEN.fetch_sub(1, RELAXED);
         }
@@ -318,16 +321,21 @@ impl Aid {
     }
 
     /// Nobody helps the calling thread from now on. Waits for those who are at it, for a few system calls.
-    #[cfg(not(loom))]
-    fn close(&self) {
+    pub(crate) fn close(&self) {
+        // Relaxed: what others have written is acquired below.
+        self.word.fetch_or(CLOSED, Ordering::Relaxed);
         loop {
             self.end_own();
             // Acquire: pairs with the release in `abandon` and `finish`.
-            match self.word.compare_exchange(IDLE, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return,
-                // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
-                Err(seen) => crate::sys::wait(&self.word, seen, Some(Duration::from_micros(50))),
+            let seen = self.word.load(Ordering::Acquire);
+            if seen == CLOSED || busted::is(Variant::HelpCloseHasty) {
+                return;
             }
+            // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
+            #[cfg(not(loom))]
+            crate::sys::wait(&self.word, seen, Some(Duration::from_micros(50)));
+            #[cfg(loom)]
+            loom::thread::yield_now();
         }
     }
 

@@ -66,6 +66,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HelpNoSecondRestore, "help::a_section_ends"),
     (Variant::HelpNoRecheck, "help::a_section_ends"),
     (Variant::HelpNoHeavy, "help::a_section_ends"),
+    (Variant::HelpCloseHasty, "help::a_thread_closes"),
     (Variant::HelpWordRelaxed, "help::sections_follow_each_other"),
 ];
 

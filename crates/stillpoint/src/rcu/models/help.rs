@@ -150,3 +150,19 @@ fn nobody_waits_for_a_helper() {
         assert_lowered();
     });
 }
+
+/// A thread that ends or forks inside a section closes its aid: from then on it is as it was, and stays so.
+#[test]
+fn a_thread_closes() {
+    explore(4, || {
+        let domain = Arc::new(domain());
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let helper = spawn(&domain, |domain| drop(help(domain)));
+        reader.record().aid().expect("the domain helps").close();
+        assert_lowered();
+        helper.join().unwrap();
+        assert_lowered();
+        drop(guard);
+    });
+}
