@@ -31,9 +31,13 @@ where
         // SAFETY: a next array is not retired before the stripe has left this one.
         let Some(next) = (unsafe { array.next().as_ref() }) else { return (array, array.index_of(hash)) };
         let index = array.index_of(hash);
+        // What the moves below begin with, all at once.
+        let own = index % STRIPES;
+        fetch(array, held.cursor() + own, next);
+        fetch(array, held.cursor() + STRIPES + own, next);
         let moved = usize::from(!is_moved(array.bucket(index)) && self.move_bucket(array, index, next));
         let place = if is_moved(array.bucket(index)) { next } else { array };
-        let more = self.advance(held, index % STRIPES, SHARE);
+        let more = self.advance(held, own, SHARE);
         held.note_moved(moved + more);
         (place, place.index_of(hash))
     }
@@ -73,6 +77,7 @@ where
     /// chain is marked, and after that its words and tags are cleared. Whoever finds one of them cleared finds the
     /// mark.
     fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
+        fetch(array, index, next);
         for (_, entry) in array.bucket(index).entries() {
             prefetch(self.arena().pair(entry).as_ptr());
         }
@@ -185,6 +190,13 @@ where
         }
         complete
     }
+}
+
+/// Fetches a bucket that is about to be moved, and the two that its entries will go to.
+fn fetch(array: &Array, index: usize, next: &Array) {
+    prefetch(array.start().wrapping_add(index));
+    prefetch(next.start().wrapping_add(index));
+    prefetch(next.start().wrapping_add(index + array.len()));
 }
 
 fn is_moved(bucket: &Bucket) -> bool {
