@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{guest, micro, preempt, reclaim, table, torture};
+use crate::{guest, micro, preempt, reclaim, simulate, table, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -36,6 +36,10 @@ pub(crate) enum Command {
     /// The first process of such a virtual machine
     #[command(hide = true)]
     GuestInit,
+    /// Build the kernel module and test it in virtual machines
+    Module(guest::module::Options),
+    /// Simulate barriers on machines that are not here
+    Simulate(simulate::Options),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder

@@ -17,6 +17,7 @@ mod peers;
 mod preempt;
 mod random;
 mod reclaim;
+mod simulate;
 mod stats;
 mod table;
 mod threads;
@@ -40,7 +41,9 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Guest(options) => guest::run(options),
         Command::GuestInit => guest::inside::run(),
+        Command::Module(options) => guest::module::run(options),
         Command::Torture(options) => torture::run(options),
+        Command::Simulate(options) => simulate::run(options),
         Command::Completions(args) => {
             cli::completions(args);
             Ok(())

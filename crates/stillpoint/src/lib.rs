@@ -31,6 +31,7 @@ compile_error!("stillpoint is written for Linux: it needs membarrier and futex")
 #[doc(hidden)]
 pub mod busted;
 pub mod fence;
+pub mod multicast;
 pub mod rcu;
 mod sync;
 mod sys;

@@ -12,7 +12,7 @@ use super::cpio::Archive;
 use super::hog;
 use super::needs::{self, Needs};
 use super::options::{Accel, Options};
-use super::qemu::{Ending, Guest, Session};
+use super::qemu::{Ending, Guest, Purpose, Session};
 use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{ORDER, Order};
@@ -124,6 +124,7 @@ impl Lab {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
             files: self.files.path(),
+            purpose: &Purpose::measure(),
             accel,
             vcpus: setting.vcpus,
             host_cpus: &self.host_cpus,

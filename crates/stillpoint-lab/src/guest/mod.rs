@@ -12,6 +12,7 @@ mod evaluate;
 mod hog;
 pub(crate) mod inside;
 mod lab;
+pub(crate) mod module;
 pub(crate) mod needs;
 mod options;
 mod program;

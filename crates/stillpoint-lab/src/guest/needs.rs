@@ -10,12 +10,12 @@ use crate::doctor::Finding;
 use crate::error::Stop;
 
 /// The file name of QEMU for this architecture.
-const QEMU: &str = "qemu-system-x86_64";
-const QEMU_PACKAGE: &str = "qemu-system-x86";
+pub(super) const QEMU: &str = "qemu-system-x86_64";
+pub(super) const QEMU_PACKAGE: &str = "qemu-system-x86";
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where distributions put kernels: the folder, and the folder of a kernel's modules with the kernel inside.
-const KERNEL_FOLDER: &str = "/boot";
-const MODULE_FOLDER: &str = "/usr/lib/modules";
+pub(super) const KERNEL_FOLDER: &str = "/boot";
+pub(super) const MODULE_FOLDER: &str = "/usr/lib/modules";
 
 /// The parts of a guest.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Needs {
 }
 
 /// A file that was named by a flag, checked.
-fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
+pub(super) fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     let Some(file) = file else { return Ok(None) };
     let checked = File::open(file).and_then(|open| open.metadata());
     match checked {
@@ -55,7 +55,7 @@ fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     }
 }
 
-fn other_architecture() -> Option<String> {
+pub(super) fn other_architecture() -> Option<String> {
     (!cfg!(target_arch = "x86_64"))
         .then(|| format!("guests are x86_64, and this is {}", std::env::consts::ARCH))
 }
@@ -107,7 +107,7 @@ pub(crate) fn finding() -> Finding {
 }
 
 /// QEMU in the folders of `PATH`.
-fn qemu() -> Option<PathBuf> {
+pub(super) fn qemu() -> Option<PathBuf> {
     in_path(QEMU, std::env::var_os("PATH").as_deref())
 }
 
@@ -150,7 +150,7 @@ fn kernel_in(boot: &Path, modules: &Path) -> Option<PathBuf> {
 }
 
 /// The numbers in a version, so that 6.10 is above 6.9.
-fn numbers(version: &str) -> Vec<u64> {
+pub(super) fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 

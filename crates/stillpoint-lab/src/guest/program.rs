@@ -88,7 +88,7 @@ fn how_to_build() -> String {
 }
 
 /// The folder of the sources, if they are still where this program was built.
-fn workspace() -> Option<PathBuf> {
+pub(super) fn workspace() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let workspace = own.ancestors().nth(2)?;
     (own.join("Cargo.toml").is_file() && workspace.join("Cargo.lock").is_file()).then(|| workspace.to_owned())

@@ -29,7 +29,24 @@ const LOOK: Duration = Duration::from_millis(100);
 /// counters for broken, where the next best clock is an emulated device that all of them queue for. What follows the two
 /// dashes are arguments of the first process.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 loglevel=4 panic=-1 nowatchdog tsc=reliable \
-                                 rcupdate.rcu_cpu_stall_suppress=1 rdinit=/init -- guest-init";
+                                 rcupdate.rcu_cpu_stall_suppress=1 rdinit=/init --";
+
+/// What a guest is for.
+#[derive(Debug, Clone)]
+pub(super) struct Purpose {
+    /// Arguments of its first process.
+    pub(super) arguments: String,
+    /// What the console shows when the first process has begun, and when it has said everything.
+    pub(super) begins: &'static str,
+    pub(super) ends: &'static str,
+}
+
+impl Purpose {
+    /// To measure: this program is the first process.
+    pub(super) fn measure() -> Self {
+        Self { arguments: "guest-init".to_owned(), begins: console::BEGINS, ends: console::ENDS }
+    }
+}
 
 /// One guest.
 #[derive(Debug)]
@@ -38,6 +55,7 @@ pub(super) struct Guest<'a> {
     pub(super) kernel: &'a Path,
     /// The first file system.
     pub(super) files: &'a Path,
+    pub(super) purpose: &'a Purpose,
     pub(super) accel: Accel,
     pub(super) vcpus: usize,
     pub(super) host_cpus: &'a [usize],
@@ -82,7 +100,8 @@ impl Guest<'_> {
         let (memory, vcpus) = (MEMORY.to_string(), self.vcpus.to_string());
         let fixed = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"];
         let chosen = ["-machine", "pc", "-accel", accel, "-cpu", cpu, "-smp", &vcpus, "-m", &memory];
-        let booted = ["-append", KERNEL_PARAMETERS];
+        let parameters = format!("{KERNEL_PARAMETERS} {}", self.purpose.arguments);
+        let booted = ["-append", &parameters];
         fixed.into_iter().chain(chosen).chain(booted).map(str::to_owned).collect()
     }
 
@@ -108,10 +127,13 @@ impl Guest<'_> {
                 break Ending::Interrupted;
             }
             let elapsed = begin.elapsed();
-            if began.is_none() && console.with(console::has_begun) {
+            if began.is_none() && console.with(|said| console::has_said(said, self.purpose.begins)) {
                 began = Some(elapsed);
             }
-            if ended.is_none() && began.is_some() && console.with(console::has_ended) {
+            if ended.is_none()
+                && began.is_some()
+                && console.with(|said| console::has_said(said, self.purpose.ends))
+            {
                 ended = Some(elapsed);
             }
             let late = elapsed >= self.start_limit && began.is_none();
@@ -261,6 +283,7 @@ mod tests {
             qemu: &qemu,
             kernel: Path::new("/boot/kernel"),
             files: Path::new("/tmp/files"),
+            purpose: &Purpose::measure(),
             accel: Accel::Tcg,
             vcpus: 3,
             host_cpus: &host_cpus,

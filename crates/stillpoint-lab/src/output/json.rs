@@ -105,7 +105,8 @@ impl Target {
     }
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Stop {
+/// The error of a result that cannot be kept.
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Stop {
     Stop::usage(format!("cannot write {}: {error}", path.display()))
 }
 
@@ -114,7 +115,8 @@ fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-fn probe(path: &Path) -> io::Result<()> {
+/// Whether a file can be written here; leaves nothing behind.
+pub(crate) fn probe(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
@@ -137,7 +139,8 @@ fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(folder)
 }
 
-fn store(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a file as a whole or not at all.
+pub(crate) fn store(path: &Path, text: &[u8]) -> io::Result<()> {
     if is_special(path) {
         return OpenOptions::new().write(true).open(path)?.write_all(text);
     }

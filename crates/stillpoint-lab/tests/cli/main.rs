@@ -4,6 +4,8 @@ mod bad_input;
 mod bench;
 mod common;
 mod guest;
+mod module;
 mod other_commands;
 mod preempt;
+mod simulate;
 mod table;

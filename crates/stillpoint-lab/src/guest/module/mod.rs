@@ -1,0 +1,229 @@
+//! The command `module`: builds the kernel module and its tests, and runs them in virtual machines.
+//!
+//! A module that has a mistake takes the machine with it. So it is loaded into a distribution's kernel in QEMU, under
+//! software emulation if need be, where the first process is the module's test program. What that says on the console
+//! is the result. No time that passes there is worth anything.
+
+mod parts;
+mod report;
+mod workshop;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::parts::Parts;
+use self::report::{Check, Outcome};
+use super::options::Accel;
+use super::qemu::{Ending, Guest, Purpose};
+use super::{create, needs};
+use crate::cli::{JsonFlag, parse_duration};
+use crate::error::Stop;
+use crate::machine::{Machine, cpus};
+use crate::output::json::Target;
+use crate::output::progress::Progress;
+use crate::{interrupt, output};
+
+/// Numbers of virtual CPUs: so many receivers, and one initiator, that the longest paths are 2, 3 and 4.
+const VCPUS: [u16; 3] = [4, 8, 16];
+
+/// The flags of `stillpoint module`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Numbers of virtual CPUs, a machine for each [default: 4,8,16]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u16).range(1..=255))]
+    vcpus: Vec<u16>,
+
+    /// Seconds of the guest's clock for each timed part
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// How often the slow side of the litmus test must get inside for each strategy
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    entries: u32,
+
+    /// What runs the guest's instructions
+    #[arg(long, value_enum, default_value_t = Accel::Tcg)]
+    accel: Accel,
+
+    /// End a machine that takes longer than this
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    limit: Duration,
+
+    /// The folder of the module's sources [default: `kernel` in the repository that this program was built from]
+    #[arg(long, value_name = "FOLDER")]
+    sources: Option<PathBuf>,
+
+    /// The version of the kernel, such as 6.1.0-13-cloud-amd64, with image and headers installed [default: the newest,
+    /// a cloud kernel first]
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["kernel", "headers"])]
+    release: Option<String>,
+
+    /// The kernel's image, a file such as vmlinuz-...
+    #[arg(long, value_name = "FILE", requires = "headers")]
+    kernel: Option<PathBuf>,
+
+    /// The folder of that kernel's headers
+    #[arg(long, value_name = "FOLDER", requires = "kernel")]
+    headers: Option<PathBuf>,
+
+    /// QEMU [default: qemu-system-x86_64 in PATH]
+    #[arg(long, value_name = "FILE")]
+    qemu: Option<PathBuf>,
+
+    /// Write what the machines print on their consoles to FILE
+    #[arg(long, value_name = "FILE")]
+    console: Option<PathBuf>,
+
+    #[command(flatten)]
+    json: JsonFlag,
+}
+
+/// What the JSON says of one machine.
+#[derive(Debug, Serialize)]
+struct Tested {
+    vcpus: usize,
+    kernel: String,
+    wall_s: f64,
+    checks: Vec<Check>,
+}
+
+impl Tested {
+    fn count(&self, outcome: Outcome) -> usize {
+        self.checks.iter().filter(|check| check.outcome == outcome).count()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Extra {
+    /// Why nothing was tested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
+    machines: Vec<Tested>,
+}
+
+/// Builds and tests; says so when this machine lacks what that takes, which is no failure.
+pub(crate) fn run(options: &Options) -> Result<(), Stop> {
+    if options.accel == Accel::Kvm && !needs::has_kvm() {
+        return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
+    }
+    let found = Parts::find(options)?;
+    let target = Target::open(options.json.json.as_deref())?;
+    let silent = target.takes_stdout();
+    let say = |line: String| if silent { output::tell(line) } else { output::say(line) };
+    let machine = Machine::look();
+    let parts = match found {
+        Ok(parts) => parts,
+        Err(missing) => {
+            say(format!("skipped: the module cannot be tested here: {missing}"));
+            return target.write(&machine, &[], Extra { skipped: Some(missing), machines: Vec::new() });
+        }
+    };
+    let mut transcript = options.console.as_deref().map(create).transpose()?;
+    interrupt::listen();
+    say(format!("{}, headers in {}", parts.kernel.display(), parts.headers.display()));
+    let built = workshop::build(&parts)?;
+    let vcpus = if options.vcpus.is_empty() { &VCPUS[..] } else { &options.vcpus };
+    let (mut machines, mut failures) = (Vec::new(), Vec::new());
+    let progress = Progress::new(vcpus.len());
+    for &count in vcpus {
+        let title = format!("{count} virtual CPUs");
+        progress.begin(title.clone());
+        let tested = boot(options, &parts, built.path(), usize::from(count), transcript.as_mut());
+        progress.step();
+        match tested {
+            Ok(tested) => {
+                show(&tested, &say);
+                machines.push(tested);
+            }
+            Err(_) if interrupt::requested() => break,
+            Err(reason) => failures.push(format!("{title}: {reason}")),
+        }
+    }
+    for tested in machines.iter().filter(|tested| tested.count(Outcome::Fail) > 0) {
+        failures.push(format!(
+            "{} virtual CPUs: {} checks failed",
+            tested.vcpus,
+            tested.count(Outcome::Fail)
+        ));
+    }
+    let skipped: usize = machines.iter().map(|tested| tested.count(Outcome::Skip)).sum();
+    if skipped > 0 {
+        output::tell(format!(
+            "{skipped} checks were skipped, which is no pass: see the lines that begin with skip"
+        ));
+    }
+    target.write(&machine, &[], Extra { skipped: None, machines })?;
+    if interrupt::requested() {
+        output::tell("interrupted: not all machines were tested");
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("; "))) }
+}
+
+/// Runs one machine to its end.
+fn boot(
+    options: &Options,
+    parts: &Parts,
+    files: &std::path::Path,
+    vcpus: usize,
+    transcript: Option<&mut File>,
+) -> Result<Tested, String> {
+    let purpose = Purpose {
+        arguments: format!("{} {}", options.seconds, options.entries),
+        begins: report::BEGINS,
+        ends: report::ENDS,
+    };
+    let guest = Guest {
+        qemu: &parts.qemu,
+        kernel: &parts.kernel,
+        files,
+        purpose: &purpose,
+        accel: options.accel,
+        vcpus,
+        host_cpus: &cpus::allowed(),
+        limit: options.limit,
+        start_limit: options.limit,
+    };
+    let session = guest.run()?;
+    if let Some(transcript) = transcript {
+        transcript
+            .write_all(&session.console)
+            .map_err(|error| format!("cannot write what the guest printed: {error}"))?;
+    }
+    let report = report::read(&session.console).map_err(|reason| {
+        let complaints = session.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ");
+        match &session.ending {
+            Ending::Interrupted => "interrupted".to_owned(),
+            Ending::Limit(limit) => format!("ended after {}: {reason}", humantime::format_duration(*limit)),
+            Ending::Exit(status) if status.success() => reason,
+            Ending::Exit(status) => format!("QEMU ended with {status}: {complaints}; {reason}"),
+        }
+    })?;
+    if report.cpus != vcpus {
+        return Err(format!("the guest's kernel runs on {} virtual CPUs only", report.cpus));
+    }
+    let wall_s = (session.wall.as_secs_f64() * 10.0).round() / 10.0;
+    Ok(Tested { vcpus, kernel: report.kernel, wall_s, checks: report.checks })
+}
+
+fn show(tested: &Tested, say: &impl Fn(String)) {
+    say(format!("\n{} virtual CPUs, Linux {}, {} s", tested.vcpus, tested.kernel, tested.wall_s));
+    for check in &tested.checks {
+        say(format!("  {} {}: {}", check.outcome.name(), check.promise, check.detail));
+    }
+    let [passed, failed, skipped] =
+        [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|outcome| tested.count(outcome));
+    say(format!("{} virtual CPUs: {passed} passed, {failed} failed, {skipped} skipped", tested.vcpus));
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds from 0.01 to 600".to_owned()),
+    }
+}

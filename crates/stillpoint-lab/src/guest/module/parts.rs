@@ -1,0 +1,167 @@
+//! What the test of the module takes, where it is found, and the packages that bring what is missing.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::Options;
+use crate::error::Stop;
+use crate::guest::{needs, program};
+
+/// Where distributions put headers: `linux-headers-VERSION`.
+const HEADER_FOLDER: &str = "/usr/src";
+const HEADER_PREFIX: &str = "linux-headers-";
+const IMAGE_PACKAGE: &str = "linux-image-cloud-amd64";
+/// The package that depends on the newest version's: the version is in the name of that one, and moves.
+const HEADER_PACKAGE: &str = "linux-headers-cloud-amd64";
+
+/// The parts.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) qemu: PathBuf,
+    pub(super) kernel: PathBuf,
+    pub(super) headers: PathBuf,
+    pub(super) sources: PathBuf,
+}
+
+impl Parts {
+    /// Finds the parts; the inner error is what is missing on this machine, in one line with what to do about it.
+    ///
+    /// # Errors
+    /// The outer one: what was named does not serve.
+    pub(super) fn find(options: &Options) -> Result<Result<Self, String>, Stop> {
+        let qemu = needs::named(options.qemu.as_deref())?.or_else(needs::qemu);
+        let sources = match &options.sources {
+            Some(folder) if folder.join("Kbuild").is_file() => Some(folder.clone()),
+            Some(folder) => {
+                return Err(Stop::usage(format!(
+                    "{} does not hold the module's sources: there is no Kbuild",
+                    folder.display()
+                )));
+            }
+            None => program::workspace()
+                .map(|workspace| workspace.join("kernel"))
+                .filter(|folder| folder.join("Kbuild").is_file()),
+        };
+        let pair = match (named_pair(options)?, &options.release) {
+            (Some(pair), _) => Some(pair),
+            (None, Some(release)) => Some(installed(release).ok_or_else(|| {
+                Stop::usage(format!(
+                    "the image and the headers of {release} are not both installed: see apt-cache policy \
+                     {IMAGE_PACKAGE} {HEADER_PACKAGE}"
+                ))
+            })?),
+            (None, None) => newest(),
+        };
+        if let Some(reason) = needs::other_architecture() {
+            return Ok(Err(reason));
+        }
+        let path = std::env::var_os("PATH");
+        let tools = ["make", "gcc"].map(|tool| (tool, needs::in_path(tool, path.as_deref()).is_some()));
+        Ok(match (qemu, sources, pair) {
+            (Some(qemu), Some(sources), Some((kernel, headers))) if tools.iter().all(|tool| tool.1) => {
+                Ok(Self { qemu, kernel, headers, sources })
+            }
+            (qemu, sources, pair) => Err(missing(qemu.is_some(), sources.is_some(), pair.is_some(), &tools)),
+        })
+    }
+}
+
+/// Image and headers as named by flags, which come together.
+fn named_pair(options: &Options) -> Result<Option<(PathBuf, PathBuf)>, Stop> {
+    let (Some(kernel), Some(headers)) = (needs::named(options.kernel.as_deref())?, &options.headers) else {
+        return Ok(None);
+    };
+    if !headers.join("Makefile").is_file() {
+        let headers = headers.display();
+        return Err(Stop::usage(format!("{headers} does not hold a kernel's headers: there is no Makefile")));
+    }
+    Ok(Some((kernel, headers.clone())))
+}
+
+/// The image and the headers of a version.
+fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
+    installed_in(
+        release,
+        Path::new(HEADER_FOLDER),
+        Path::new(needs::KERNEL_FOLDER),
+        Path::new(needs::MODULE_FOLDER),
+    )
+}
+
+fn installed_in(release: &str, source: &Path, boot: &Path, modules: &Path) -> Option<(PathBuf, PathBuf)> {
+    let headers = source.join(format!("{HEADER_PREFIX}{release}"));
+    let images = [boot.join(format!("vmlinuz-{release}")), modules.join(release).join("vmlinuz")];
+    let readable =
+        |file: &PathBuf| File::open(file).and_then(|open| open.metadata()).is_ok_and(|m| m.is_file());
+    let image = images.into_iter().find(readable)?;
+    headers.join("Makefile").is_file().then_some((image, headers))
+}
+
+/// The newest version that has both.
+fn newest() -> Option<(PathBuf, PathBuf)> {
+    let folders = fs::read_dir(HEADER_FOLDER).into_iter().flatten().flatten();
+    let mut releases: Vec<String> = folders
+        .filter_map(|folder| Some(folder.file_name().to_str()?.strip_prefix(HEADER_PREFIX)?.to_owned()))
+        .collect();
+    releases.sort_by_key(|release| (release.contains("cloud"), needs::numbers(release)));
+    releases.iter().rev().find_map(|release| installed(release))
+}
+
+fn missing(qemu: bool, sources: bool, pair: bool, tools: &[(&str, bool)]) -> String {
+    let (mut parts, mut packages) = (Vec::new(), Vec::new());
+    if !qemu {
+        parts.push(format!("{} is not in PATH", needs::QEMU));
+        packages.push(needs::QEMU_PACKAGE);
+    }
+    if !pair {
+        parts.push("no kernel has both its image and its headers here".to_owned());
+        packages.extend([IMAGE_PACKAGE, HEADER_PACKAGE]);
+    }
+    for (tool, _) in tools.iter().filter(|(_, there)| !there) {
+        parts.push(format!("{tool} is not in PATH"));
+        packages.push(tool);
+    }
+    if let Some(last) = parts.pop() {
+        let packages = packages.join(" ");
+        parts.push(format!(
+            "{last} (on Debian: apt-get install --no-install-recommends {packages} libc6-dev)"
+        ));
+    }
+    if !sources {
+        parts.push(
+            "the module's sources are not where this program was built: give them by --sources".to_owned(),
+        );
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_counts_when_both_parts_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        let find = || installed_in("6.1-cloud", &folder("src"), &folder("boot"), &folder("modules"));
+        fs::create_dir_all(folder("boot")).unwrap();
+        fs::write(folder("boot").join("vmlinuz-6.1-cloud"), "image").unwrap();
+        assert_eq!(find(), None);
+        let headers = folder("src").join("linux-headers-6.1-cloud");
+        fs::create_dir_all(&headers).unwrap();
+        assert_eq!(find(), None, "a folder without a Makefile holds no headers");
+        fs::write(headers.join("Makefile"), "").unwrap();
+        assert_eq!(find(), Some((folder("boot").join("vmlinuz-6.1-cloud"), headers)));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_packages() {
+        let all = missing(false, false, false, &[("make", false), ("gcc", true)]);
+        for part in ["qemu-system-x86_64", "make is not in PATH", HEADER_PACKAGE, IMAGE_PACKAGE, "--sources"]
+        {
+            assert!(all.contains(part), "'{part}' is not in: {all}");
+        }
+        assert!(!all.contains("gcc is not"), "{all}");
+        assert!(!missing(true, false, true, &[]).contains("apt-get"));
+    }
+}

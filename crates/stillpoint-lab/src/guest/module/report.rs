@@ -1,0 +1,145 @@
+//! Reads what the module's test program wrote on the console.
+
+use serde::Serialize;
+
+/// What each line of the test program begins with; a verb follows.
+const MARK: &str = "@module ";
+/// Its first line, and its last.
+pub(super) const BEGINS: &str = "@module begin ";
+pub(super) const ENDS: &str = "@module end ";
+/// How much of the console's end an error shows.
+const SHOWN: usize = 300;
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Pass,
+    Fail,
+    Skip,
+}
+
+impl Outcome {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "FAIL",
+            Self::Skip => "skip",
+        }
+    }
+}
+
+/// One promise that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Check {
+    pub(super) promise: String,
+    pub(super) outcome: Outcome,
+    pub(super) detail: String,
+}
+
+/// The whole result of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) kernel: String,
+    pub(super) cpus: usize,
+    pub(super) checks: Vec<Check>,
+}
+
+/// The result that the console shows; an error if a line of it is missing.
+pub(super) fn read(console: &[u8]) -> Result<Report, String> {
+    let text = String::from_utf8_lossy(console);
+    let (mut begun, mut checks, mut ended) = (None, Vec::new(), None);
+    for line in text.lines().filter_map(|line| Some(&line[line.find(MARK)? + MARK.len()..])) {
+        let (verb, rest) = line.trim_end().split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "begin" => begun = about(rest),
+            "pass" => checks.push(check(Outcome::Pass, rest)),
+            "fail" => checks.push(check(Outcome::Fail, rest)),
+            "skip" => checks.push(check(Outcome::Skip, rest)),
+            "end" => ended = Some(sums(rest)),
+            _ => return Err(format!("a line of the tests is not readable: {verb} {rest}")),
+        }
+    }
+    let Some((kernel, cpus)) = begun else {
+        return Err(format!("the guest did not come as far as to begin; {}", last(&text)));
+    };
+    let Some(ended) = ended else {
+        return Err(format!("the tests break off after {} lines; {}", checks.len(), last(&text)));
+    };
+    let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
+    if ended != [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|outcome| Some(count(outcome))) {
+        return Err(format!(
+            "lines of the tests are lost: {} arrived, and not those of {ended:?}",
+            checks.len()
+        ));
+    }
+    if count(Outcome::Pass) == 0 {
+        return Err("nothing was checked".to_owned());
+    }
+    Ok(Report { kernel, cpus, checks })
+}
+
+fn check(outcome: Outcome, line: &str) -> Check {
+    let (promise, detail) = line.split_once(": ").unwrap_or((line, ""));
+    Check { promise: promise.to_owned(), outcome, detail: detail.to_owned() }
+}
+
+/// "6.1.0, 8 CPUs"
+fn about(line: &str) -> Option<(String, usize)> {
+    let (kernel, cpus) = line.split_once(", ")?;
+    Some((kernel.to_owned(), cpus.split(' ').next()?.parse().ok()?))
+}
+
+/// "3 passed, 0 failed, 1 skipped"
+fn sums(line: &str) -> [Option<usize>; 3] {
+    let mut parts = line.split(", ").map(|part| part.split(' ').next()?.parse().ok());
+    [(); 3].map(|()| parts.next().flatten())
+}
+
+/// The end of what the console shows.
+fn last(text: &str) -> String {
+    let said: Vec<char> = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
+    let end: String = said[said.len().saturating_sub(SHOWN)..].iter().collect();
+    format!(
+        "it said last: {}",
+        end.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" / ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "SeaBIOS\r\n@module begin 6.1.0, 8 CPUs\r\n@module pass counters: 70 operations\r\n\
+                         [    9.1] something\r\n@module skip liburcu: was not built\r\n\
+                         @module fail litmus: tree: 3 violations\r\n@module end 1 passed, 1 failed, 1 skipped\r\n";
+
+    #[test]
+    fn each_promise_has_its_outcome() {
+        let report = read(WHOLE.as_bytes()).unwrap();
+        assert_eq!((report.kernel.as_str(), report.cpus), ("6.1.0", 8));
+        let found: Vec<_> =
+            report.checks.iter().map(|c| (c.promise.as_str(), c.outcome, c.detail.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("counters", Outcome::Pass, "70 operations"),
+                ("liburcu", Outcome::Skip, "was not built"),
+                ("litmus", Outcome::Fail, "tree: 3 violations"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_that_misses_a_line_is_none() {
+        let lines: Vec<&str> = WHOLE.split_inclusive("\r\n").collect();
+        for missing in [1, 2, 4, 5, 6] {
+            let mut rest = lines.clone();
+            rest.remove(missing);
+            assert!(read(rest.concat().as_bytes()).is_err(), "without {}", lines[missing]);
+        }
+        assert!(read(b"Kernel panic - not syncing: oops").unwrap_err().contains("not syncing: oops"));
+        assert!(read(b"@module begin 6.1.0, 8 CPUs\n@module end 0 passed, 0 failed, 0 skipped\n").is_err());
+        assert!(read(b"@module dance\n").is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! Builds the module and its tests in a folder of its own, and packs the guest's first file system.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::{NamedTempFile, TempDir};
+
+use super::parts::Parts;
+use crate::error::Stop;
+use crate::guest::cpio::Archive;
+use crate::output;
+
+const MODULE: &str = "stillpoint_membarrier.ko";
+const INTERPOSER: &str = "libstillpoint_membarrier.so";
+/// How much of a failed build's output is shown.
+const SHOWN_LINES: usize = 12;
+
+/// Builds, and packs what was built.
+pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
+    output::tell("building the module and its tests");
+    let folder =
+        TempDir::with_prefix("stillpoint-module-").map_err(|error| failed("a temporary folder", &error))?;
+    let own = folder.path();
+    copy(&parts.sources, own)?;
+    let headers = format!("KDIR={}", parts.headers.display());
+    make(own, &["module", &headers])?;
+    make(own, &["user", "BUILD=build"])?;
+    let build = own.join("build");
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys"] {
+        archive.folder(folder);
+    }
+    archive.device("dev/console", 5, 1);
+    add(&mut archive, "init", &build.join("check"))?;
+    add(&mut archive, MODULE, &own.join(MODULE))?;
+    // liburcu is one test of many, and says there that it was left out.
+    match make(own, &["build/urcu", "BUILD=build"]) {
+        Ok(()) => add_dynamic(&mut archive, &build)?,
+        Err(stop) => output::tell(format!("without the test of liburcu (liburcu-dev): {stop}")),
+    }
+    let mut packed = NamedTempFile::with_prefix("stillpoint-module-")
+        .map_err(|error| failed("a temporary file", &error))?;
+    packed.write_all(&archive.finish()).map_err(|error| failed("a temporary file", &error))?;
+    Ok(packed)
+}
+
+/// The program that uses liburcu, the interposer, and the libraries of both where the linker looks for them.
+fn add_dynamic(archive: &mut Archive, build: &Path) -> Result<(), Stop> {
+    let program = build.join("urcu");
+    add(archive, "urcu", &program)?;
+    add(archive, INTERPOSER, &build.join(INTERPOSER))?;
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for library in libraries(&program)? {
+        let above: Vec<PathBuf> = library.ancestors().skip(1).map(Path::to_owned).collect();
+        for folder in above.iter().rev().filter(|folder| folder.parent().is_some()) {
+            if !folders.contains(folder) {
+                archive.folder(&relative(folder));
+                folders.push(folder.clone());
+            }
+        }
+        add(archive, &relative(&library), &library)?;
+    }
+    Ok(())
+}
+
+fn relative(path: &Path) -> String {
+    path.to_string_lossy().trim_start_matches('/').to_owned()
+}
+
+/// The libraries and the dynamic linker of a program, as `ldd` tells them.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let told = Command::new("ldd")
+        .arg(program)
+        .output()
+        .map_err(|error| Stop::Failed(format!("cannot start ldd: {error}")))?;
+    Ok(paths(&String::from_utf8_lossy(&told.stdout)))
+}
+
+/// In `name => /path (address)` and `/path (address)`, the paths.
+fn paths(told: &str) -> Vec<PathBuf> {
+    told.lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(PathBuf::from)
+        .collect()
+}
+
+fn add(archive: &mut Archive, name: &str, file: &Path) -> Result<(), Stop> {
+    let contents = fs::read(file).map_err(|error| failed(&file.display().to_string(), &error))?;
+    archive
+        .file(name, true, &contents)
+        .ok_or_else(|| Stop::Failed(format!("{} is too large for the guest", file.display())))
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Stop {
+    Stop::Failed(format!("{what}: {error}"))
+}
+
+/// Copies the sources: a build leaves its files beside them.
+fn copy(from: &Path, to: &Path) -> Result<(), Stop> {
+    let shown = || from.display().to_string();
+    for entry in fs::read_dir(from).map_err(|error| failed(&shown(), &error))? {
+        let entry = entry.map_err(|error| failed(&shown(), &error))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            fs::create_dir(&target).map_err(|error| failed(&target.display().to_string(), &error))?;
+            copy(&source, &target)?;
+        } else if is_source(&source) {
+            fs::copy(&source, &target).map_err(|error| failed(&source.display().to_string(), &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a build needs this file, and did not leave it behind.
+fn is_source(file: &Path) -> bool {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    let name = file.file_name().and_then(|name| name.to_str());
+    matches!(extension, Some("c" | "h")) && !name.is_some_and(|name| name.ends_with(".mod.c"))
+        || matches!(name, Some("Kbuild" | "Makefile"))
+}
+
+fn make(folder: &Path, arguments: &[&str]) -> Result<(), Stop> {
+    let built = Command::new("make")
+        .current_dir(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Stop::Failed(format!("cannot start make: {error}")))?;
+    if built.status.success() {
+        return Ok(());
+    }
+    let complaints = String::from_utf8_lossy(&built.stderr);
+    let lines: Vec<&str> = complaints.lines().collect();
+    let last = lines[lines.len().saturating_sub(SHOWN_LINES)..].join(" / ");
+    Err(Stop::Failed(format!("make {} ended with {}: {last}", arguments.join(" "), built.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paths_of_libraries_are_found() {
+        let told =
+            "\tlinux-vdso.so.1 (0x7f)\n\tlibc.so.6 => /lib/libc.so.6 (0x7e)\n\t/lib64/ld.so.2 (0x7d)\n";
+        assert_eq!(paths(told), [Path::new("/lib/libc.so.6"), Path::new("/lib64/ld.so.2")]);
+    }
+
+    #[test]
+    fn what_a_build_left_behind_is_not_copied() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(from.path().join("tests")).unwrap();
+        for name in ["device.c", "plan.h", "Kbuild", "a.mod.c", "a.ko", "a.o", "tests/b.c"] {
+            fs::write(from.path().join(name), name).unwrap();
+        }
+        copy(from.path(), to.path()).unwrap();
+        let there = |name: &str| to.path().join(name).exists();
+        assert!(["device.c", "plan.h", "Kbuild", "tests/b.c"].into_iter().all(there));
+        assert!(!["a.mod.c", "a.ko", "a.o"].into_iter().any(there));
+    }
+
+    #[test]
+    fn a_build_that_fails_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("Makefile"), "module:\n\t@echo no such header >&2; exit 3\n").unwrap();
+        let message = make(folder.path(), &["module"]).unwrap_err().to_string();
+        assert!(message.contains("make module") && message.contains("no such header"), "{message}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Ways to interrupt every receiver, by name.
+
+use stillpoint::multicast::{Share, Strategy};
+
+use super::machine::Machine;
+use super::operation::Way;
+
+/// One way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contender {
+    /// In tables and rows.
+    pub(crate) name: &'static str,
+    /// What it is, in a line.
+    pub(super) about: &'static str,
+    spread: Spread,
+    /// All initiators queue for the mutex of Linux's system call.
+    pub(super) mutex: bool,
+    /// All initiators send to the receivers in the same order.
+    pub(super) same_order: bool,
+    /// Receivers count down one shared counter.
+    pub(super) shared_counter: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    Flat,
+    Cluster,
+    Tree,
+    Split,
+    Hybrid,
+}
+
+const fn plain(name: &'static str, spread: Spread, about: &'static str) -> Contender {
+    Contender { name, about, spread, mutex: false, same_order: false, shared_counter: false }
+}
+
+/// The contender that has a threshold.
+pub(super) const HYBRID: &str = "hybrid";
+
+/// All of them, in the order of the tables.
+pub(crate) const CONTENDERS: &[Contender] = &[
+    plain("flat", Spread::Flat, "the kernel's smp_call_function_many(), one interrupt after the other"),
+    Contender {
+        mutex: true,
+        ..plain("flat+mutex", Spread::Flat, "the same under one mutex of the machine: Linux since 2024")
+    },
+    plain("cluster", Spread::Cluster, "the kernel's, one interrupt command for each cluster of CPUs"),
+    plain("tree", Spread::Tree, "binomial tree, each initiator in an order of its own"),
+    Contender { mutex: true, ..plain("tree+mutex", Spread::Tree, "the same under the mutex") },
+    Contender {
+        same_order: true,
+        ..plain(
+            "tree+same-order",
+            Spread::Tree,
+            "all initiators in the same order: they share the inner nodes",
+        )
+    },
+    Contender {
+        shared_counter: true,
+        ..plain("tree+flat-ack", Spread::Tree, "acknowledgements by one shared counter")
+    },
+    plain("split", Spread::Split, "each message hands out less than half, as the machine's file says"),
+    plain(HYBRID, Spread::Hybrid, "flat for few receivers, the tree for many"),
+];
+
+/// The names, for the command line.
+pub(crate) fn names() -> Vec<&'static str> {
+    CONTENDERS.iter().map(|contender| contender.name).collect()
+}
+
+/// The contender of this name.
+pub(super) fn find(name: &str) -> Option<Contender> {
+    CONTENDERS.iter().copied().find(|contender| contender.name == name)
+}
+
+impl Contender {
+    /// How it spreads to that many receivers of this machine.
+    pub(super) fn way(&self, machine: &Machine, receivers: usize) -> Way {
+        let kernel = |cluster| Way::Kernel { cluster };
+        let tree = |strategy| Way::Tree { strategy, shared_counter: self.shared_counter };
+        let threshold = machine.multicast.hybrid_threshold.unwrap_or(0);
+        match self.spread {
+            Spread::Flat => kernel(1),
+            Spread::Cluster => kernel(machine.multicast.cluster),
+            Spread::Tree => tree(Strategy::Tree),
+            // The file was checked: the share is there.
+            Spread::Split => {
+                tree(Share::percent(machine.multicast.split_percent).map_or(Strategy::Tree, Strategy::Split))
+            }
+            Spread::Hybrid => match Strategy::Hybrid(threshold).resolve(receivers as u32) {
+                Strategy::Flat => kernel(1),
+                strategy => tree(strategy),
+            },
+        }
+    }
+}

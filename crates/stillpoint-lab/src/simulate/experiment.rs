@@ -1,0 +1,378 @@
+//! Single points of the figures: one contender under one load.
+
+use super::contender::{self, Contender};
+use super::machine::Machine;
+use super::places::Places;
+use super::task::{Pace, Task};
+use super::world::World;
+use crate::interrupt;
+
+/// Initiators begin within so many nanoseconds of each other.
+const SPREAD: f64 = 2000.0;
+/// So many numbers of receivers in a row, and as many again as it won before, and flat has lost for good.
+const FLAT_LOST: usize = 64;
+
+/// What a load of operations came to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Operations {
+    /// Of each operation, sorted, in nanoseconds.
+    pub(super) latencies: Vec<f64>,
+    pub(super) per_second: f64,
+    /// Interrupt commands for each operation.
+    pub(super) commands: f64,
+    /// The invariant that did not hold, if any: then the figures mean nothing.
+    pub(super) broken: Option<String>,
+}
+
+impl Operations {
+    /// The latency that this share of the operations does not exceed, in nanoseconds.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        let last = self.latencies.len().saturating_sub(1);
+        self.latencies.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// What readers lose to grace periods.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct GracePeriods {
+    /// Grace periods a second that the writer came to.
+    pub(super) hertz: f64,
+    /// The share of their time that readers spend outside of interrupt handlers.
+    pub(super) reading: f64,
+    /// What a grace period takes from each reader, in nanoseconds.
+    pub(super) taken: f64,
+    pub(super) broken: Option<String>,
+}
+
+impl GracePeriods {
+    /// How much less readers come to than beside the other, at this one's frequency, as a share. Where the other does not
+    /// come to that frequency, it is taken to cost as much for each grace period as it does where it can.
+    pub(super) fn loss_beside(&self, other: &Self) -> f64 {
+        1.0 - self.reading / (1.0 - other.taken * self.hertz / 1e9)
+    }
+}
+
+/// The first CPUs of the machine, neighbours side by side.
+fn members(machine: &Machine, count: usize) -> Vec<usize> {
+    let places = Places::new(machine.topology);
+    let mut members: Vec<usize> = (0..count).collect();
+    members.sort_by_key(|&cpu| places.neighbourhood(cpu));
+    members
+}
+
+/// One CPU interrupts that many others, `count` times.
+pub(super) fn receivers(
+    machine: &Machine,
+    contender: Contender,
+    receivers: usize,
+    count: usize,
+    seed: u64,
+) -> Operations {
+    let members = members(machine, receivers + 1);
+    operations(machine, contender, &[0], &members, count, seed)
+}
+
+/// That many CPUs, evenly spread, each interrupt all others of the machine, `count` times.
+pub(super) fn initiators(
+    machine: &Machine,
+    contender: Contender,
+    initiators: usize,
+    count: usize,
+    seed: u64,
+) -> Operations {
+    let cpus = machine.cpus();
+    let chosen: Vec<usize> = (0..initiators).map(|nth| nth * cpus / initiators).collect();
+    operations(machine, contender, &chosen, &members(machine, cpus), count, seed)
+}
+
+fn operations(
+    machine: &Machine,
+    contender: Contender,
+    initiators: &[usize],
+    members: &[usize],
+    count: usize,
+    seed: u64,
+) -> Operations {
+    let mut world = World::new(machine, members, seed);
+    for &cpu in initiators {
+        let delay = world.uniform() * SPREAD;
+        world.start(cpu, Task::new(contender, members, Pace::Operations(count)), delay);
+    }
+    world.run();
+    let measured: Vec<_> = initiators.iter().filter_map(|&cpu| world.cpus[cpu].measured.take()).collect();
+    let ended = measured.iter().map(|measured| measured.ended).fold(0.0, f64::max);
+    let mut latencies: Vec<f64> = measured.into_iter().flat_map(|measured| measured.latencies).collect();
+    latencies.sort_by(f64::total_cmp);
+    let expected = initiators.len() * count;
+    let done = latencies.len();
+    world.check(done == expected, || format!("{done} of {expected} operations were completed"));
+    Operations {
+        per_second: done as f64 / ended * 1e9,
+        commands: world.commands as f64 / done as f64,
+        latencies,
+        broken: world.broken,
+    }
+}
+
+/// One writer waits for `count` grace periods, begun that many nanoseconds apart at least, while readers on all other
+/// CPUs read.
+pub(super) fn grace_periods(
+    machine: &Machine,
+    contender: Contender,
+    apart: f64,
+    count: usize,
+    seed: u64,
+) -> GracePeriods {
+    let members = members(machine, machine.cpus());
+    let mut world = World::new(machine, &members, seed);
+    let operations = machine.rcu.barriers_per_grace_period;
+    let pace = Pace::GracePeriods { count, apart, operations };
+    world.start(0, Task::new(contender, &members, pace), 0.0);
+    world.run();
+    let measured = world.cpus[0].measured.take();
+    let (done, ended) = measured.map_or((0, 0.0), |measured| (measured.latencies.len(), measured.ended));
+    let expected = count * operations as usize;
+    world.check(done == expected, || format!("{done} of {expected} operations were completed"));
+    let readers = (machine.cpus() - 1) as f64;
+    let handling = world.cpus.iter().skip(1).map(|cpu| cpu.handling).sum::<f64>() / readers;
+    GracePeriods {
+        hertz: count as f64 / ended * 1e9,
+        reading: 1.0 - handling / ended,
+        taken: handling / count as f64,
+        broken: world.broken,
+    }
+}
+
+/// Numbers of receivers at which flat is compared with the tree: all up to 256, then ever fewer.
+fn compared(most: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |&count| Some(count + 1 + count / 256))
+        .take_while(move |&count| count <= most)
+}
+
+/// The number of receivers up to which flat does better than the tree: where a hybrid loses least to the better of the
+/// two over all numbers of receivers, on the machine without noise. `None` after Ctrl-C.
+///
+/// Ends where flat has lost ever since half as many receivers: a later threshold only loses more.
+pub(super) fn crossover(machine: &Machine) -> Option<u32> {
+    let machine = machine.noiseless();
+    let (flat, tree) = (contender::find("flat")?, contender::find("tree")?);
+    let latency = |contender, count: usize| receivers(&machine, contender, count, 1, 1).quantile(0.5);
+    let mut points: Vec<(usize, f64, f64)> = Vec::new();
+    let mut won = 0;
+    for count in compared(machine.cpus() - 1) {
+        let (flat, tree) = (latency(flat, count), latency(tree, count));
+        if interrupt::requested() {
+            return None;
+        }
+        points.push((count, flat, tree));
+        if flat <= tree {
+            won = count;
+        } else if count > 2 * won + FLAT_LOST {
+            break;
+        }
+    }
+    let loss = |threshold: usize| -> f64 {
+        let lost = |&(count, flat, tree): &(usize, f64, f64)| {
+            let chosen = if count <= threshold { flat } else { tree };
+            chosen / flat.min(tree) - 1.0
+        };
+        points.iter().map(lost).sum()
+    };
+    let thresholds = std::iter::once(0).chain(points.iter().map(|point| point.0));
+    thresholds.min_by(|&a, &b| loss(a).total_cmp(&loss(b))).map(|best| best as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use stillpoint::multicast::{Share, Strategy};
+
+    use super::super::machine::{Machine, Times, Topology};
+    use super::*;
+
+    const SEED: u64 = 1;
+
+    fn find(name: &str) -> Contender {
+        contender::find(name).unwrap()
+    }
+
+    /// The poster's machine, with the threshold of the hybrid found.
+    fn machine() -> Machine {
+        let mut machine = Machine::load("seed").unwrap();
+        machine.multicast.hybrid_threshold = crossover(&machine);
+        machine
+    }
+
+    fn median(machine: &Machine, name: &str, count: usize) -> f64 {
+        let outcome = receivers(machine, find(name), count, 25, SEED);
+        assert_eq!(outcome.broken, None);
+        outcome.quantile(0.5)
+    }
+
+    /// One socket of single-threaded cores, without noise: all distances are the same.
+    fn uniform(cpus: usize) -> Machine {
+        let mut machine = Machine::load("seed").unwrap().noiseless();
+        machine.topology = Topology { sockets: 1, cores_per_socket: cpus, threads_per_core: 1 };
+        machine
+    }
+
+    fn equal(found: f64, expected: f64, what: &str) {
+        assert!((found - expected).abs() < 1e-6 * expected, "{what}: {found} instead of {expected}");
+    }
+
+    #[test]
+    fn without_noise_flat_is_its_closed_form() {
+        let machine = uniform(200);
+        let t = machine.nanoseconds;
+        for count in [1, 2, 7, 31, 143, 199] {
+            let n = count as f64;
+            let sent = t.system_call + t.scan_per_cpu * 200.0 + n * t.push[1];
+            let flag = t.interrupt_flight[1] + t.interrupt_enter + t.barrier + t.atomic[1];
+            // The last flag is read when it is there, or when all others have been read.
+            let last = (sent + n * t.interrupt_send + flag + t.read[1])
+                .max(sent + t.interrupt_send + flag + n * t.read[1])
+                .max(sent + n * t.interrupt_send + n * t.read[1]);
+            equal(receivers(&machine, find("flat"), count, 1, SEED).quantile(0.5), last, "flat");
+        }
+    }
+
+    /// From when a node can begin to send until its range, and it, have acknowledged, when that costs nothing: a child's
+    /// message takes `hop`, each send `send`.
+    fn tree_time(strategy: Strategy, rest: u32, send: f64, hop: f64, own: f64) -> f64 {
+        if rest == 0 {
+            return own;
+        }
+        let group = strategy.group(rest);
+        let child = send + hop + tree_time(strategy, group - 1, send, hop, own);
+        child.max(send + tree_time(strategy, rest - group, send, hop, own))
+    }
+
+    #[test]
+    fn without_noise_trees_are_their_recurrence() {
+        let mut machine = uniform(200);
+        machine.nanoseconds = Times { atomic: [0.0; 3], ..machine.nanoseconds };
+        machine.multicast.split_percent = 30;
+        let t = machine.nanoseconds;
+        let split = Strategy::Split(Share::percent(30).unwrap());
+        for (name, strategy) in [("tree", Strategy::Tree), ("split", split)] {
+            for count in [1u32, 2, 3, 7, 15, 31, 100, 143, 199] {
+                let send = t.push[1] + t.interrupt_send;
+                let hop = t.interrupt_flight[1] + t.interrupt_enter;
+                let before = t.system_call + t.scan_per_cpu * 200.0;
+                // The initiator has no barrier of its own to execute.
+                let spread = {
+                    let (mut rest, mut sends, mut last) = (count, 0.0, 0.0f64);
+                    while rest > 0 {
+                        let group = strategy.group(rest);
+                        sends += 1.0;
+                        let below = tree_time(strategy, group - 1, send, hop, t.barrier);
+                        last = last.max(sends * send + hop + below);
+                        rest -= group;
+                    }
+                    last
+                };
+                let found = receivers(&machine, find(name), count as usize, 1, SEED).quantile(0.5);
+                equal(found, before + spread + t.read[1], name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_contender_keeps_the_invariants_under_every_load() {
+        let machine = machine();
+        for contender in contender::CONTENDERS {
+            for count in [1, 2, 3, 8, 71, 72, 143] {
+                let outcome = receivers(&machine, *contender, count, 3, SEED);
+                assert_eq!(outcome.broken, None, "{} to {count}", contender.name);
+                assert_eq!(outcome.latencies.len(), 3);
+            }
+            for count in [2, 9, 144] {
+                let outcome = initiators(&machine, *contender, count, 2, SEED);
+                assert_eq!(outcome.broken, None, "{} from {count}", contender.name);
+                assert_eq!(outcome.latencies.len(), 2 * count);
+            }
+            for apart in [0.0, 1e6] {
+                assert_eq!(grace_periods(&machine, *contender, apart, 3, SEED).broken, None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_figures_and_another_one_others() {
+        let machine = machine();
+        let run = |seed| initiators(&machine, find("tree"), 9, 3, seed);
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn at_143_receivers_the_tree_takes_a_fifth_of_flat_and_the_best_a_seventh() {
+        let machine = machine();
+        let flat = median(&machine, "flat", 143);
+        let tree = median(&machine, "tree", 143);
+        assert!(tree <= flat / 5.0, "flat {flat}, tree {tree}");
+        let split = median(&machine, "split", 143);
+        assert!(split.min(tree) <= flat / 7.0, "flat {flat}, tree {tree}, split {split}");
+        let flat_acknowledgement = median(&machine, "tree+flat-ack", 143);
+        assert!(tree < 0.6 * flat_acknowledgement, "{tree} and {flat_acknowledgement}");
+    }
+
+    #[test]
+    fn the_hybrid_loses_no_more_than_three_percent_to_the_better_one() {
+        let machine = machine();
+        let threshold = machine.multicast.hybrid_threshold.unwrap() as usize;
+        assert!((4..64).contains(&threshold), "the crossover is at {threshold}");
+        for count in [8, 16, 24, 32, threshold - 1, threshold, threshold + 1, 143] {
+            let better = median(&machine, "flat", count).min(median(&machine, "tree", count));
+            let hybrid = median(&machine, "hybrid", count);
+            assert!(hybrid <= 1.03 * better, "{count} receivers: {hybrid}, the better one {better}");
+        }
+    }
+
+    #[test]
+    fn the_crossover_of_the_largest_machine_is_found_in_time() {
+        let machine = uniform(4096);
+        let most = compared(4095).last().unwrap();
+        assert!(compared(4095).count() < 1000 && most > 4000 && most <= 4095);
+        assert!(compared(256).eq(1..=256));
+        let threshold = crossover(&machine).unwrap();
+        assert!((2..64).contains(&threshold), "the crossover is at {threshold}");
+    }
+
+    #[test]
+    fn with_72_initiators_the_rotated_tree_beats_flat_without_the_mutex() {
+        let machine = machine();
+        let rate = |name: &str| {
+            let outcome = initiators(&machine, find(name), 72, 6, SEED);
+            assert_eq!(outcome.broken, None);
+            outcome.per_second
+        };
+        let (flat, mutex, tree, same) =
+            (rate("flat"), rate("flat+mutex"), rate("tree"), rate("tree+same-order"));
+        assert!(tree >= 1.1 * flat, "tree {tree}, flat {flat}");
+        assert!(tree > same && flat > mutex, "same order {same}, mutex {mutex}");
+    }
+
+    #[test]
+    fn readers_lose_less_than_one_and_a_quarter_percent_to_the_tree_up_to_ten_kilohertz() {
+        let machine = machine();
+        for hertz in [100.0, 1e3, 3e3, 1e4] {
+            for name in ["tree", "split", "hybrid"] {
+                let run = |name: &str| grace_periods(&machine, find(name), 1e9 / hertz, 20, SEED);
+                let (flat, ours) = (run("flat"), run(name));
+                let loss = ours.loss_beside(&flat);
+                assert!(loss < 0.0125, "{name} at {hertz} Hz: {loss}");
+                assert!(ours.hertz > 0.99 * hertz, "{name} reaches {} of {hertz} Hz", ours.hertz);
+            }
+        }
+    }
+
+    #[test]
+    fn a_kvm_guest_takes_about_as_long_as_published() {
+        let machine = Machine::load("kvm").unwrap();
+        for (name, published) in [("flat", 198.5), ("cluster", 92.8)] {
+            let found = median(&machine, name, 79) / 1e3;
+            let ratio = found / published;
+            assert!((0.85..1.15).contains(&ratio), "{name}: {found} µs, published {published} µs");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The receiver's side: what runs in an interrupt.
+
+use super::operation::{Message, Sending, Way};
+use super::world::{Step, World};
+
+/// The handler of one interrupt, which serves all messages that it finds.
+#[derive(Debug)]
+pub(super) struct Handler {
+    began: f64,
+    messages: Vec<Message>,
+    next: usize,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Enters,
+    Entered,
+    NextMessage,
+    Sends(Message, Sending),
+    /// The barrier is executed.
+    Executed(Message),
+    /// The flag of the kernel's way is written.
+    Flagged(Message),
+    /// The counter of a node, or the shared one, is counted down.
+    Counts(Message),
+    Counted(Message),
+    Left,
+}
+
+impl Handler {
+    pub(super) fn new(now: f64) -> Self {
+        Self { began: now, messages: Vec::new(), next: 0, stage: Stage::Enters }
+    }
+}
+
+impl World<'_> {
+    /// The next step of the handler on this CPU.
+    pub(super) fn handle(&mut self, cpu: usize) -> Step {
+        let Some(mut handler) = self.cpus[cpu].handler.take() else { return Step::Ends };
+        let step = self.step(cpu, &mut handler);
+        self.cpus[cpu].handler = Some(handler);
+        step
+    }
+
+    fn step(&mut self, cpu: usize, handler: &mut Handler) -> Step {
+        let times = self.machine.nanoseconds;
+        loop {
+            match handler.stage {
+                Stage::Enters => {
+                    handler.stage = Stage::Entered;
+                    return Step::Takes(self.cost(cpu, times.interrupt_enter));
+                }
+                Stage::Entered => {
+                    handler.messages = std::mem::take(&mut self.cpus[cpu].queue);
+                    handler.stage = Stage::NextMessage;
+                }
+                Stage::NextMessage => match handler.messages.get(handler.next) {
+                    Some(&message) => {
+                        handler.next += 1;
+                        let node = &self.operations[message.initiator].nodes[message.node];
+                        handler.stage = Stage::Sends(message, Sending::new(node));
+                    }
+                    None => {
+                        handler.stage = Stage::Left;
+                        return Step::Takes(self.cost(cpu, times.interrupt_exit));
+                    }
+                },
+                Stage::Sends(message, mut sending) => match self.send(cpu, message, &mut sending) {
+                    Step::Ends => {
+                        handler.stage = Stage::Executed(message);
+                        return Step::Takes(self.cost(cpu, times.barrier));
+                    }
+                    step => {
+                        handler.stage = Stage::Sends(message, sending);
+                        return step;
+                    }
+                },
+                Stage::Executed(message) => {
+                    let operation = &mut self.operations[message.initiator];
+                    operation.nodes[message.node].executed += 1;
+                    if let Way::Kernel { .. } = operation.way {
+                        handler.stage = Stage::Flagged(message);
+                        let flag = self.distance(cpu, message.initiator).of(times.atomic);
+                        return Step::Takes(self.cost(cpu, flag));
+                    }
+                    handler.stage = Stage::Counts(message);
+                }
+                Stage::Flagged(message) => {
+                    self.operations[message.initiator].nodes[message.node].done = true;
+                    self.wake(message.initiator);
+                    handler.stage = Stage::NextMessage;
+                }
+                Stage::Counts(message) => {
+                    handler.stage = Stage::Counted(message);
+                    return Step::Takes(self.count(cpu, message));
+                }
+                Stage::Counted(message) => {
+                    handler.stage = match self.counted(message) {
+                        Some(parent) => Stage::Counts(parent),
+                        None => Stage::NextMessage,
+                    };
+                }
+                Stage::Left => {
+                    self.cpus[cpu].handling += self.now - handler.began;
+                    return Step::Ends;
+                }
+            }
+        }
+    }
+
+    /// What the decrement takes that acknowledges this node.
+    pub(super) fn count(&mut self, cpu: usize, Message { initiator, node }: Message) -> f64 {
+        match self.operations[initiator].way {
+            Way::Tree { shared_counter: true, .. } => {
+                self.atomic(cpu, |world| &mut world.operations[initiator].counter)
+            }
+            _ => self.atomic(cpu, |world| &mut world.operations[initiator].nodes[node].line),
+        }
+    }
+
+    /// The effect of the decrement: the node that is to be acknowledged next, if this was the last one below it.
+    pub(super) fn counted(&mut self, Message { initiator, node }: Message) -> Option<Message> {
+        let operation = &mut self.operations[initiator];
+        let root = operation.root();
+        let shared = matches!(operation.way, Way::Tree { shared_counter: true, .. });
+        let left = if shared { &mut operation.unacknowledged } else { &mut operation.nodes[node].pending };
+        let enough = *left > 0;
+        *left = left.saturating_sub(1);
+        let last = *left == 0;
+        let parent = operation.nodes[node].parent;
+        self.check(enough, || format!("CPU {initiator}'s operation was acknowledged too often"));
+        match (last, shared || node == root) {
+            (false, _) => None,
+            (true, true) => {
+                self.wake(initiator);
+                None
+            }
+            (true, false) => Some(Message { initiator, node: parent }),
+        }
+    }
+}

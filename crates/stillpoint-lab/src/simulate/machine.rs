@@ -1,0 +1,300 @@
+//! The machine that is simulated: a parameter file, checked.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Stop;
+
+/// The machines that come with the program, by name.
+pub(super) const BUILT_IN: &[(&str, &str)] =
+    &[("seed", include_str!("machines/seed.toml")), ("kvm", include_str!("machines/kvm.toml"))];
+
+/// More CPUs than this are a mistake.
+const MOST_CPUS: usize = 4096;
+/// Longer than this is no time of an operation: one second.
+const LONGEST: f64 = 1e9;
+/// Every operation interrupts: if that took no time, there would be nothing to compare, and figures have their least
+/// digit here, at a nanosecond.
+const SHORTEST_INTERRUPT: f64 = 1.0;
+/// Names go to the terminal and into figures.
+const LONGEST_NAME: usize = 100;
+
+/// A machine, and how it multicasts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) topology: Topology,
+    pub(super) nanoseconds: Times,
+    pub(super) noise: Noise,
+    pub(super) multicast: Multicast,
+    pub(super) rcu: Rcu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Topology {
+    pub(super) sockets: usize,
+    pub(super) cores_per_socket: usize,
+    pub(super) threads_per_core: usize,
+}
+
+/// A time on the same core, on the same socket, and between sockets.
+pub(super) type ByDistance = [f64; 3];
+
+/// What each step takes, in nanoseconds. What they are is said in `machines/seed.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Times {
+    pub(super) system_call: f64,
+    pub(super) scan_per_cpu: f64,
+    pub(super) push: ByDistance,
+    pub(super) interrupt_send: f64,
+    pub(super) interrupt_each: f64,
+    pub(super) interrupt_flight: ByDistance,
+    pub(super) interrupt_enter: f64,
+    pub(super) interrupt_exit: f64,
+    pub(super) barrier: f64,
+    pub(super) atomic: ByDistance,
+    pub(super) read: ByDistance,
+    pub(super) mutex_handover: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Noise {
+    pub(super) jitter: f64,
+    pub(super) busy_sibling: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Multicast {
+    pub(super) cluster: usize,
+    pub(super) split_percent: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hybrid_threshold: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rcu {
+    pub(super) barriers_per_grace_period: u32,
+}
+
+impl Machine {
+    /// A machine that comes with the program, or one from a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a field of it makes no sense: the message names file and field.
+    pub(super) fn load(name: &str) -> Result<Self, Stop> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Self::parse(text).map_err(|reason| Stop::Failed(format!("machine {name}: {reason}")));
+        }
+        let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        let text = fs::read_to_string(Path::new(name)).map_err(|error| {
+            Stop::usage(format!(
+                "cannot read {name}: {error}; a machine is {} or a parameter file",
+                known.join(", ")
+            ))
+        })?;
+        Self::parse(&text).map_err(|reason| Stop::usage(format!("{name}: {reason}")))
+    }
+
+    /// Reads and checks a parameter file; the error is a line that names the field.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let machine: Self = toml::from_str(text).map_err(|error| {
+            let reason = error.message().trim().replace('\n', " ");
+            match error.span() {
+                Some(span) => {
+                    let line = text[..span.start].matches('\n').count();
+                    let source = text.lines().nth(line).unwrap_or_default().trim();
+                    format!("line {}, '{source}': {reason}", line + 1)
+                }
+                None => reason,
+            }
+        })?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// The parameter file of this machine.
+    pub(super) fn text(&self) -> Result<String, Stop> {
+        toml::to_string(self)
+            .map_err(|error| Stop::Failed(format!("the machine has no form in TOML: {error}")))
+    }
+
+    /// Logical CPUs.
+    pub(super) fn cpus(&self) -> usize {
+        let Topology { sockets, cores_per_socket, threads_per_core } = self.topology;
+        sockets * cores_per_socket * threads_per_core
+    }
+
+    /// The same machine without noise: what it does follows from the parameters alone.
+    pub(super) fn noiseless(&self) -> Self {
+        Self { noise: Noise { jitter: 0.0, ..self.noise }, ..self.clone() }
+    }
+
+    /// Refuses what makes no sense; the error names the field.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.name.chars().any(char::is_control) || self.name.chars().count() > LONGEST_NAME {
+            return Err(format!(
+                "name must be at most {LONGEST_NAME} characters, none of them a control character"
+            ));
+        }
+        let Topology { sockets, cores_per_socket, threads_per_core } = self.topology;
+        within("topology.sockets", sockets, 1, MOST_CPUS)?;
+        within("topology.cores_per_socket", cores_per_socket, 1, MOST_CPUS)?;
+        within("topology.threads_per_core", threads_per_core, 1, 16)?;
+        // The product of the first two fits, as each is at most 4096.
+        within("topology", self.cpus(), 2, MOST_CPUS).map_err(|reason| format!("{reason} CPUs in all"))?;
+        self.nanoseconds.check()?;
+        within("noise.jitter", self.noise.jitter, 0.0, 0.9)?;
+        within("noise.busy_sibling", self.noise.busy_sibling, 1.0, 10.0)?;
+        within("multicast.cluster", self.multicast.cluster, 1, MOST_CPUS)?;
+        within("multicast.split_percent", self.multicast.split_percent, 1, 99)?;
+        if let Some(threshold) = self.multicast.hybrid_threshold {
+            within("multicast.hybrid_threshold", threshold, 0, MOST_CPUS as u32)?;
+        }
+        within("rcu.barriers_per_grace_period", self.rcu.barriers_per_grace_period, 1, 10)
+    }
+}
+
+impl Times {
+    fn check(&self) -> Result<(), String> {
+        let single = [
+            ("system_call", self.system_call),
+            ("scan_per_cpu", self.scan_per_cpu),
+            ("interrupt_send", self.interrupt_send),
+            ("interrupt_each", self.interrupt_each),
+            ("interrupt_enter", self.interrupt_enter),
+            ("interrupt_exit", self.interrupt_exit),
+            ("barrier", self.barrier),
+            ("mutex_handover", self.mutex_handover),
+        ];
+        let distant = [
+            ("push", self.push),
+            ("interrupt_flight", self.interrupt_flight),
+            ("atomic", self.atomic),
+            ("read", self.read),
+        ];
+        let all = single.into_iter().map(|(name, time)| (name, vec![time]));
+        for (name, times) in all.chain(distant.map(|(name, times)| (name, times.to_vec()))) {
+            let takes_time = ["interrupt_send", "interrupt_flight", "interrupt_enter"].contains(&name);
+            let least = if takes_time { SHORTEST_INTERRUPT } else { 0.0 };
+            for time in times {
+                within(&format!("nanoseconds.{name}"), time, least, LONGEST)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with all that happens between CPUs, and in their handlers, taking `factor` times as long.
+    pub(super) fn scaled(&self, factor: f64) -> Self {
+        let by_distance = |times: ByDistance| times.map(|time| time * factor);
+        Self {
+            system_call: self.system_call,
+            scan_per_cpu: self.scan_per_cpu,
+            push: by_distance(self.push),
+            interrupt_send: self.interrupt_send * factor,
+            interrupt_each: self.interrupt_each * factor,
+            interrupt_flight: by_distance(self.interrupt_flight),
+            interrupt_enter: self.interrupt_enter * factor,
+            interrupt_exit: self.interrupt_exit * factor,
+            barrier: self.barrier * factor,
+            atomic: by_distance(self.atomic),
+            read: by_distance(self.read),
+            mutex_handover: self.mutex_handover * factor,
+        }
+    }
+}
+
+/// Refuses what lies outside, and what is no number at all.
+fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Result<(), String> {
+    if value >= least && value <= most {
+        Ok(())
+    } else {
+        Err(format!("{field} is {value}, and must be from {least} to {most}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seed() -> &'static str {
+        BUILT_IN[0].1
+    }
+
+    #[test]
+    fn the_machines_of_the_program_are_sound() {
+        for (name, _) in BUILT_IN {
+            Machine::load(name).unwrap_or_else(|stop| panic!("{name}: {stop}"));
+        }
+        assert_eq!(Machine::load("seed").unwrap().cpus(), 144);
+    }
+
+    #[test]
+    fn a_machine_that_is_written_can_be_read_again() {
+        let machine = Machine::load("kvm").unwrap();
+        assert_eq!(Machine::parse(&machine.text().unwrap()), Ok(machine));
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_the_field_is_named() {
+        let refused = |from: &str, to: &str, parts: &[&str]| {
+            assert!(seed().contains(from), "'{from}' is not in the file");
+            let reason = Machine::parse(&seed().replacen(from, to, 1)).unwrap_err();
+            for part in parts {
+                assert!(reason.contains(part), "'{part}' is not in: {reason}");
+            }
+            assert!(!reason.contains('\n'), "{reason:?}");
+        };
+        refused("sockets = 4", "sockets = 0", &["topology.sockets is 0", "from 1"]);
+        refused("sockets = 4", "sockets = -4", &["line 6", "sockets = -4"]);
+        refused("sockets = 4", "sockets = 4096", &["topology is 147456", "4096 CPUs in all"]);
+        refused("sockets = 4", "", &["missing field `sockets`"]);
+        refused("sockets = 4", "sockets = 4\nrings = 2", &["rings", "unknown field"]);
+        refused("system_call = 200", "system_call = \"fast\"", &["line 11", "system_call = \"fast\""]);
+        refused("system_call = 200", "system_call = nan", &["nanoseconds.system_call is NaN"]);
+        refused("system_call = 200", "system_call = -1", &["nanoseconds.system_call is -1"]);
+        refused("system_call = 200", "system_call = inf", &["nanoseconds.system_call is inf"]);
+        refused("push = [40, 110, 230]", "push = [40, 110]", &["push = [40, 110]"]);
+        refused("push = [40, 110, 230]", "push = [40, 110, -2]", &["nanoseconds.push is -2"]);
+        for field in ["interrupt_send = 150", "interrupt_enter = 350"] {
+            let name = field.split(' ').next().unwrap();
+            refused(field, &format!("{name} = 0"), &[&format!("nanoseconds.{name} is 0"), "from 1"]);
+        }
+        refused(
+            "flight = [500, 700, 1000]",
+            "flight = [500, 0, 1000]",
+            &["nanoseconds.interrupt_flight is 0"],
+        );
+        refused("name = \"4 sockets", "name = \"\\u001b[31m", &["name must be", "control character"]);
+        refused("name = \"4 sockets", &format!("name = \"{}", "x".repeat(100)), &["at most 100"]);
+        refused("jitter = 0.10", "jitter = 1.5", &["noise.jitter is 1.5"]);
+        refused("busy_sibling = 1.35", "busy_sibling = 0.5", &["noise.busy_sibling is 0.5"]);
+        refused("split_percent = 30", "split_percent = 100", &["multicast.split_percent is 100"]);
+        refused(
+            "split_percent = 30",
+            "split_percent = 30\nhybrid_threshold = 9999",
+            &["multicast.hybrid_threshold is 9999"],
+        );
+        refused(
+            "barriers_per_grace_period = 2",
+            "barriers_per_grace_period = 0",
+            &["rcu.barriers_per_grace"],
+        );
+        refused("[rcu]", "[rcu", &["line "]);
+        assert!(Machine::parse("").unwrap_err().contains("missing field `name`"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named_with_what_would_do() {
+        let message = Machine::load("/nonexistent.toml").unwrap_err().to_string();
+        assert!(message.contains("/nonexistent.toml") && message.contains("seed, kvm"), "{message}");
+    }
+}

@@ -1,0 +1,86 @@
+//! The command `simulate`: multicasts on machines that are not here.
+//!
+//! A model by discrete events of what an acknowledged multicast by inter-processor interrupts costs, in the manner of
+//! the postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
+//! contended cache lines. Its parameters are a file. It draws the three figures of the poster on tree multicast, with
+//! what goes beyond them.
+
+mod calibrate;
+mod contender;
+mod experiment;
+mod figures;
+mod handler;
+mod machine;
+mod operation;
+mod options;
+mod places;
+mod rows;
+mod show;
+mod table_file;
+mod task;
+mod world;
+
+use serde::Serialize;
+
+use self::contender::HYBRID;
+use self::machine::Machine as Simulated;
+pub(crate) use self::options::Options;
+use self::options::{Place, Subject};
+use crate::error::Stop;
+use crate::machine::Machine;
+use crate::output::json::{Row, Target};
+use crate::{bench, interrupt, output};
+
+/// What the JSON says beside the rows.
+#[derive(Debug, Serialize)]
+struct Extra<'a> {
+    simulated: &'a Simulated,
+}
+
+/// Simulates, prints the tables, and writes what was asked for.
+pub(crate) fn run(options: &Options) -> Result<(), Stop> {
+    let Subject::Membarrier = options.subject;
+    interrupt::listen();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut simulated = match &options.machine {
+        Place::Here => {
+            let (machine, measured) = calibrate::here()?;
+            rows.extend(measured);
+            machine
+        }
+        Place::Named(name) => Simulated::load(name)?,
+    };
+    if let Some(file) = &options.calibrate {
+        simulated = calibrate::from_file(&simulated, file)?;
+    }
+    let plan = rows::Plan::new(options, &simulated)?;
+    let target = Target::open(options.json.json.as_deref())?;
+    options.check_outputs()?;
+    let needs_threshold = plan.has(HYBRID) || options.write.is_some();
+    if simulated.multicast.hybrid_threshold.is_none() && needs_threshold {
+        // After Ctrl-C there is none, and there are no rows.
+        simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
+    }
+    let silent = target.takes_stdout();
+    rows.extend(plan.run(&simulated));
+
+    if !silent {
+        show::tables(&simulated, &rows);
+    }
+    if let Some(file) = &options.write {
+        options::write(file, &simulated.text()?)?;
+    }
+    if let Some(file) = &options.csv {
+        options::write(file, &table_file::text(&rows))?;
+    }
+    if let Some(folder) = &options.figures {
+        for (name, text) in figures::draw(&simulated, &rows)? {
+            options::write(&folder.join(name), &text)?;
+        }
+    }
+    target.write(&Machine::look(), &rows, Extra { simulated: &simulated })?;
+    if interrupt::requested() {
+        output::tell(format!("interrupted: {} rows were simulated", rows.len()));
+    }
+    bench::judge(&rows)
+}

@@ -1,0 +1,168 @@
+//! One operation: its receivers, its nodes, and how messages go out.
+
+use stillpoint::multicast::{Cut, Strategy};
+
+use super::world::{Line, Step, World};
+
+/// A message: "execute a barrier, and serve the receivers of this node".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) initiator: usize,
+    pub(super) node: usize,
+}
+
+/// How an operation spreads and comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As the kernel's `smp_call_function_many` does: all queues, then all interrupts, a command for each cluster of
+    /// that many CPUs, then a wait for each receiver's flag in turn.
+    Kernel { cluster: usize },
+    /// Along a tree; acknowledgements combine on it, or count down one shared counter.
+    Tree { strategy: Strategy, shared_counter: bool },
+}
+
+/// What one receiver, or the initiator, has to do in an operation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Node {
+    pub(super) begin: u32,
+    pub(super) end: u32,
+    pub(super) parent: usize,
+    pub(super) pending: u32,
+    pub(super) line: Line,
+    /// Barriers executed for it: one in the end.
+    pub(super) executed: u32,
+    /// Its flag, for the kernel's way.
+    pub(super) done: bool,
+}
+
+/// The operation that a CPU has under way as the initiator.
+#[derive(Debug)]
+pub(super) struct Operation {
+    initiator: usize,
+    pub(super) way: Way,
+    pub(super) receivers: Vec<usize>,
+    /// One for each receiver, and the initiator's as the last.
+    pub(super) nodes: Vec<Node>,
+    /// The shared counter.
+    pub(super) unacknowledged: u32,
+    pub(super) counter: Line,
+}
+
+impl Operation {
+    pub(super) fn of(initiator: usize) -> Self {
+        Self {
+            initiator,
+            way: Way::Kernel { cluster: 1 },
+            receivers: Vec::new(),
+            nodes: Vec::new(),
+            unacknowledged: 0,
+            counter: Line::of(initiator),
+        }
+    }
+
+    /// Begins anew, with these receivers in this order.
+    pub(super) fn begin(&mut self, way: Way, receivers: &[usize]) {
+        self.way = way;
+        self.receivers.clear();
+        self.receivers.extend_from_slice(receivers);
+        let count = receivers.len();
+        self.nodes.clear();
+        self.nodes.resize(count + 1, Node { line: Line::of(self.initiator), ..Node::default() });
+        self.nodes[count].pending = 1;
+        self.nodes[count].end = count as u32;
+        self.unacknowledged = count as u32;
+        self.counter = Line::of(self.initiator);
+    }
+
+    /// The initiator's own node.
+    pub(super) fn root(&self) -> usize {
+        self.receivers.len()
+    }
+
+    /// Whether all acknowledgements have come.
+    pub(super) fn is_complete(&self) -> bool {
+        match self.way {
+            Way::Kernel { .. } => self.nodes[..self.root()].iter().all(|node| node.done),
+            Way::Tree { shared_counter: true, .. } => self.unacknowledged == 0,
+            Way::Tree { .. } => self.nodes[self.root()].pending == 0,
+        }
+    }
+
+    /// Why the operation must not have ended as it did.
+    pub(super) fn fault(&self) -> Option<String> {
+        let executed = self.nodes[..self.root()].iter().map(|node| node.executed);
+        if let Some(wrong) = executed.clone().find(|&times| times != 1) {
+            return Some(format!("a receiver executed its barrier {wrong} times"));
+        }
+        (!self.is_complete()).then(|| "the operation ended before all acknowledgements".to_owned())
+    }
+}
+
+/// Where somebody is who serves a range of receivers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sending {
+    begin: u32,
+    end: u32,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Next,
+    Pushing(usize),
+    Commanding(usize),
+}
+
+impl Sending {
+    pub(super) fn new(node: &Node) -> Self {
+        Self { begin: node.begin, end: node.end, stage: Stage::Next }
+    }
+}
+
+impl World<'_> {
+    /// The next step of a CPU that serves the range of `sender`, its own node in the operation.
+    pub(super) fn send(&mut self, cpu: usize, sender: Message, sending: &mut Sending) -> Step {
+        let initiator = sender.initiator;
+        let Way::Tree { strategy, shared_counter } = self.operations[initiator].way else {
+            return Step::Ends;
+        };
+        loop {
+            match sending.stage {
+                Stage::Next => {
+                    let Some(Cut { child, end }) = strategy.cut(sending.begin, sending.end) else {
+                        return Step::Ends;
+                    };
+                    let operation = &mut self.operations[initiator];
+                    operation.nodes[child as usize] = Node {
+                        begin: child + 1,
+                        end,
+                        parent: sender.node,
+                        pending: 1,
+                        line: Line::of(cpu),
+                        ..Node::default()
+                    };
+                    if !shared_counter {
+                        operation.nodes[sender.node].pending += 1;
+                    }
+                    let receiver = operation.receivers[child as usize];
+                    sending.end = child;
+                    sending.stage = Stage::Pushing(child as usize);
+                    let push = self.distance(cpu, receiver).of(self.machine.nanoseconds.push);
+                    return Step::Takes(self.cost(cpu, push));
+                }
+                Stage::Pushing(node) => {
+                    let receiver = self.operations[initiator].receivers[node];
+                    sending.stage = Stage::Next;
+                    if self.push(receiver, Message { initiator, node }) {
+                        sending.stage = Stage::Commanding(receiver);
+                        return Step::Takes(self.cost(cpu, self.machine.nanoseconds.interrupt_send));
+                    }
+                }
+                Stage::Commanding(receiver) => {
+                    self.interrupt(cpu, [receiver]);
+                    sending.stage = Stage::Next;
+                }
+            }
+        }
+    }
+}

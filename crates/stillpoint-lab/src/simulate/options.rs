@@ -1,0 +1,118 @@
+//! The flags of `stillpoint simulate`.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::{contender, rows};
+use crate::cli::JsonFlag;
+use crate::error::Stop;
+use crate::output::json;
+
+/// What is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Subject {
+    /// A barrier on all CPUs, by inter-processor interrupts
+    Membarrier,
+}
+
+/// Which machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// This one: as its barriers measure.
+    Here,
+    /// One that comes with the program, or a file.
+    Named(String),
+}
+
+/// The flags of `stillpoint simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to simulate
+    pub(super) subject: Subject,
+
+    /// The machine: `seed` (4 sockets x 18 cores x 2 threads), `kvm` (a guest with 80 virtual CPUs), `this` (this one,
+    /// after a short measurement of its barriers), or a parameter file
+    #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
+    pub(super) machine: Place,
+
+    /// Scale the machine's times to those in FILE: the JSON of a run that measured the system call, with its rows
+    /// `receivers` or `measured`
+    #[arg(long, value_name = "FILE")]
+    pub(super) calibrate: Option<PathBuf>,
+
+    /// Scenarios [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(rows::SCENARIOS))]
+    pub(super) scenarios: Vec<String>,
+
+    /// Contenders [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(contender::names()))]
+    pub(super) contenders: Vec<String>,
+
+    /// Numbers of receivers, such as 1,16,143 [default: 1 to all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) receivers: Vec<u32>,
+
+    /// Numbers of concurrent initiators [default: 1 to all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) initiators: Vec<u32>,
+
+    /// Grace periods a second [default: 100 to 30000, and as many as there can be]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_frequency)]
+    pub(super) frequencies: Vec<f64>,
+
+    /// Operations of each initiator for each point, or grace periods [default: 25, fewer for many initiators]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) operations: Option<u32>,
+
+    /// Seed of the noise
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+
+    /// Draw the figures as SVG into FOLDER, which must exist
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) figures: Option<PathBuf>,
+
+    /// Write the rows as CSV to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
+
+    /// Write the parameters that were used to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(super) write: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) json: JsonFlag,
+}
+
+impl Options {
+    /// Checks the places for results, so that none is found to be missing after the work.
+    pub(super) fn check_outputs(&self) -> Result<(), Stop> {
+        if let Some(folder) = self.figures.as_deref().filter(|folder| !folder.is_dir()) {
+            return Err(Stop::usage(format!("cannot draw into {}: it is not a folder", folder.display())));
+        }
+        for file in [&self.csv, &self.write].into_iter().flatten() {
+            json::probe(file).map_err(|error| json::cannot_write(file, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a result.
+pub(super) fn write(file: &Path, text: &str) -> Result<(), Stop> {
+    json::store(file, text.as_bytes()).map_err(|error| json::cannot_write(file, &error))
+}
+
+fn parse_place(text: &str) -> Result<Place, String> {
+    Ok(if text == "this" { Place::Here } else { Place::Named(text.to_owned()) })
+}
+
+fn parse_frequency(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(hertz) if (1.0..=1e7).contains(&hertz) => Ok(hertz),
+        _ => Err("not a number of grace periods a second from 1 to 10000000".to_owned()),
+    }
+}

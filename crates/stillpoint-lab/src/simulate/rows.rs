@@ -1,0 +1,208 @@
+//! The points of the figures, as rows.
+
+use serde_json::{Map, Value};
+
+use super::contender::{self, Contender};
+use super::experiment;
+use super::machine::Machine;
+use super::options::Options;
+use crate::error::Stop;
+use crate::interrupt;
+use crate::output::json::{Row, number};
+
+/// The three figures.
+pub(super) const RECEIVERS: &str = "receivers";
+pub(super) const INITIATORS: &str = "initiators";
+pub(super) const SYNCHRONIZE: &str = "synchronize";
+pub(super) const SCENARIOS: [&str; 3] = [RECEIVERS, INITIATORS, SYNCHRONIZE];
+
+/// The contender that the others are compared to.
+pub(super) const BASE: &str = "flat";
+/// The parameter of `synchronize`: 0 stands for as many as there can be.
+pub(super) const HERTZ: &str = "hertz";
+
+/// Operations of a single initiator, for a median.
+const OPERATIONS: usize = 25;
+/// Operations of all initiators of a point together, and of each at least.
+const TOGETHER: usize = 200;
+const LEAST: usize = 6;
+const FREQUENCIES: [f64; 8] = [100.0, 300.0, 1e3, 2e3, 3e3, 5e3, 1e4, 3e4];
+
+/// What is simulated.
+#[derive(Debug)]
+pub(super) struct Plan {
+    contenders: Vec<Contender>,
+    receivers: Vec<usize>,
+    initiators: Vec<usize>,
+    /// `None` stands for as many as there can be.
+    frequencies: Vec<Option<f64>>,
+    operations: Option<usize>,
+    seed: u64,
+}
+
+impl Plan {
+    /// # Errors
+    /// When there are more receivers or initiators than the machine has room for.
+    pub(super) fn new(options: &Options, machine: &Machine) -> Result<Self, Stop> {
+        let cpus = machine.cpus();
+        let wanted =
+            |scenario: &str| options.scenarios.is_empty() || options.scenarios.iter().any(|s| s == scenario);
+        let list = |scenario: &str, asked: &[u32], most: usize, usual: fn(usize) -> Vec<usize>| {
+            if !wanted(scenario) {
+                return Ok(Vec::new());
+            }
+            match asked.iter().find(|&&count| count as usize > most) {
+                Some(count) => Err(Stop::usage(format!(
+                    "{count} {scenario} are too many: {} has {cpus} CPUs, so at most {most}",
+                    machine.name
+                ))),
+                None if asked.is_empty() => Ok(usual(most)),
+                None => Ok(asked.iter().map(|&count| count as usize).collect()),
+            }
+        };
+        let frequencies = match (wanted(SYNCHRONIZE), options.frequencies.as_slice()) {
+            (false, _) => Vec::new(),
+            (true, []) => FREQUENCIES.into_iter().map(Some).chain([None]).collect(),
+            (true, asked) => asked.iter().copied().map(Some).collect(),
+        };
+        let named = |contender: &&Contender| {
+            options.contenders.is_empty() || options.contenders.iter().any(|name| name == contender.name)
+        };
+        Ok(Self {
+            contenders: contender::CONTENDERS.iter().filter(named).copied().collect(),
+            receivers: list(RECEIVERS, &options.receivers, cpus - 1, usual_receivers)?,
+            initiators: list(INITIATORS, &options.initiators, cpus, usual_initiators)?,
+            frequencies,
+            operations: options.operations.map(|count| count as usize),
+            seed: options.seed,
+        })
+    }
+
+    /// Whether the contender of this name is simulated.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.contenders.iter().any(|contender| contender.name == name)
+    }
+
+    /// All rows; those that were finished until then, after Ctrl-C.
+    pub(super) fn run(&self, machine: &Machine) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for contender in &self.contenders {
+            let counts = self.receivers.iter().map(|&count| (RECEIVERS, count));
+            for (scenario, count) in counts.chain(self.initiators.iter().map(|&count| (INITIATORS, count))) {
+                let row = self.load(machine, *contender, scenario, count);
+                if interrupt::requested() {
+                    return rows;
+                }
+                rows.push(row);
+            }
+            for hertz in &self.frequencies {
+                let row = self.grace_periods(machine, *contender, *hertz);
+                if interrupt::requested() {
+                    return rows;
+                }
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    fn load(&self, machine: &Machine, contender: Contender, scenario: &'static str, count: usize) -> Row {
+        let outcome = if scenario == RECEIVERS {
+            experiment::receivers(machine, contender, count, self.operations.unwrap_or(OPERATIONS), self.seed)
+        } else {
+            let each = self.operations.unwrap_or((TOGETHER / count).max(LEAST));
+            experiment::initiators(machine, contender, count, each, self.seed)
+        };
+        let metrics = [
+            ("latency_us_p50", outcome.quantile(0.5) / 1e3),
+            ("latency_us_p90", outcome.quantile(0.9) / 1e3),
+            ("ops_per_s", outcome.per_second),
+            ("interrupt_commands_per_op", outcome.commands),
+        ];
+        row(scenario, contender, (scenario, count.into()), &metrics, outcome.broken)
+    }
+
+    fn grace_periods(&self, machine: &Machine, contender: Contender, hertz: Option<f64>) -> Row {
+        let count = self.operations.unwrap_or(OPERATIONS);
+        let run = |contender| {
+            let apart = hertz.map_or(0.0, |hertz| 1e9 / hertz);
+            experiment::grace_periods(machine, contender, apart, count, self.seed)
+        };
+        let outcome = run(contender);
+        let base = contender::find(BASE).map(run);
+        let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));
+        let metrics = [
+            ("reached_hertz", outcome.hertz),
+            ("reader_loss_percent", (1.0 - outcome.reading) * 100.0),
+            ("reader_loss_beside_flat_percent", beside * 100.0),
+            ("reader_ns_per_grace_period", outcome.taken),
+        ];
+        row(SYNCHRONIZE, contender, (HERTZ, number(hertz.unwrap_or(0.0))), &metrics, outcome.broken)
+    }
+}
+
+fn row(
+    scenario: &str,
+    contender: Contender,
+    (param, value): (&str, Value),
+    metrics: &[(&str, f64)],
+    void: Option<String>,
+) -> Row {
+    let rounded = |value: f64| number((value * 1e3).round() / 1e3);
+    let metrics = match void {
+        None => metrics.iter().map(|&(name, value)| (name.to_owned(), rounded(value))).collect(),
+        Some(_) => Map::new(),
+    };
+    Row {
+        experiment: "simulate",
+        scenario: scenario.to_owned(),
+        contender: contender.name.to_owned(),
+        params: Map::from_iter([(param.to_owned(), value)]),
+        metrics,
+        void,
+    }
+}
+
+/// Every eighth number, more often among the first, and those around the second threads of the cores.
+fn usual_receivers(most: usize) -> Vec<usize> {
+    let few = [1, 2, 4, 8, 12].into_iter();
+    let mut counts: Vec<usize> = few.chain((16..most).step_by(8)).filter(|&count| count < most).collect();
+    counts.push(most);
+    counts
+}
+
+/// Powers of two, half of the CPUs, and all.
+fn usual_initiators(most: usize) -> Vec<usize> {
+    let powers = std::iter::successors(Some(1), |count| Some(count * 2));
+    let mut counts: Vec<usize> =
+        powers.take_while(|&count| count < most).chain([most.div_ceil(2), most]).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_points_end_with_the_whole_machine() {
+        for most in [1, 2, 3, 9, 79, 143] {
+            for counts in [usual_receivers(most), usual_initiators(most)] {
+                assert_eq!(counts.last(), Some(&most));
+                assert!(counts.is_sorted_by(|a, b| a < b) && counts[0] == 1, "{counts:?}");
+            }
+        }
+        assert!(usual_initiators(144).contains(&72));
+    }
+
+    #[test]
+    fn a_row_that_broke_an_invariant_has_no_figures() {
+        let contender = contender::CONTENDERS[0];
+        let whole = row(RECEIVERS, contender, (RECEIVERS, 3.into()), &[("ops_per_s", 1.23456)], None);
+        assert_eq!(whole.metric("ops_per_s"), Some(1.235));
+        let broken = Some("a receiver executed its barrier 2 times".to_owned());
+        let void = row(RECEIVERS, contender, (RECEIVERS, 3.into()), &[("ops_per_s", 1.0)], broken);
+        assert!(void.metrics.is_empty() && crate::bench::judge(&[whole, void]).is_err());
+    }
+}

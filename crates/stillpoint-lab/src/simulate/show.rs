@@ -1,0 +1,108 @@
+//! The tables: a line for each point, a column for each contender.
+
+use super::calibrate::MEASURED;
+use super::contender;
+use super::machine::Machine;
+use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
+use crate::output::format::{micros, rate};
+use crate::output::json::Row;
+use crate::output::{say, table};
+
+/// A table of one metric.
+struct Shown {
+    scenario: &'static str,
+    parameter: &'static str,
+    metric: &'static str,
+    caption: &'static str,
+    cell: fn(f64) -> String,
+}
+
+const TABLES: [Shown; 6] = [
+    Shown {
+        scenario: MEASURED,
+        parameter: RECEIVERS,
+        metric: "latency_us_p50",
+        caption: "Measured here, by receivers: median latency of the system call",
+        cell: micros,
+    },
+    Shown {
+        scenario: RECEIVERS,
+        parameter: RECEIVERS,
+        metric: "latency_us_p50",
+        caption: "Median latency, by receivers",
+        cell: micros,
+    },
+    Shown {
+        scenario: INITIATORS,
+        parameter: INITIATORS,
+        metric: "latency_us_p50",
+        caption: "Median latency, by concurrent initiators; all other CPUs receive",
+        cell: micros,
+    },
+    Shown {
+        scenario: INITIATORS,
+        parameter: INITIATORS,
+        metric: "ops_per_s",
+        caption: "Operations a second, by concurrent initiators",
+        cell: rate,
+    },
+    Shown {
+        scenario: SYNCHRONIZE,
+        parameter: HERTZ,
+        metric: "reached_hertz",
+        caption: "Grace periods a second, by those asked for (0: as many as possible)",
+        cell: rate,
+    },
+    Shown {
+        scenario: SYNCHRONIZE,
+        parameter: HERTZ,
+        metric: "reader_loss_beside_flat_percent",
+        caption: "Throughput that readers lose beside flat at the frequency reached",
+        cell: percent,
+    },
+];
+
+/// Prints the tables of the rows that there are.
+pub(super) fn tables(machine: &Machine, rows: &[Row]) {
+    let threshold = machine.multicast.hybrid_threshold.unwrap_or(0);
+    say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
+    say(format!("split: {} %; hybrid: flat up to {threshold} receivers", machine.multicast.split_percent));
+    for shown in &TABLES {
+        one(shown, rows);
+    }
+    say("");
+    for contender in contender::CONTENDERS {
+        if rows.iter().any(|row| row.contender == contender.name) {
+            say(format!("{}: {}", contender.name, contender.about));
+        }
+    }
+}
+
+fn one(shown: &Shown, rows: &[Row]) {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == shown.scenario).collect();
+    let at = |row: &Row| row.params.get(shown.parameter).and_then(serde_json::Value::as_f64);
+    let mut points: Vec<f64> = rows.iter().filter_map(|row| at(row)).collect();
+    points.sort_by(f64::total_cmp);
+    points.dedup();
+    if points.is_empty() {
+        return;
+    }
+    let mut names: Vec<&str> = rows.iter().map(|row| row.contender.as_str()).collect();
+    names.dedup();
+    let header: Vec<&str> = std::iter::once(shown.parameter).chain(names.iter().copied()).collect();
+    let mut table = table::of_figures(&header, 0);
+    for point in points {
+        let cell = |name: &&str| {
+            let row = rows.iter().find(|row| row.contender == **name && at(row) == Some(point));
+            row.and_then(|row| row.metric(shown.metric)).map(shown.cell).unwrap_or_default()
+        };
+        table.add_row(std::iter::once(point.to_string()).chain(names.iter().map(cell)).collect::<Vec<_>>());
+    }
+    let bold = anstyle::Style::new().bold();
+    say(format!("\n{bold}{}{bold:#}", shown.caption));
+    say(table::text(&table));
+}
+
+fn percent(value: f64) -> String {
+    format!("{value:.2} %")
+}

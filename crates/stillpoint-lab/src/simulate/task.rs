@@ -1,0 +1,310 @@
+//! The initiator's side: one operation after the other.
+
+use super::contender::Contender;
+use super::operation::{Message, Sending, Way};
+use super::world::{Step, World};
+
+/// When an initiator begins an operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Pace {
+    /// One right after the other, that many in all.
+    Operations(usize),
+    /// That many grace periods, begun no closer than this time, each with so many operations and a look at each
+    /// reader's record after each.
+    GracePeriods { count: usize, apart: f64, operations: u32 },
+}
+
+/// What an initiator has measured when it has ended.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Of each operation, in nanoseconds.
+    pub(super) latencies: Vec<f64>,
+    pub(super) ended: f64,
+}
+
+/// What an initiator does.
+#[derive(Debug)]
+pub(super) struct Task {
+    contender: Contender,
+    /// All that share the process, neighbours side by side: the trees' order.
+    members: Vec<usize>,
+    pace: Pace,
+    /// Operations, or grace periods, that have begun.
+    begun: usize,
+    /// Operations of the grace period under way.
+    within: u32,
+    next_begin: f64,
+    operation_began: f64,
+    latencies: Vec<f64>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone)]
+enum Stage {
+    Idle,
+    Called,
+    WaitsForMutex,
+    Owns,
+    Scanned,
+    /// The kernel's way: the queue of the receiver with this number is next.
+    Queue(usize, Vec<usize>),
+    Queued(usize, Vec<usize>),
+    /// Then the clusters that are still to be interrupted, in reverse.
+    Command(Vec<Vec<usize>>),
+    Commanded(Vec<Vec<usize>>),
+    /// Then the flags.
+    Await(usize),
+    ReadFlag(usize),
+    /// The tree's.
+    Sends(Sending),
+    Counted,
+    AwaitTree,
+    Over,
+    Looked,
+}
+
+impl Task {
+    pub(super) fn new(contender: Contender, members: &[usize], pace: Pace) -> Self {
+        Self {
+            contender,
+            members: members.to_vec(),
+            pace,
+            begun: 0,
+            within: 0,
+            next_begin: 0.0,
+            operation_began: 0.0,
+            latencies: Vec::new(),
+            stage: Stage::Idle,
+        }
+    }
+
+    /// The receivers of an operation by this CPU, in the order that it sends to them: the kernel's own call walks a mask
+    /// from the lowest CPU, whoever calls.
+    fn receivers(&self, cpu: usize, way: Way) -> Vec<usize> {
+        if let Way::Kernel { .. } = way {
+            let mut receivers: Vec<usize> =
+                self.members.iter().copied().filter(|&member| member != cpu).collect();
+            receivers.sort_unstable();
+            return receivers;
+        }
+        let at = self.members.iter().position(|&member| member == cpu);
+        let first = match at {
+            Some(at) if !self.contender.same_order => at + 1,
+            _ => 0,
+        };
+        let rotated = self.members.iter().cycle().skip(first).take(self.members.len());
+        rotated.copied().filter(|&member| member != cpu).collect()
+    }
+}
+
+impl World<'_> {
+    /// The next step of the task on this CPU.
+    pub(super) fn work(&mut self, cpu: usize) -> Step {
+        let Some(mut task) = self.cpus[cpu].task.take() else { return Step::Ends };
+        let step = self.advance(cpu, &mut task);
+        if step == Step::Ends {
+            self.cpus[cpu].measured = Some(Measured { latencies: task.latencies, ended: self.now });
+            return step;
+        }
+        self.cpus[cpu].task = Some(task);
+        step
+    }
+
+    fn advance(&mut self, cpu: usize, task: &mut Task) -> Step {
+        let times = self.machine.nanoseconds;
+        let own = Message { initiator: cpu, node: self.operations[cpu].root() };
+        loop {
+            match std::mem::replace(&mut task.stage, Stage::Idle) {
+                Stage::Idle => match self.begin(cpu, task) {
+                    Some(step) => return step,
+                    None => {
+                        task.operation_began = self.now;
+                        task.stage = Stage::Called;
+                        return Step::Takes(self.cost(cpu, times.system_call));
+                    }
+                },
+                Stage::Called if !task.contender.mutex || self.lock(cpu) => task.stage = Stage::Owns,
+                Stage::Called => task.stage = Stage::WaitsForMutex,
+                Stage::WaitsForMutex if self.owns(cpu) => {
+                    task.stage = Stage::Owns;
+                    return Step::Takes(self.cost(cpu, times.mutex_handover));
+                }
+                Stage::WaitsForMutex => {
+                    task.stage = Stage::WaitsForMutex;
+                    return Step::Waits;
+                }
+                Stage::Owns => {
+                    task.stage = Stage::Scanned;
+                    let scan = times.scan_per_cpu * self.cpus.len() as f64;
+                    return Step::Takes(self.cost(cpu, scan));
+                }
+                Stage::Scanned => {
+                    let others = task.members.iter().filter(|&&member| member != cpu).count();
+                    let way = task.contender.way(self.machine, others);
+                    let receivers = task.receivers(cpu, way);
+                    let operation = &mut self.operations[cpu];
+                    operation.begin(way, &receivers);
+                    task.stage = match way {
+                        Way::Kernel { .. } => Stage::Queue(0, Vec::new()),
+                        Way::Tree { .. } => Stage::Sends(Sending::new(&operation.nodes[operation.root()])),
+                    };
+                    return self.advance(cpu, task);
+                }
+                stage @ (Stage::Queue(..) | Stage::Queued(..) | Stage::Command(_) | Stage::Commanded(_)) => {
+                    if let Some(step) = self.call_all(cpu, task, stage) {
+                        return step;
+                    }
+                }
+                Stage::Await(node) if node == own.node => task.stage = Stage::Over,
+                Stage::Await(node) if self.operations[cpu].nodes[node].done => {
+                    task.stage = Stage::ReadFlag(node + 1);
+                    let read = self.distance(cpu, self.operations[cpu].receivers[node]).of(times.read);
+                    return Step::Takes(self.cost(cpu, read));
+                }
+                Stage::Await(node) => {
+                    task.stage = Stage::Await(node);
+                    return Step::Waits;
+                }
+                Stage::ReadFlag(next) => task.stage = Stage::Await(next),
+                Stage::Sends(mut sending) => match self.send(cpu, own, &mut sending) {
+                    Step::Ends if task.contender.shared_counter => task.stage = Stage::AwaitTree,
+                    Step::Ends => {
+                        task.stage = Stage::Counted;
+                        return Step::Takes(self.count(cpu, own));
+                    }
+                    step => {
+                        task.stage = Stage::Sends(sending);
+                        return step;
+                    }
+                },
+                Stage::Counted => {
+                    self.counted(own);
+                    task.stage = Stage::AwaitTree;
+                }
+                Stage::AwaitTree if self.operations[cpu].is_complete() => {
+                    task.stage = Stage::Over;
+                    return Step::Takes(self.cost(cpu, times.read[1]));
+                }
+                Stage::AwaitTree => {
+                    task.stage = Stage::AwaitTree;
+                    return Step::Waits;
+                }
+                Stage::Over => {
+                    if task.contender.mutex {
+                        self.unlock();
+                    }
+                    if let Some(fault) = self.operations[cpu].fault() {
+                        self.check(false, || fault);
+                    }
+                    task.latencies.push(self.now - task.operation_began);
+                    if let Pace::GracePeriods { .. } = task.pace {
+                        task.stage = Stage::Looked;
+                        let look: f64 = self.operations[cpu]
+                            .receivers
+                            .iter()
+                            .map(|&reader| self.distance(cpu, reader).of(times.read))
+                            .sum();
+                        return Step::Takes(self.cost(cpu, look));
+                    }
+                }
+                Stage::Looked => {}
+            }
+        }
+    }
+
+    /// Whether the next operation may begin: `None`. Else the task waits for its time, or ends.
+    fn begin(&mut self, cpu: usize, task: &mut Task) -> Option<Step> {
+        match task.pace {
+            Pace::Operations(count) if task.begun == count => return Some(Step::Ends),
+            Pace::Operations(_) => task.begun += 1,
+            Pace::GracePeriods { operations, .. } if task.within > 0 && task.within < operations => {
+                task.within += 1;
+            }
+            Pace::GracePeriods { count, apart, .. } => {
+                if task.within > 0 {
+                    // A grace period has ended.
+                    task.within = 0;
+                    task.next_begin = (task.next_begin + apart).max(self.now);
+                }
+                if self.now < task.next_begin {
+                    self.wake_at(task.next_begin, cpu);
+                    return Some(Step::Waits);
+                }
+                if task.begun == count {
+                    return Some(Step::Ends);
+                }
+                task.begun += 1;
+                task.within = 1;
+            }
+        }
+        None
+    }
+
+    /// The kernel's way up to the wait; `None` when a stage took no time.
+    fn call_all(&mut self, cpu: usize, task: &mut Task, stage: Stage) -> Option<Step> {
+        let times = self.machine.nanoseconds;
+        let receivers = self.operations[cpu].receivers.len();
+        match stage {
+            Stage::Queue(node, needed) if node < receivers => {
+                let receiver = self.operations[cpu].receivers[node];
+                task.stage = Stage::Queued(node, needed);
+                let push = self.distance(cpu, receiver).of(times.push);
+                Some(Step::Takes(self.cost(cpu, push)))
+            }
+            Stage::Queue(_, needed) => {
+                let size = match self.operations[cpu].way {
+                    Way::Kernel { cluster } => cluster,
+                    Way::Tree { .. } => 1,
+                };
+                task.stage = Stage::Command(self.clusters(&needed, size));
+                None
+            }
+            Stage::Queued(node, mut needed) => {
+                let receiver = self.operations[cpu].receivers[node];
+                if self.push(receiver, Message { initiator: cpu, node }) {
+                    needed.push(receiver);
+                }
+                task.stage = Stage::Queue(node + 1, needed);
+                None
+            }
+            Stage::Command(clusters) if clusters.is_empty() => {
+                task.stage = Stage::Await(0);
+                None
+            }
+            Stage::Command(clusters) => {
+                let further = clusters.last().map_or(0, |cluster| cluster.len() - 1) as f64;
+                task.stage = Stage::Commanded(clusters);
+                Some(Step::Takes(self.cost(cpu, times.interrupt_send + times.interrupt_each * further)))
+            }
+            Stage::Commanded(mut clusters) => {
+                let cluster = clusters.pop().unwrap_or_default();
+                self.interrupt(cpu, cluster);
+                task.stage = Stage::Command(clusters);
+                None
+            }
+            other => {
+                task.stage = other;
+                None
+            }
+        }
+    }
+
+    /// The CPUs by cluster, the first one last.
+    fn clusters(&self, cpus: &[usize], size: usize) -> Vec<Vec<usize>> {
+        if size == 1 {
+            return cpus.iter().rev().map(|&cpu| vec![cpu]).collect();
+        }
+        let mut clusters: Vec<Vec<usize>> = Vec::new();
+        for &cpu in cpus {
+            let same = |cluster: &&mut Vec<usize>| {
+                self.places.cluster(cluster[0], size) == self.places.cluster(cpu, size)
+            };
+            match clusters.iter_mut().find(same) {
+                Some(cluster) => cluster.push(cpu),
+                None => clusters.push(vec![cpu]),
+            }
+        }
+        clusters.reverse();
+        clusters
+    }
+}

@@ -1,0 +1,152 @@
+//! `stillpoint simulate`: what it writes, and what it refuses.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::common::{json, run, stderr, stdout};
+
+/// A machine that is simulated in no time.
+fn small(folder: &TempDir) -> String {
+    let file = folder.path().join("small.toml");
+    let seed = include_str!("../../src/simulate/machines/seed.toml");
+    let text = seed
+        .replace("sockets = 4", "sockets = 1")
+        .replace("cores_per_socket = 18", "cores_per_socket = 4")
+        .replace("4 sockets x 18 cores", "1 socket x 4 cores");
+    fs::write(&file, text).unwrap();
+    file.to_string_lossy().into_owned()
+}
+
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let output = run(arguments);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    for part in parts {
+        assert!(message.contains(part), "'{part}' is not in: {message}");
+    }
+}
+
+#[test]
+fn tables_figures_csv_and_json_hold_the_same_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let (machine, path) =
+        (small(&folder), |name: &str| folder.path().join(name).to_string_lossy().into_owned());
+    let (csv, used) = (path("rows.csv"), path("used.toml"));
+    let into = folder.path().to_string_lossy().into_owned();
+    let arguments = ["simulate", "membarrier", "--machine", &machine, "--operations", "5"];
+    let outputs = ["--figures", &into, "--csv", &csv, "--write", &used, "--json"];
+    let result = json(&run(&[&arguments[..], &outputs[..]].concat()));
+    let rows = result["rows"].as_array().unwrap();
+    for scenario in ["receivers", "initiators", "synchronize"] {
+        for contender in ["flat", "flat+mutex", "cluster", "tree", "tree+flat-ack", "split", "hybrid"] {
+            let row = rows.iter().find(|row| row["scenario"] == scenario && row["contender"] == contender);
+            let row = row.unwrap_or_else(|| panic!("{scenario} {contender} is missing"));
+            assert!(
+                row["void"].is_null() && row["metrics"].as_object().is_some_and(|m| !m.is_empty()),
+                "{row}"
+            );
+        }
+    }
+    for figure in ["receivers.svg", "initiators.svg", "synchronize.svg", "synchronize-beside-flat.svg"] {
+        let text = fs::read_to_string(folder.path().join(figure)).unwrap();
+        assert!(text.starts_with("<svg") && text.contains("1 socket x 4 cores"), "{figure}");
+    }
+    let lines = fs::read_to_string(&csv).unwrap().lines().count();
+    let figures: usize = rows.iter().map(|row| row["metrics"].as_object().unwrap().len()).sum();
+    assert_eq!(lines, figures + 1);
+
+    // The parameters that were used give the same figures again: the threshold that was found is among them.
+    let again = ["simulate", "membarrier", "--machine", &used, "--operations", "5", "--json"];
+    assert_eq!(json(&run(&again))["rows"], result["rows"]);
+}
+
+#[test]
+fn the_tables_name_the_machine_and_explain_the_contenders() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = small(&folder);
+    let output = run(&["simulate", "membarrier", "--machine", &machine, "--operations", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in
+        ["1 socket x 4 cores", "by receivers", "concurrent initiators", "Grace periods", "tree+flat-ack:"]
+    {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_measured_run_calibrates_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (machine, used) = (small(&folder), folder.path().join("used.toml").to_string_lossy().into_owned());
+    let measured = folder.path().join("measured.json");
+    let row = |receivers: u32, us: f64| {
+        format!(
+            r#"{{"experiment": "membarrier", "scenario": "receivers", "contender": "syscall",
+                "params": {{"receivers": {receivers}}}, "metrics": {{"latency_us_p50": {us}}}}}"#
+        )
+    };
+    fs::write(&measured, format!(r#"{{"rows": [{}, {}]}}"#, row(1, 10.0), row(7, 20.0))).unwrap();
+    let measured = measured.to_string_lossy().into_owned();
+    let arguments =
+        ["simulate", "membarrier", "--machine", &machine, "--calibrate", &measured, "--write", &used];
+    let more = ["--scenarios", "receivers", "--contenders", "flat", "--receivers", "1,7", "--json"];
+    let result = json(&run(&[&arguments[..], &more[..]].concat()));
+    for (row, expected) in result["rows"].as_array().unwrap().iter().zip([10.0, 20.0]) {
+        let found = row["metrics"]["latency_us_p50"].as_f64().unwrap();
+        // The jitter remains.
+        assert!((found / expected - 1.0).abs() < 0.1, "{found} instead of {expected}");
+    }
+    assert!(fs::read_to_string(used).unwrap().contains("interrupt_send"));
+    fs::write(&measured, "{}").unwrap();
+    refused(&["simulate", "membarrier", "--calibrate", &measured], &[&measured, "rows"]);
+    refused(&["simulate", "membarrier", "--calibrate", "/nonexistent.json"], &["/nonexistent.json"]);
+}
+
+#[test]
+fn a_machine_on_which_nothing_takes_time_is_refused_and_does_not_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    let zero = folder.path().join("zero.toml").to_string_lossy().into_owned();
+    let text = fs::read_to_string(small(&folder)).unwrap();
+    let mut within = false;
+    let lines = text.lines().map(|line| match line.split_once(" = ") {
+        _ if line.starts_with('[') => {
+            within = line == "[nanoseconds]";
+            line.to_owned()
+        }
+        Some((name, value)) if within => {
+            format!("{name} = {}", if value.starts_with('[') { "[0, 0, 0]" } else { "0" })
+        }
+        _ => line.to_owned(),
+    });
+    fs::write(&zero, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let into = folder.path().to_string_lossy().into_owned();
+    refused(
+        &["simulate", "membarrier", "--machine", &zero, "--operations", "3", "--figures", &into],
+        &[&zero, "nanoseconds.interrupt_send is 0", "from 1"],
+    );
+}
+
+#[test]
+fn nonsense_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = small(&folder);
+    let broken = folder.path().join("broken.toml").to_string_lossy().into_owned();
+    let text = fs::read_to_string(&machine).unwrap();
+    fs::write(&broken, text.replace("jitter = 0.10", "jitter = 7")).unwrap();
+    refused(&["simulate", "membarrier", "--machine", &broken], &[&broken, "noise.jitter is 7"]);
+    fs::write(&broken, text.replace("push = ", "pull = ")).unwrap();
+    refused(&["simulate", "membarrier", "--machine", &broken], &[&broken, "pull"]);
+    refused(&["simulate", "membarrier", "--machine", "nowhere"], &["nowhere", "seed, kvm"]);
+    let with = |arguments: &[&str], parts: &[&str]| {
+        refused(&[&["simulate", "membarrier", "--machine", &machine], arguments].concat(), parts);
+    };
+    with(&["--receivers", "8"], &["8 receivers are too many", "at most 7"]);
+    with(&["--initiators", "9"], &["9 initiators are too many", "at most 8"]);
+    with(&["--receivers", "0"], &["0"]);
+    with(&["--frequencies", "often"], &["'often'"]);
+    with(&["--contenders", "ring"], &["ring", "tree+flat-ack"]);
+    with(&["--figures", "/nonexistent"], &["/nonexistent", "not a folder"]);
+    with(&["--csv", "/nonexistent/rows.csv"], &["cannot write /nonexistent/rows.csv"]);
+    refused(&["simulate", "weather"], &["'weather'", "membarrier"]);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * The interface of the module stillpoint_membarrier: a barrier on every CPU that runs the calling process, sent along a
+ * tree of inter-processor interrupts. One character device, two ioctls.
+ */
+#ifndef STILLPOINT_MEMBARRIER_H
+#define STILLPOINT_MEMBARRIER_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define STILL_MB_NAME	"stillpoint_membarrier"
+#define STILL_MB_DEVICE	"/dev/" STILL_MB_NAME
+
+/* Changes whenever a program that was built for the old one would be misled. */
+#define STILL_MB_VERSION 1
+
+/* How the message spreads. Anything but SMP_CALL is a split of ranges, see plan.h. */
+enum still_mb_strategy {
+	STILL_MB_SMP_CALL = 0,	/* the kernel's smp_call_function_many(): the baseline */
+	STILL_MB_FLAT = 1,	/* the initiator sends to each receiver */
+	STILL_MB_TREE = 2,	/* each sender hands out half of what it has left */
+	STILL_MB_SPLIT = 3,	/* each sender hands out `percent` of what it has left */
+	STILL_MB_HYBRID = 4,	/* SMP_CALL up to `threshold` receivers; TREE above, or SPLIT where `percent` is not 0 */
+	STILL_MB_STRATEGIES
+};
+
+/* Every online CPU, not only those that run the caller's process. Needs CAP_SYS_ADMIN. */
+#define STILL_MB_ALL		0x01u
+/* Fill in `sends`, `depth` and `longest_path`: the initiator looks at every node afterwards. */
+#define STILL_MB_COUNT		0x02u
+/* Receivers count down one shared counter instead of combining their acknowledgements along the tree. */
+#define STILL_MB_SHARED_COUNTER	0x04u
+/* The same order of receivers for every initiator; else each one begins behind itself. */
+#define STILL_MB_SAME_ORDER	0x08u
+/* CPUs that idle, or run a kernel thread, on the page tables of the process are receivers, too. */
+#define STILL_MB_INCLUDE_LAZY	0x10u
+#define STILL_MB_FLAGS		0x1fu
+
+struct still_mb_request {
+	__u32 version;		/* in: STILL_MB_VERSION; out: the module's, also with EPROTONOSUPPORT */
+	__u32 strategy;		/* in: enum still_mb_strategy */
+	__u32 flags;		/* in: STILL_MB_ALL and so on */
+	__u32 percent;		/* in: 1 to 99 for SPLIT, 0 to 99 for HYBRID, else 0 */
+	__u32 threshold;	/* in: for HYBRID, else 0 */
+	__u32 reserved;		/* in: 0 */
+	__u32 receivers;	/* out: CPUs that were interrupted */
+	__u32 root_sends;	/* out: messages that the initiator sent itself */
+	__u32 sends;		/* out, COUNT: messages of all CPUs */
+	__u32 depth;		/* out, COUNT: messages on the longest way from the initiator */
+	__u32 longest_path;	/* out, COUNT: sends one after the other until the last message was out */
+	__u32 refused;		/* out: messages that were refused; these receivers were called one by one afterwards */
+	__u64 send_ns;		/* out: until the initiator's last send (0 for SMP_CALL) */
+	__u64 total_ns;		/* out: until every receiver had executed its barrier */
+};
+
+struct still_mb_info {
+	__u32 version;		/* the module's STILL_MB_VERSION */
+	__u32 strategies;	/* bit n: strategy n is there */
+	__u32 flags;		/* the flags that are understood */
+	__u32 skips_lazy;	/* 1 if this kernel lets the module tell lazy CPUs; else they are always receivers */
+	__u64 operations;	/* barriers since the module was loaded */
+	__u64 refused;		/* the sum of still_mb_request.refused */
+};
+
+/* These numbers, and the first field of each structure, stay as they are in every version. */
+#define STILL_MB_IOC_MAGIC	0xd7
+#define STILL_MB_IOC_INFO	_IOR(STILL_MB_IOC_MAGIC, 0, struct still_mb_info)
+#define STILL_MB_IOC_BARRIER	_IOWR(STILL_MB_IOC_MAGIC, 1, struct still_mb_request)
+
+#endif

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Multicast along a tree that exists only while it is used, on the kernel's single-CPU calls.
+ *
+ * The initiator has a range of receivers. Whoever has a range sends a message to one receiver in it, hands a share of the
+ * rest over with the message, and goes on until nothing is left; then executes its barrier, and waits for nobody: its
+ * acknowledgement goes up when its children's have come (software combining), from whoever comes last.
+ *
+ * Rules:
+ * - A node's `pending` counts its own barrier from the start: a child that is fast cannot bring it to zero while its
+ *   parent still sends.
+ * - The parent is read before the decrement, and nothing of the node is touched after it: at zero the initiator may
+ *   return, and begin its next operation on the same memory.
+ * - The kernel unlocks the csd of an asynchronous call before it calls the function. So at the acknowledgement the node
+ *   is free in this respect, too.
+ *
+ * Order: the initiator's accesses come before smp_mb() at the start, the pushes onto the receivers' queues, and what the
+ * receivers execute. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so that
+ * the last one, which the initiator waits for, follows all of them.
+ */
+#include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+
+#include "multicast.h"
+
+static struct still_mb_context **contexts;	/* by CPU */
+
+static unsigned int refuse_every;
+module_param(refuse_every, uint, 0600);
+MODULE_PARM_DESC(refuse_every, "For tests: treat every n-th message as refused (0: none)");
+static atomic_t messages;
+
+static void receive(void *info);
+
+/* Whether the message is on its way; it is not when the CPU is offline, or its csd is in use. Both cannot happen here. */
+static bool try_send(u32 cpu, struct still_mb_node *node)
+{
+	unsigned int every = READ_ONCE(refuse_every);
+
+	if (unlikely(every) && (u32)atomic_inc_return(&messages) % every == 0)
+		return false;
+	return smp_call_function_single_async(cpu, &node->csd) == 0;
+}
+
+/* One child less to wait for, as it never got its message. Its node is not last: the sender still counts. */
+static void forget(struct still_mb_context *context, struct still_mb_node *self)
+{
+	atomic_dec(context->shared_counter ? &context->unacknowledged : &self->pending);
+}
+
+/* Serves the receivers in [begin, end). Runs with preemption off, or in an interrupt. */
+static void forward(struct still_mb_node *self, u32 begin, u32 end)
+{
+	struct still_mb_context *context = self->context;
+
+	self->sends = 0;
+	while (begin < end) {
+		u32 share = still_mb_share(context->strategy, context->percent, end - begin);
+		u32 at = end - share;	/* the far end first: it may be on another socket */
+		struct still_mb_node *child = &context->node[at];
+
+		child->parent = self;
+		child->begin = at + 1;
+		child->end = end;
+		child->depth = self->depth + 1;
+		child->path = self->path + self->sends + 1;
+		atomic_set(&child->pending, 1);
+		if (!context->shared_counter)
+			atomic_inc(&self->pending);
+		if (likely(try_send(context->cpu[at], child))) {
+			self->sends++;
+			end = at;
+			continue;
+		}
+		/* Take its range back. The first receiver moves into the gap, which keeps the range in one piece. */
+		forget(context, self);
+		cpumask_set_cpu(context->cpu[at], context->refused);
+		atomic_inc(&context->refusals);
+		child->sends = child->depth = child->path = 0;
+		context->cpu[at] = context->cpu[begin];
+		context->node[begin].sends = context->node[begin].depth = context->node[begin].path = 0;
+		begin++;
+	}
+}
+
+static void acknowledge(struct still_mb_node *node)
+{
+	while (node) {
+		struct still_mb_node *parent = node->parent;
+
+		if (!atomic_dec_and_test(&node->pending))
+			return;
+		node = parent;
+	}
+}
+
+/* On the receiver, in its interrupt. */
+static void receive(void *info)
+{
+	struct still_mb_node *self = info;
+	struct still_mb_context *context = self->context;
+
+	forward(self, self->begin, self->end);
+	smp_mb();	/* the barrier; pairs with those in still_mb_barrier() of the initiator */
+	if (context->shared_counter)
+		atomic_dec_return(&context->unacknowledged);	/* a full barrier, unlike atomic_dec() */
+	else
+		acknowledge(self);
+}
+
+static void only_barrier(void *unused)
+{
+	smp_mb();	/* as in receive() */
+}
+
+static void multicast(struct still_mb_context *context, struct still_mb_request *request, u64 begin)
+{
+	struct still_mb_node *root = &context->root;
+	atomic_t *left = context->shared_counter ? &context->unacknowledged : &root->pending;
+	u32 cpu;
+
+	atomic_set(&context->unacknowledged, context->receivers);
+	atomic_set(&root->pending, 1);
+	forward(root, 0, context->receivers);
+	request->root_sends = root->sends;
+	request->send_ns = ktime_get_ns() - begin;
+	acknowledge(root);
+	/* Acquire: pairs with the decrements of the receivers. */
+	while (atomic_read_acquire(left))
+		cpu_relax();
+	request->refused = atomic_read(&context->refusals);
+	if (likely(!request->refused))
+		return;
+	context->refused_ever += request->refused;
+	/* A CPU that is offline refuses this as well: no thread of the process runs there. */
+	for_each_cpu(cpu, context->refused)
+		smp_call_function_single(cpu, only_barrier, NULL, true);
+	cpumask_clear(context->refused);
+	atomic_set(&context->refusals, 0);
+}
+
+static void smp_call(struct still_mb_context *context, struct still_mb_request *request)
+{
+	u32 i;
+
+	cpumask_clear(context->mask);
+	for (i = 0; i < context->receivers; i++)
+		cpumask_set_cpu(context->cpu[i], context->mask);
+	smp_call_function_many(context->mask, only_barrier, NULL, true);
+	request->root_sends = context->receivers;
+}
+
+/* Every message has been acknowledged: the nodes are the context's again. */
+static void count(const struct still_mb_context *context, struct still_mb_request *request)
+{
+	u32 i;
+
+	if (context->strategy == STILL_MB_SMP_CALL) {
+		request->sends = request->longest_path = context->receivers;
+		request->depth = context->receivers ? 1 : 0;
+		return;
+	}
+	request->sends = context->root.sends;
+	for (i = 0; i < context->receivers; i++) {
+		const struct still_mb_node *node = &context->node[i];
+
+		request->sends += node->sends;
+		request->depth = max(request->depth, node->depth);
+		request->longest_path = max(request->longest_path, node->path);
+	}
+}
+
+void still_mb_barrier(struct still_mb_request *request)
+{
+	struct still_mb_context *context;
+	u64 begin = ktime_get_ns();
+
+	/*
+	 * With preemption off no CPU can go offline, as that stops all CPUs by a thread on each; and the context is ours.
+	 */
+	preempt_disable();
+	context = contexts[smp_processor_id()];
+	/* Pairs with the receivers' barriers, and with those of CPUs that are left out (see receivers.c). */
+	smp_mb();
+	still_mb_gather(context, request->flags);
+	request->receivers = context->receivers;
+	context->strategy = still_mb_resolve(request->strategy, request->percent, request->threshold,
+					     context->receivers);
+	context->percent = request->percent;
+	/* A flat tree has one inner node: combining would only count twice. */
+	context->shared_counter = (request->flags & STILL_MB_SHARED_COUNTER) ||
+				  context->strategy == STILL_MB_FLAT;
+	if (context->strategy == STILL_MB_SMP_CALL)
+		smp_call(context, request);
+	else
+		multicast(context, request, begin);
+	smp_mb();	/* pairs as the one above does, for what the caller does next */
+	request->total_ns = ktime_get_ns() - begin;
+	if (request->flags & STILL_MB_COUNT)
+		count(context, request);
+	context->operations++;
+	preempt_enable();
+}
+
+void still_mb_totals(u64 *operations, u64 *refused)
+{
+	u32 cpu;
+
+	*operations = *refused = 0;
+	for_each_possible_cpu(cpu) {
+		*operations += READ_ONCE(contexts[cpu]->operations);
+		*refused += READ_ONCE(contexts[cpu]->refused_ever);
+	}
+}
+
+static void free_context(struct still_mb_context *context)
+{
+	if (!context)
+		return;
+	kvfree(context->node);
+	kvfree(context->cpu);
+	free_cpumask_var(context->mask);
+	free_cpumask_var(context->refused);
+	kvfree(context);
+}
+
+static struct still_mb_context *new_context(int numa_node)
+{
+	/* Whole pages, which are aligned well enough for a cache line and a csd. */
+	struct still_mb_context *context =
+		kvzalloc_node(PAGE_ALIGN(sizeof(*context)), GFP_KERNEL, numa_node);
+	u32 i;
+
+	if (!context)
+		return NULL;
+	context->cpu = kvcalloc(nr_cpu_ids, sizeof(*context->cpu), GFP_KERNEL);
+	context->node = kvzalloc_node(PAGE_ALIGN(nr_cpu_ids * sizeof(*context->node)), GFP_KERNEL,
+				      numa_node);
+	if (!context->cpu || !context->node ||
+	    !zalloc_cpumask_var(&context->mask, GFP_KERNEL) ||
+	    !zalloc_cpumask_var(&context->refused, GFP_KERNEL)) {
+		free_context(context);
+		return NULL;
+	}
+	context->root.context = context;
+	for (i = 0; i < nr_cpu_ids; i++) {
+		context->node[i].context = context;
+		INIT_CSD(&context->node[i].csd, receive, &context->node[i]);
+	}
+	return context;
+}
+
+int still_mb_contexts_init(void)
+{
+	u32 cpu;
+
+	contexts = kvcalloc(nr_cpu_ids, sizeof(*contexts), GFP_KERNEL);
+	if (!contexts)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		contexts[cpu] = new_context(cpu_to_node(cpu));
+		if (!contexts[cpu]) {
+			still_mb_contexts_exit();
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void still_mb_contexts_exit(void)
+{
+	u32 cpu;
+
+	for_each_possible_cpu(cpu)
+		free_context(contexts[cpu]);
+	kvfree(contexts);
+	contexts = NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef STILL_MB_MULTICAST_H
+#define STILL_MB_MULTICAST_H
+
+#include <linux/atomic.h>
+#include <linux/cache.h>
+#include <linux/cpumask.h>
+#include <linux/smp.h>
+
+#include "plan.h"
+
+struct still_mb_context;
+
+/*
+ * One message. From its send until its acknowledgement it belongs to the receiver; before and after, to the context.
+ */
+struct still_mb_node {
+	call_single_data_t csd;
+	struct still_mb_context *context;
+	struct still_mb_node *parent;
+	u32 begin, end;		/* receivers that this one serves */
+	u32 depth, path, sends;	/* for STILL_MB_COUNT */
+	/* 1 for the node's own barrier, and 1 for each child that has not acknowledged */
+	atomic_t pending ____cacheline_aligned_in_smp;
+} ____cacheline_aligned_in_smp;
+
+/*
+ * What an initiator needs: one for each CPU, owned by whoever runs there with preemption off. Its memory is allocated
+ * once, so that a barrier cannot fail for want of it.
+ */
+struct still_mb_context {
+	u32 strategy, percent;	/* resolved: never HYBRID */
+	bool shared_counter;
+	u32 receivers;
+	u32 *cpu;		/* of each receiver, in the order of the ranges */
+	struct still_mb_node *node;	/* node[i] is the message to cpu[i] */
+	cpumask_var_t mask;	/* the receivers, for smp_call_function_many() */
+	cpumask_var_t refused;	/* receivers that no message could be sent to */
+	atomic_t refusals;
+	u64 operations, refused_ever;
+	struct still_mb_node root;
+	atomic_t unacknowledged ____cacheline_aligned_in_smp;
+};
+
+int still_mb_contexts_init(void);
+void still_mb_contexts_exit(void);
+/* Sums over all CPUs. */
+void still_mb_totals(u64 *operations, u64 *refused);
+
+/* A barrier on every receiver; fills in the results of a request that was checked. */
+void still_mb_barrier(struct still_mb_request *request);
+
+int still_mb_order_init(void);
+void still_mb_order_exit(void);
+/* Fills in the receivers of the calling CPU's operation. Preemption is off. */
+void still_mb_gather(struct still_mb_context *context, u32 flags);
+bool still_mb_can_skip_lazy(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How a range of receivers is split. The module and its test program use this file; the library and the simulator have
+ * the same rule in Rust, and a test compares them.
+ *
+ * Whoever has `r` receivers left hands a share of `g` of them, 1 <= g <= r, to one of these g, which serves the other
+ * g - 1; the sender goes on with r - g. So, with f(0) = 0:
+ *
+ *	root_sends(r)   = 1 + root_sends(r - g)
+ *	depth(r)        = max(1 + depth(g - 1), depth(r - g))
+ *	longest_path(r) = 1 + max(longest_path(g - 1), longest_path(r - g))
+ */
+#ifndef STILL_MB_PLAN_H
+#define STILL_MB_PLAN_H
+
+#include "include/stillpoint_membarrier.h"
+
+/* The strategy that HYBRID comes down to for so many receivers; any other is itself. */
+static inline __u32 still_mb_resolve(__u32 strategy, __u32 percent,
+				     __u32 threshold, __u32 receivers)
+{
+	if (strategy != STILL_MB_HYBRID)
+		return strategy;
+	if (receivers <= threshold)
+		return STILL_MB_SMP_CALL;
+	return percent ? STILL_MB_SPLIT : STILL_MB_TREE;
+}
+
+/* The share of `rest` receivers, at least 1, that goes out with one message. */
+static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
+{
+	__u32 share;
+
+	switch (strategy) {
+	case STILL_MB_TREE:
+		return rest - rest / 2;
+	case STILL_MB_SPLIT:
+		/* percent is below 100, so that the share is below rest */
+		share = (__u32)((__u64)rest * percent / 100);
+		return share ? share : 1;
+	default:
+		return 1;
+	}
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the tests of the module have in common. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../include/stillpoint_membarrier.h"
+#include "../plan.h"
+
+/* A way to call the module, with a name for messages. */
+struct way {
+	const char *name;
+	__u32 strategy, flags, percent, threshold;
+};
+
+/* Each strategy with both kinds of acknowledgement, and hybrids on both sides of their threshold. */
+extern const struct way ways[];
+extern const int way_count;
+
+/* One line of the result for each promise: what was checked, and how much of it. */
+void passed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void failed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void skipped(const char *promise, const char *reason);
+
+/* The descriptor of the device; ends the tests if there is none. */
+extern int device;
+void open_device(void);
+
+/* Barrier by a way; more flags may be added. Zero, or an error number. */
+int barrier(const struct way *way, __u32 more_flags, struct still_mb_request *request);
+
+/* Whether the tests are the first process, and so alone on the machine. */
+bool alone(void);
+/* Whether other users of the machine may be disturbed: all CPUs interrupted, messages refused. */
+extern bool disturb;
+/* Whether the module counted something else than our own; others may have added to it where we are not alone. */
+bool miscounted(__u64 counted, __u64 own);
+
+void pin(int cpu);
+int online_cpus(void);
+int set_online(int cpu, bool online);
+uint64_t now_ns(void);
+/* Writes a number to a parameter of the module, which goes back to 0 when the tests are ended by a signal. */
+void set_parameter(const char *name, unsigned int value);
+
+void check_interface(void);
+void check_errors(void);
+/* For every number of receivers where CPUs may be taken offline, else for all CPUs. */
+void check_counters(bool hotplug);
+void check_refusals(void);
+void check_reach(void);
+void check_litmus(double seconds, long entries);
+void check_concurrency(double seconds);
+void check_hotplug(double seconds);
+void check_liburcu(double seconds);
+/* Only where the tests are the first process: it loads and unloads the module itself. */
+bool load_module(void);
+void check_unload(void);
+void check_log(void);
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Sends, depth and longest path are what the recurrences say, for every number of receivers. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "check.h"
+
+struct shape {
+	__u32 root_sends, depth, path;
+};
+
+static __u32 larger(__u32 a, __u32 b)
+{
+	return a > b ? a : b;
+}
+
+/* The recurrences of plan.h, word by word. */
+static struct shape shape(__u32 strategy, __u32 percent, __u32 rest)
+{
+	struct shape child, own;
+	__u32 share;
+
+	if (rest == 0)
+		return (struct shape) { 0 };
+	share = still_mb_share(strategy, percent, rest);
+	child = shape(strategy, percent, share - 1);
+	own = shape(strategy, percent, rest - share);
+	return (struct shape) {
+		.root_sends = 1 + own.root_sends,
+		.depth = larger(1 + child.depth, own.depth),
+		.path = 1 + larger(child.path, own.path),
+	};
+}
+
+static struct shape expected(const struct way *way, __u32 receivers)
+{
+	__u32 strategy = still_mb_resolve(way->strategy, way->percent, way->threshold, receivers);
+
+	/* The kernel's own way has the counters of the flat one. */
+	return shape(strategy, way->percent, receivers);
+}
+
+/* Checks all ways; the number of operations, or -1. */
+static int with_receivers(__u32 receivers)
+{
+	int i, operations = 0;
+	__u32 order;
+
+	for (i = 0; i < way_count; i++)
+		for (order = 0; order <= STILL_MB_SAME_ORDER; order += STILL_MB_SAME_ORDER) {
+			struct shape want = expected(&ways[i], receivers);
+			struct still_mb_request got;
+			int error = barrier(&ways[i], STILL_MB_ALL | STILL_MB_COUNT | order, &got);
+
+			if (error || got.receivers != receivers || got.sends != receivers ||
+			    got.root_sends != want.root_sends || got.depth != want.depth ||
+			    got.longest_path != want.path || got.refused != 0) {
+				failed("counters", "%s, %u receivers: %s; receivers %u, sends %u, root %u "
+				       "(not %u), depth %u (not %u), path %u (not %u), refused %u",
+				       ways[i].name, receivers, strerror(error), got.receivers, got.sends,
+				       got.root_sends, want.root_sends, got.depth, want.depth,
+				       got.longest_path, want.path, got.refused);
+				return -1;
+			}
+			operations++;
+		}
+	return operations;
+}
+
+void check_counters(bool hotplug)
+{
+	int cpus = online_cpus(), here = -1, off, operations = 0, checked = 0;
+	bool down = false;
+
+	/* One CPU after the other goes, so that every number of receivers has its turn. */
+	for (off = cpus - 1; off >= 0; off--) {
+		here = with_receivers((__u32)off);
+		if (here < 0)
+			break;
+		operations += here;
+		checked++;
+		if (off == 0 || !hotplug || set_online(off, false) != 0)
+			break;
+		down = true;
+	}
+	for (; down && off < cpus; off++)
+		if (off > 0)
+			set_online(off, true);
+	if (online_cpus() != cpus)
+		failed("counters", "%d of %d CPUs came back", online_cpus(), cpus);
+	else if (here >= 0)
+		passed("counters", "%d operations to %d numbers of receivers up to %d", operations, checked, cpus - 1);
+}
+
+void check_refusals(void)
+{
+	int i, wrong = 0, refusals = 0;
+	unsigned int every;
+	struct still_mb_request got;
+	struct still_mb_info before, after;
+
+	ioctl(device, STILL_MB_IOC_INFO, &before);
+	for (every = 1; every <= 5; every++) {
+		set_parameter("refuse_every", every);
+		for (i = 0; i < way_count; i++) {
+			int error = barrier(&ways[i], STILL_MB_ALL | STILL_MB_COUNT, &got);
+			bool may_refuse = still_mb_resolve(ways[i].strategy, ways[i].percent, ways[i].threshold,
+							   got.receivers) != STILL_MB_SMP_CALL;
+
+			if (error || got.sends + got.refused != got.receivers ||
+			    got.receivers + 1 != (__u32)online_cpus() ||
+			    (every == 1 && may_refuse && got.refused != got.receivers)) {
+				failed("refused messages", "%s, every %u: %s; sends %u, refused %u of %u",
+				       ways[i].name, every, strerror(error), got.sends, got.refused,
+				       got.receivers);
+				wrong++;
+			}
+			refusals += (int)got.refused;
+		}
+	}
+	set_parameter("refuse_every", 0);
+	ioctl(device, STILL_MB_IOC_INFO, &after);
+	if (miscounted(after.refused - before.refused, (__u64)refusals) ||
+	    miscounted(after.operations - before.operations, (__u64)(5 * way_count)))
+		failed("refused messages", "the module counted %llu of %d", after.refused - before.refused, refusals);
+	else if (!wrong)
+		passed("refused messages", "%d of them, as many as the module counted", refusals);
+}

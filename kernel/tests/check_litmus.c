@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Whether the barrier orders: store buffering, as a lock by two flags. The fast side has nothing but a compiler barrier
+ * between its store to `fast` and its load of `slow`; the slow side has the operation under test between its store to
+ * `slow` and its load of `fast`. If both are inside, the slow side sees `inside` move.
+ *
+ * With a fence on the slow side alone both must get inside at times: without that, the test would show nothing.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define FENCE_ALONE (-1)
+#define ENOUGH 20	/* violations */
+#define EXPECTED 10	/* violations, if the module did nothing */
+#define CONTROL_SECONDS 60
+#define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes that much longer, or more */
+#define OUTSIDE 12	/* turns of the fast side between two entries: so that the slow side gets in, too */
+
+static struct {
+	_Alignas(128) atomic_int fast;
+	_Alignas(128) atomic_int slow;
+	_Alignas(128) atomic_uint inside;
+} flags;
+static atomic_bool stop, running;
+
+#define load(variable) atomic_load_explicit(&(variable), memory_order_relaxed)
+#define store(variable, value) atomic_store_explicit(&(variable), value, memory_order_relaxed)
+#define compiler_barrier() __asm__ volatile("" ::: "memory")
+
+static void *fast_side(void *cpu)
+{
+	pin((int)(intptr_t)cpu);
+	store(running, true);
+	while (!load(stop)) {
+		int i;
+
+		store(flags.fast, 1);
+		compiler_barrier();	/* and no fence */
+		if (!load(flags.slow))
+			store(flags.inside, load(flags.inside) + 1);
+		compiler_barrier();
+		store(flags.fast, 0);
+		for (i = 0; i < OUTSIDE; i++)
+			compiler_barrier();
+	}
+	return NULL;
+}
+
+struct result {
+	long rounds, entries, violations;
+	int error;
+};
+
+/* The slow side, until it was inside so many times, enough went wrong, or the time is over. */
+static struct result slow_side(int way, int fast_cpu, __u32 more_flags, double seconds, long entries)
+{
+	struct result result = { 0 };
+	struct still_mb_request request;
+	uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+	pthread_t thread;
+
+	store(stop, false);
+	store(running, false);
+	pthread_create(&thread, NULL, fast_side, (void *)(intptr_t)fast_cpu);
+	while (!load(running))
+		usleep(1000);
+	while (result.entries < entries && result.violations < ENOUGH && now_ns() < end && !result.error) {
+		int i;
+
+		result.rounds++;
+		store(flags.slow, 1);
+		compiler_barrier();
+		if (way == FENCE_ALONE)
+			atomic_thread_fence(memory_order_seq_cst);
+		else
+			result.error = barrier(&ways[way], more_flags, &request);
+		compiler_barrier();
+		if (!load(flags.fast)) {
+			unsigned int before = load(flags.inside);
+
+			result.entries++;
+			for (i = 0; i < 200; i++)
+				compiler_barrier();
+			if (before != load(flags.inside))
+				result.violations++;
+		}
+		compiler_barrier();
+		store(flags.slow, 0);
+		for (i = 0; i < (int)(result.rounds & 255); i++)
+			compiler_barrier();
+	}
+	store(stop, true);
+	pthread_join(thread, NULL);
+	return result;
+}
+
+static void add(struct result *sum, struct result more)
+{
+	sum->rounds += more.rounds;
+	sum->entries += more.entries;
+	sum->violations += more.violations;
+	sum->error |= more.error;
+}
+
+/*
+ * With the process on two CPUs there is one receiver. With STILL_MB_ALL there are all, and the fast side takes the place
+ * of each in turn, until the sum of entries is there: of a child of the root, of an inner node, of a leaf. Returns
+ * whether all that was wanted came about.
+ */
+static bool one_way(int way, double seconds, long entries)
+{
+	const char *name = ways[way].name;
+	long wanted = disturb ? entries / FEWER_WITH_ALL + 1 : 0;
+	int cpus = online_cpus(), cpu, empty = 0;
+	uint64_t end;
+	struct result few, all = { 0 };
+	char reason[256];
+
+	few = slow_side(way, cpus / 2, 0, 20 * seconds, entries);
+	end = now_ns() + (uint64_t)(5 * seconds * 1e9);
+	for (cpu = 1; wanted && cpu < cpus; cpu++) {
+		double share = ((double)end - (double)now_ns()) / 1e9 / (cpus - cpu);
+		struct result here = slow_side(way, cpu, STILL_MB_ALL, share, wanted / (cpus - 1) + 1);
+
+		empty += here.entries == 0;
+		add(&all, here);
+	}
+	if (few.error || all.error)
+		failed("litmus", "%s: %s", name, strerror(few.error | all.error));
+	else if (few.violations || all.violations)
+		failed("litmus", "%s: %ld violations in %ld entries, %ld in %ld with all CPUs as receivers", name,
+		       few.violations, few.entries, all.violations, all.entries);
+	else if (few.entries < entries || all.entries < wanted || empty) {
+		/* A machine that is too slow for it says nothing against the module. */
+		snprintf(reason, sizeof(reason), "%s: 0 violations when the time was over, in %ld entries of %ld, and in "
+			 "%ld of %ld with all CPUs as receivers (none with the fast side on %d of them)", name, few.entries,
+			 entries, all.entries, wanted, empty);
+		skipped("litmus", reason);
+	} else {
+		passed("litmus", "%s: 0 violations in %ld entries, and in %ld with all CPUs as receivers", name,
+		       few.entries, all.entries);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * How the test would see a module without a barrier: as often as a fence alone fails, so many entries are needed that
+ * ten violations are expected. Only while both virtual CPUs run at once on the host can it fail, which may take a while
+ * on a busy one.
+ */
+static void check_control(long entries)
+{
+	struct result control = slow_side(FENCE_ALONE, online_cpus() / 2, 0, CONTROL_SECONDS, LONG_MAX);
+	long needed;
+	char reason[256];
+
+	if (control.violations == 0) {
+		failed("litmus control", "a fence on one side alone went unnoticed in %ld entries", control.entries);
+		return;
+	}
+	needed = EXPECTED * control.entries / control.violations;
+	if (needed > entries) {
+		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side alone: it would "
+			 "take %ld entries, and there are %ld", control.violations, control.entries, needed, entries);
+		skipped("litmus control", reason);
+	} else
+		passed("litmus control", "%ld violations in %ld entries with a fence on one side alone",
+		       control.violations, control.entries);
+}
+
+void check_litmus(double seconds, long entries)
+{
+	int way, whole = 0;
+
+	if (online_cpus() < 2) {
+		skipped("litmus", "it takes two CPUs");
+		return;
+	}
+	check_control(entries);
+	for (way = 0; way < way_count; way++)
+		whole += one_way(way, seconds, entries);
+	if (!whole)
+		failed("litmus", "no strategy came to its number of entries: nothing was shown; give more --seconds, or "
+		       "fewer --entries");
+	else
+		passed("litmus in full", "%d of %d strategies", whole, way_count);
+}

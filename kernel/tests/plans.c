@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Prints what plan.h makes of ranges, a line each: strategy, percent, threshold, receivers, resolved, share. */
+#include <stdio.h>
+
+#include "../plan.h"
+
+#define MOST_RECEIVERS 1024
+
+static void print(__u32 strategy, __u32 percent, __u32 threshold)
+{
+	__u32 receivers;
+
+	for (receivers = 1; receivers <= MOST_RECEIVERS; receivers++) {
+		__u32 resolved = still_mb_resolve(strategy, percent, threshold, receivers);
+
+		printf("%u %u %u %u %u %u\n", strategy, percent, threshold, receivers, resolved,
+		       still_mb_share(resolved, percent, receivers));
+	}
+}
+
+int main(void)
+{
+	__u32 percent, threshold;
+
+	print(STILL_MB_FLAT, 0, 0);
+	print(STILL_MB_TREE, 0, 0);
+	for (percent = 1; percent < 100; percent++)
+		print(STILL_MB_SPLIT, percent, 0);
+	for (threshold = 0; threshold < 64; threshold += 9)
+		print(STILL_MB_HYBRID, 0, threshold);
+	return 0;
+}
