@@ -4,7 +4,7 @@ use crate::cli::{BenchArgs, Experiment};
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{Nothing, Row, Target};
-use crate::{interrupt, micro, output, preempt, reclaim, table};
+use crate::{interrupt, membarrier, micro, output, preempt, reclaim, table};
 
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
@@ -13,6 +13,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let preempt = plan_preempt(args, &cpus)?;
     let micro = plan_micro(args, &cpus)?;
     let table = plan_table(args, &cpus)?;
+    let membarrier = plan_membarrier(args, &cpus)?;
     let target = Target::open(args.json.json.as_deref())?;
     let silent = target.takes_stdout();
 
@@ -34,6 +35,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     }
     if let Some(plan) = table.filter(|_| !interrupt::requested()) {
         rows.extend(table::run(&plan, silent)?);
+    }
+    if let Some(plan) = membarrier.filter(|_| !interrupt::requested()) {
+        rows.extend(membarrier::run(&plan, silent)?);
     }
     target.write(&machine, &rows, Nothing {})?;
     if interrupt::requested() {
@@ -91,6 +95,18 @@ fn plan_table(args: &BenchArgs, cpus: &[usize]) -> Result<Option<table::Plan>, S
         Some(scenarios) => table::Plan::new(args, cpus, &scenarios).map(Some),
         None if all => Ok(None),
         None => Err(not_a_scenario("table", &args.scenarios, table::SCENARIOS)),
+    }
+}
+
+fn plan_membarrier(args: &BenchArgs, cpus: &[usize]) -> Result<Option<membarrier::Plan>, Stop> {
+    let all = args.experiment == Experiment::All;
+    if !(all && membarrier::has_contender(&args.contenders)) && args.experiment != Experiment::Membarrier {
+        return Ok(None);
+    }
+    match membarrier::own_scenarios(&args.scenarios) {
+        Some(scenarios) => membarrier::Plan::new(args, cpus, &scenarios).map(Some),
+        None if all => Ok(None),
+        None => Err(not_a_scenario("membarrier", &args.scenarios, membarrier::SCENARIOS)),
     }
 }
 

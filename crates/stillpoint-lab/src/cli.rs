@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{guest, micro, preempt, reclaim, simulate, table, torture};
+use crate::{guest, membarrier, micro, preempt, reclaim, simulate, table, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -83,6 +83,8 @@ pub(crate) enum Experiment {
     Micro,
     /// Hash tables: lookups, bursts, insertions and removals, growth, memory
     Table,
+    /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
+    Membarrier,
     /// All of them, one after the other
     All,
 }
@@ -99,8 +101,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Numbers of reader threads in `reclaim`, and on each core in `preempt`, such as 1,8,16 [default: those of
-    /// each scenario]
+    /// Numbers of reader threads in `reclaim`, on each core in `preempt`, and of receivers in `membarrier`, such as
+    /// 1,8,16 [default: those of each scenario]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
 
@@ -110,7 +112,7 @@ pub(crate) struct BenchArgs {
           hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, `preempt` or `table`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt`, `table` or `membarrier`, or operations of `micro` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(scenario_names()))]
     pub(crate) scenarios: Vec<String>,
@@ -195,7 +197,7 @@ pub(crate) struct LengthFlags {
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 fn contender_names() -> Vec<&'static str> {
-    let of_tables = table::CONTENDERS.iter().copied();
+    let of_tables = table::CONTENDERS.iter().chain(membarrier::CONTENDERS).copied();
     let of_preempt = preempt::plan::CONTENDERS.iter().map(|entry| entry.name);
     let mut names: Vec<&str> =
         reclaim::names::contenders_and_groups().into_iter().chain(of_preempt).chain(of_tables).collect();
@@ -205,7 +207,9 @@ fn contender_names() -> Vec<&'static str> {
 }
 
 fn scenario_names() -> Vec<&'static str> {
-    let scenarios = [reclaim::names::SCENARIOS, preempt::SCENARIOS, micro::OPERATIONS, table::SCENARIOS];
+    let barriers = membarrier::SCENARIOS;
+    let scenarios =
+        [reclaim::names::SCENARIOS, preempt::SCENARIOS, micro::OPERATIONS, table::SCENARIOS, barriers];
     scenarios.concat()
 }
 

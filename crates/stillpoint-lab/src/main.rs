@@ -11,6 +11,7 @@ mod gate;
 mod guest;
 mod interrupt;
 mod machine;
+mod membarrier;
 mod micro;
 mod output;
 mod peers;
@@ -29,7 +30,10 @@ use std::process::ExitCode;
 use crate::cli::Command;
 
 fn main() -> ExitCode {
-    if let Some(code) = table::child::run_if_child().or_else(preempt::child::run_if_child) {
+    if let Some(code) = table::child::run_if_child()
+        .or_else(preempt::child::run_if_child)
+        .or_else(membarrier::child::run_if_child)
+    {
         return code;
     }
     let cli = match cli::parse() {

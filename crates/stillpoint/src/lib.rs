@@ -3,6 +3,7 @@
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
+//! - [`multicast`]: runs a function on every registered thread, flat or along a tree.
 //!
 //! ```
 //! use stillpoint::rcu::Domain;

@@ -14,7 +14,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::fence::{self, asymmetric_supported, FenceError, Mode};
+use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
+use stillpoint::multicast::signals;
 use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
 
 use census::{Census, Object};
@@ -222,8 +223,9 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
     });
 }
 
-/// A reader leaves while a future waits for it; the future is polled when its waker says so, and not otherwise.
-fn a_future_ends(domain: &Domain) {
+/// A reader leaves while a future waits for it; the future is polled when its waker says so, and not otherwise. Returns
+/// how often it was woken.
+fn a_future_ends(domain: &Domain) -> usize {
     use std::future::Future;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Arc;
@@ -263,14 +265,16 @@ fn a_future_ends(domain: &Domain) {
             thread::park_timeout(LONG);
         }
     });
-    assert!(wakes.1.load(Ordering::Relaxed) > 1, "without the fence it asks for further polls");
+    wakes.1.load(Ordering::Relaxed)
 }
+
+const ASKS: &str = "without the fence it asks for further polls";
 
 #[test]
 fn a_future_needs_no_membarrier() {
     in_child("a_future_needs_no_membarrier", || {
         refuse_membarrier(libc::EPERM);
-        a_future_ends(&Domain::new());
+        assert!(a_future_ends(&Domain::new()) > 1, "{ASKS}");
     });
 }
 
@@ -280,7 +284,7 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
         assert_eq!(asymmetric_supported(), Ok(()));
         refuse_membarrier(libc::EPERM);
         let domain = Domain::builder().fence(Mode::Symmetric).build();
-        a_future_ends(&domain.expect("it is always to be had"));
+        assert!(a_future_ends(&domain.expect("it is always to be had")) > 1, "{ASKS}");
     });
 }
 
@@ -297,4 +301,134 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
         };
         assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
     });
+}
+
+/// Readers that pay nothing, without membarrier: the whole of what a domain does.
+#[test]
+fn a_process_that_is_refused_can_fence_by_signals() {
+    in_child("a_process_that_is_refused_can_fence_by_signals", || {
+        refuse_membarrier(libc::EPERM);
+        assert_eq!(fence::choose(Backend::Signals), Ok(()));
+        assert_eq!((fence::backend(), Mode::best()), (Backend::Signals, Mode::Signals));
+        let (domain, census) = (Domain::new(), Census::default());
+        assert_eq!(domain.fence_mode(), Mode::Signals);
+        assert!(fence::heavy().is_err(), "signals do not reach every thread");
+
+        let cell = domain.cell(census.object());
+        let (held, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                assert_eq!(signals::members(), 1);
+                let object = cell.protect(&reader).expect("never empty");
+                held.wait();
+                done.wait();
+                object.verify();
+            });
+            held.wait();
+            let mut reclaimer = eager(&domain);
+            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+            assert_eq!(reclaimer.poll(), 0, "it is held");
+            assert!(domain.stats().heavy_fences > 0);
+            assert_eq!(domain.synchronize(), Ok(()), "no region is");
+            done.wait();
+            while reclaimer.poll() == 0 {
+                thread::yield_now();
+            }
+        });
+        assert_eq!((census.freed(), signals::members()), (1, 0));
+        assert!(a_future_ends(&domain) >= 1, "the reader wakes it");
+    });
+}
+
+/// Such a thread pays the fence itself, and nothing waits for it.
+#[test]
+fn a_reader_on_a_thread_that_blocks_the_signal_works() {
+    in_child("a_reader_on_a_thread_that_blocks_the_signal_works", || {
+        refuse_membarrier(libc::EPERM);
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let mut reclaimer = eager(&domain);
+        block_signals();
+        let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
+        assert_eq!(signals::members(), 0);
+        let object = cell.protect(&reader).expect("never empty");
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        drop(qsbr);
+        assert_eq!((domain.synchronize(), reclaimer.poll()), (Ok(()), 0));
+        object.verify();
+        drop(object);
+        assert_eq!(reclaimer.poll(), 1);
+    });
+}
+
+#[test]
+fn a_reader_that_blocks_the_signal_later_is_found_out() {
+    in_child("a_reader_that_blocks_the_signal_later_is_found_out", || {
+        refuse_membarrier(libc::EPERM);
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
+        let cell = domain.cell(census.object());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _reader = domain.reader();
+                block_signals();
+                barrier.wait();
+                barrier.wait();
+            });
+            barrier.wait();
+            let mut reclaimer = eager(&domain);
+            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+            let error = fence_error(domain.synchronize());
+            assert_eq!((error.backend(), error.raw_os_error()), (Backend::Signals, libc::EDEADLK));
+            assert!(error.to_string().contains("blocks the signal"), "{error}");
+            assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
+            barrier.wait();
+            while reclaimer.poll() == 0 {
+                thread::yield_now();
+            }
+        });
+    });
+}
+
+#[test]
+fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
+    in_child("a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused", || {
+        refuse_membarrier(libc::EPERM);
+        let Err(ChooseError::Refused(error)) = fence::choose(Backend::Membarrier) else {
+            panic!("it is refused")
+        };
+        assert_eq!((error.backend(), error.raw_os_error()), (Backend::Membarrier, libc::EPERM));
+        if let Err(error) = Backend::Module.probe() {
+            assert!(error.to_string().contains("stillpoint_membarrier"), "{error}");
+            assert_eq!(fence::choose(Backend::Module), Err(ChooseError::Refused(error)));
+            assert_eq!(fence::backend(), Backend::Plain);
+            assert_eq!(fence::choose(Backend::Signals), Err(ChooseError::InUse(Backend::Plain)));
+            assert_eq!(fence::choose(Backend::Plain), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn signals_that_the_program_handles_are_refused() {
+    extern "C" fn own(_: libc::c_int) {}
+    in_child("signals_that_the_program_handles_are_refused", || {
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGURG, own as *const () as libc::sighandler_t) };
+        let error = Domain::builder().fence(Mode::Signals).build().expect_err("the program handles it");
+        assert!(matches!(&error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EBUSY));
+        assert!(error.to_string().contains("signals::choose"), "{error}");
+        signals::choose(libc::SIGUSR1).expect("nobody handles it");
+        Domain::builder().fence(Mode::Signals).build().expect("another one is used");
+    });
+}
+
+fn block_signals() {
+    // SAFETY: the set is writable.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
 }

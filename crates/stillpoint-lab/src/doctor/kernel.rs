@@ -4,13 +4,13 @@ use std::io;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier_query};
-use stillpoint::fence;
+use stillpoint::fence::{self, Backend};
 
 use crate::doctor::Finding;
 use crate::machine::proc;
 
 pub(crate) fn findings() -> Vec<Finding> {
-    vec![membarrier(), asymmetric(), rseq(), realtime()]
+    vec![membarrier(), asymmetric(), module(), signals(), rseq(), realtime()]
 }
 
 fn membarrier() -> Finding {
@@ -39,14 +39,40 @@ fn membarrier() -> Finding {
 }
 
 fn asymmetric() -> Finding {
+    let used = fence::backend();
     match fence::asymmetric_supported() {
-        Ok(()) => {
-            Finding::present("fences", "asymmetric: private expedited membarrier is registered and works")
-        }
+        Ok(()) => Finding::present("fences", format!("asymmetric: {used} works, and is used")),
         Err(error) => Finding::absent(
             "fences",
             format!("symmetric: {error}"),
             "readers pay a full fence, some 5 to 20 ns, each time they enter or protect",
+        ),
+    }
+}
+
+fn module() -> Finding {
+    match Backend::Module.probe() {
+        Ok(()) => {
+            Finding::present("fences by module", "stillpoint_membarrier is loaded, and open to this process")
+        }
+        Err(error) => Finding::absent(
+            "fences by module",
+            error.to_string(),
+            "no barrier along a tree of interrupts, which pays with many CPUs, nor one where membarrier is refused",
+        ),
+    }
+}
+
+fn signals() -> Finding {
+    match Backend::Signals.probe() {
+        Ok(()) => Finding::present(
+            "fences by signals",
+            "possible, for domains that ask for fence::Mode::Signals; they interrupt system calls",
+        ),
+        Err(error) => Finding::absent(
+            "fences by signals",
+            error.to_string(),
+            "where membarrier is refused, readers have to pay full fences",
         ),
     }
 }

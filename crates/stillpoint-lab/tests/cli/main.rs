@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod guest;
 mod module;
+mod membarrier;
 mod other_commands;
 mod preempt;
 mod simulate;

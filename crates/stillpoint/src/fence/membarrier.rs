@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::thread::{membarrier, MembarrierCommand};
 
-use super::FenceError;
+use super::{Backend, FenceError};
 
 impl From<Errno> for FenceError {
     fn from(errno: Errno) -> Self {
-        Self { errno: errno.raw_os_error() }
+        Self::new(Backend::Membarrier, errno.raw_os_error())
     }
 }
 

@@ -38,6 +38,17 @@
 //! C++20 memory model (their total order agrees with the order in which atomics change), only dearer for the reader.
 //! So do the fences of [`Mode::Symmetric`]. For loom, see `fence/model.rs`.
 //!
+//! # Other means
+//!
+//! Where membarrier is refused, or waits too long, the writer's side can be had by other means ([`Backend`]); [`choose`]
+//! says by which:
+//!
+//! - the kernel module of this project sends the same interrupts along a tree, to the processors that run the process;
+//! - [signals](crate::multicast::signals) interrupt threads instead of processors. The handler executes the barrier, at
+//!   some point in the instruction stream of the thread, before that goes on: the argument is the same. But it holds
+//!   for threads that are registered alone, so that [`heavy`] never fences by signals: a domain that is built with
+//!   [`Mode::Signals`] registers the thread of each reader it makes, as long as the reader lives, and fences those.
+//!
 //! # Costs
 //!
 //! `light` costs nothing. `heavy` costs a system call and one inter-processor interrupt for each core that
@@ -47,9 +58,15 @@
 //!
 //! [membarrier(2)]: https://man7.org/linux/man-pages/man2/membarrier.2.html
 
+mod backend;
 mod membarrier;
 #[cfg(loom)]
 pub(crate) mod model;
+#[cfg(not(any(loom, miri)))]
+mod module;
+mod signals;
+
+pub use backend::{backend, choose, Backend, ChooseError};
 
 use std::fmt;
 
@@ -64,17 +81,75 @@ pub enum Mode {
     /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, and for
     /// guests whose virtual processors are preempted by the host.
     Symmetric,
+    /// Readers use [`light`], and writers interrupt the threads of the domain's readers by
+    /// [signals](crate::multicast::signals): for processes that are refused membarrier, and whose readers must not pay
+    /// a fence. It waits for every reader's thread to be given a processor, and interrupts its system calls.
+    ///
+    /// A thread that blocks the signal when it becomes a reader pays a full fence itself. One that blocks it later makes
+    /// fences fail, after some tenths of a second, with an error that says so: nothing is freed then.
+    Signals,
 }
 
 impl Mode {
-    /// `Asymmetric` where this process may use membarrier, `Symmetric` otherwise.
+    /// `Asymmetric` where this process may use membarrier, `Symmetric` otherwise; or that of the back end that was
+    /// [chosen](choose).
     ///
     /// The first call of the process probes; later ones remember.
     pub fn best() -> Self {
-        if asymmetric_supported().is_ok() {
-            Mode::Asymmetric
-        } else {
-            Mode::Symmetric
+        backend().mode()
+    }
+
+    /// Whether this process may use it.
+    pub(crate) fn probe(self) -> Result<(), FenceError> {
+        match self {
+            Mode::Asymmetric => asymmetric_supported(),
+            Mode::Signals => Backend::Signals.probe(),
+            Mode::Symmetric => Ok(()),
+        }
+    }
+
+    /// The writer's side of the pair, for readers in this mode.
+    pub(crate) fn heavy(self) -> Result<(), FenceError> {
+        match self {
+            Mode::Asymmetric => heavy(),
+            // SeqCst: pairs with `light` of a reader in the same mode.
+            Mode::Symmetric => {
+                fence(Ordering::SeqCst);
+                Ok(())
+            }
+            #[cfg(not(any(loom, miri)))]
+            Mode::Signals => signals::barrier(),
+            #[cfg(any(loom, miri))]
+            Mode::Signals => heavy(),
+        }
+    }
+
+    /// Lets the fences of this mode reach the calling thread as long as the result lives. If that cannot be had, the
+    /// thread is to issue full fences itself: the mode for its side is returned, too.
+    pub(crate) fn bind(self) -> (Self, Binding) {
+        #[cfg(not(any(loom, miri)))]
+        if self == Mode::Signals {
+            return signals::join().map_or((Mode::Symmetric, None), |member| (self, Some(member)));
+        }
+        (self, Binding::default())
+    }
+
+    /// The mode in which any reader of a domain in this mode may be, bound or not.
+    #[inline(always)]
+    pub(crate) fn of_any_reader(self) -> Self {
+        match self {
+            Mode::Asymmetric => self,
+            Mode::Symmetric | Mode::Signals => Mode::Symmetric,
+        }
+    }
+
+    /// By what means the writers of this mode fence.
+    pub(crate) fn backend(self) -> Backend {
+        match self {
+            Mode::Asymmetric if backend() == Backend::Module => Backend::Module,
+            Mode::Asymmetric => Backend::Membarrier,
+            Mode::Signals => Backend::Signals,
+            Mode::Symmetric => Backend::Plain,
         }
     }
 
@@ -83,7 +158,16 @@ impl Mode {
     pub(crate) fn light(self) {
         match self {
             Mode::Asymmetric => light(),
-            // SeqCst: pairs with the fence in `heavy` of a writer in the same mode.
+            Mode::Signals => {
+                light();
+                // SeqCst: pairs with the fence in `fence` of the grace periods. The reader outlives the registration of
+                // its thread, in thread-local storage: so the thread fences itself.
+                #[cfg(not(any(loom, miri)))]
+                if signals::has_left() {
+                    fence(Ordering::SeqCst);
+                }
+            }
+            // SeqCst: pairs with the fence in `heavy` of a writer in the same mode, or in `Mode::Signals`.
             Mode::Symmetric => fence(Ordering::SeqCst),
         }
     }
@@ -94,9 +178,16 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Mode::Asymmetric => "asymmetric",
             Mode::Symmetric => "symmetric",
+            Mode::Signals => "signals",
         })
     }
 }
+
+/// What a reader holds so that fences reach its thread.
+#[cfg(not(any(loom, miri)))]
+pub(crate) type Binding = Option<crate::multicast::signals::SignalMember>;
+#[cfg(any(loom, miri))]
+pub(crate) type Binding = ();
 
 /// The reader's side of the asymmetric pair: orders accesses before it with accesses after it against any
 /// [`heavy`] fence of the process.
@@ -127,7 +218,7 @@ pub fn light() {
 /// start and the return of this call.
 ///
 /// It is a sequentially consistent fence for the calling thread as well. Interrupts every core that runs the
-/// process: batch what needs it.
+/// process: batch what needs it. By membarrier, or by the module if that is the [back end](backend) of the process.
 ///
 /// # Errors
 /// When the kernel refuses: it has no membarrier (Linux before 4.14), or a seccomp filter forbids it. Nothing
@@ -143,7 +234,10 @@ pub fn heavy() -> Result<(), FenceError> {
     // SeqCst: pairs with `light` under Miri, and makes this call a full fence of the calling thread.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, miri)))]
-    membarrier::private_expedited()?;
+    match backend() {
+        Backend::Module => module::barrier()?,
+        _ => membarrier::private_expedited()?,
+    }
     #[cfg(loom)]
     model::meet();
     Ok(())
@@ -172,23 +266,33 @@ pub(crate) fn has_requests() -> bool {
 /// ```
 pub fn asymmetric_supported() -> Result<(), FenceError> {
     #[cfg(not(any(loom, miri)))]
-    return membarrier::register();
+    return match backend() {
+        Backend::Module => module::open().map(drop),
+        _ => membarrier::register(),
+    };
     #[cfg(any(loom, miri))]
     Ok(())
 }
 
-/// The kernel refused a heavy fence.
+/// A heavy fence was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FenceError {
+    backend: Backend,
     errno: i32,
 }
 
 impl FenceError {
-    pub(crate) fn from_raw_os_error(errno: i32) -> Self {
-        Self { errno }
+    pub(crate) fn new(backend: Backend, errno: i32) -> Self {
+        Self { backend, errno }
     }
 
-    /// The error number of the system call, as in `errno.h`.
+    /// By what means it was tried.
+    pub fn backend(self) -> Backend {
+        self.backend
+    }
+
+    /// The error number of the system call, as in `errno.h`. Of signals: `EDEADLK` when a thread blocks the signal,
+    /// `EBUSY` when the program handles it itself.
     pub fn raw_os_error(self) -> i32 {
         self.errno
     }
@@ -197,11 +301,31 @@ impl FenceError {
 impl fmt::Display for FenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = std::io::Error::from_raw_os_error(self.errno);
-        write!(
-            f,
-            "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
-             with fence::Mode::Symmetric"
-        )
+        match (self.backend, self.errno) {
+            (Backend::Module, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+                f.write_str("the kernel module stillpoint_membarrier is not loaded; see `kernel/` on how to load it")
+            }
+            (Backend::Module, libc::EPROTONOSUPPORT) => {
+                f.write_str("the kernel module stillpoint_membarrier is of another version; build and load the one of this version")
+            }
+            (Backend::Module, _) => {
+                write!(f, "the kernel module refused ({cause}); the process needs the right to open /dev/stillpoint_membarrier")
+            }
+            (Backend::Signals, libc::EDEADLK) => f.write_str(
+                "a thread with a reader blocks the signal of fences; unblock it there, or drop the reader before",
+            ),
+            (Backend::Signals, libc::EBUSY) => f.write_str(
+                "the program handles the signal of fences itself; choose another one with multicast::signals::choose",
+            ),
+            (Backend::Signals, _) => {
+                write!(f, "signals were refused ({cause}); build the domain with fence::Mode::Symmetric")
+            }
+            _ => write!(
+                f,
+                "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
+                 with fence::Mode::Symmetric"
+            ),
+        }
     }
 }
 
@@ -223,7 +347,14 @@ mod tests {
 
     #[test]
     fn the_error_says_what_to_do() {
-        let text = FenceError { errno: libc::EPERM }.to_string();
-        assert!(text.contains("Operation not permitted") && text.contains("Symmetric"), "{text}");
+        let text = |backend, errno| FenceError::new(backend, errno).to_string();
+        let refused = text(Backend::Membarrier, libc::EPERM);
+        assert!(refused.contains("Operation not permitted") && refused.contains("Symmetric"), "{refused}");
+        assert!(text(Backend::Module, libc::ENOENT).contains("not loaded"));
+        assert!(text(Backend::Module, libc::EPROTONOSUPPORT).contains("another version"));
+        assert!(text(Backend::Module, libc::EACCES).contains("Permission denied"));
+        assert!(text(Backend::Signals, libc::EDEADLK).contains("blocks"));
+        assert!(text(Backend::Signals, libc::EBUSY).contains("signals::choose"));
+        assert!(text(Backend::Signals, libc::EPERM).contains("Symmetric"));
     }
 }

@@ -475,13 +475,11 @@ impl DomainBuilder {
     /// moment.
     ///
     /// # Errors
-    /// When the asymmetric mode was asked for and this process may not use membarrier; when it may help readers
+    /// When the asymmetric mode, or that by signals, was asked for and this process may not use it; when it may help readers
     /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);
-        if mode == Mode::Asymmetric {
-            crate::fence::asymmetric_supported().map_err(BuildError::Asymmetric)?;
-        }
+        mode.probe().map_err(BuildError::Asymmetric)?;
         let prepare = |help: Help| help.prepare(self.help_after);
         let help = match (prepare(self.help), self.help_fallback) {
             (Err(_), Some(fallback)) => prepare(fallback),

@@ -75,7 +75,7 @@ impl Error for SynchronizeError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The asymmetric mode was asked for, and the kernel refuses membarrier.
+    /// A mode whose readers use light fences was asked for, and the writers' side of it is refused.
     Asymmetric(FenceError),
     /// This process may not help readers in the way that was asked for, and no fallback was declared.
     Help(HelpError),
@@ -84,7 +84,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asymmetric(error) => write!(f, "the asymmetric fence mode is not to be had: {error}"),
+            Self::Asymmetric(error) => write!(f, "the fence mode is not to be had: {error}"),
             Self::Help(error) => write!(f, "preempted readers cannot be helped: {error}"),
         }
     }

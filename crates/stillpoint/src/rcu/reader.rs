@@ -10,7 +10,7 @@ use super::engine::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};
-use crate::fence::Mode;
+use crate::fence::{Binding, Mode};
 
 /// A thread's right to read a domain: protected loads of single objects, and guards for regions.
 ///
@@ -50,16 +50,19 @@ pub struct Reader {
     nested: Cell<u32>,
     core: Arc<Core>,
     claim: Claim<Record>,
+    /// Until the record is given back.
+    _binding: Binding,
     /// Neither `Send` nor `Sync`.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Reader {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let claim = core.register(Kind::Reader);
+        let (mode, binding) = core.mode().bind();
+        let claim = core.register(Kind::Reader, mode);
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, mode: core.mode(), nested: Cell::new(0), core, claim, _thread: PhantomData }
+        Self { record, mode, nested: Cell::new(0), core, claim, _binding: binding, _thread: PhantomData }
     }
 
     /// Begins a region: until the guard is dropped, nothing that was linked is freed.

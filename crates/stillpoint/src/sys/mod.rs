@@ -9,6 +9,8 @@ pub(crate) mod sched;
 #[cfg(any(loom, miri))]
 #[path = "sched_model.rs"]
 pub(crate) mod sched;
+#[cfg(not(any(loom, miri)))]
+pub(crate) mod signal;
 pub(crate) mod slice;
 mod thread;
 

@@ -178,7 +178,7 @@ impl Core {
         if busted::is(Variant::NoHeavy) {
             return Ok(());
         }
-        let answer = fence::heavy();
+        let answer = self.mode.heavy();
         // Relaxed, both: statistics.
         self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         let errno = answer.err().map_or(0, FenceError::raw_os_error);
@@ -192,8 +192,12 @@ impl Core {
         if busted::is(Variant::RequestNoHeavy) {
             return Ok(());
         }
-        fence::asymmetric_supported()?;
-        fence::heavy()?;
+        if self.mode == Mode::Signals {
+            self.mode.heavy()?;
+        } else {
+            fence::asymmetric_supported()?;
+            fence::heavy()?;
+        }
         // Relaxed: statistics.
         self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -215,7 +219,7 @@ impl Core {
     pub(crate) fn fence_error(&self) -> Option<FenceError> {
         // Relaxed: for statistics.
         let errno = self.progress.errno.load(Ordering::Relaxed);
-        (errno != 0).then(|| FenceError::from_raw_os_error(errno))
+        (errno != 0).then(|| FenceError::new(self.mode.backend(), errno))
     }
 
     /// Number of registered readers.
@@ -226,7 +230,7 @@ impl Core {
     /// Whether the next fence will be a heavy one.
     pub(crate) fn needs_heavy(&self) -> bool {
         // Relaxed: a hint for the rate of starts.
-        self.mode == Mode::Asymmetric && self.light_readers.load(Ordering::Relaxed) != 0
+        self.mode != Mode::Symmetric && self.light_readers.load(Ordering::Relaxed) != 0
     }
 }
 

@@ -15,8 +15,6 @@ use super::grace::blocks;
 use super::record::Record;
 use super::Core;
 use crate::busted::{self, Variant};
-use crate::fence::{self, Mode};
-use crate::sync::atomic::{fence as atomic_fence, Ordering};
 use crate::sys::sched::{Finding, Way};
 
 /// The longest that a thread stays raised or moved, if somebody polls or waits.
@@ -168,10 +166,8 @@ impl Core {
         }
         // Pairs with the fence in `notice`: either the reader sees that it was helped, or its section is seen to be
         // over. Where the kernel refuses, its next section or the time limit ends the help.
-        match self.mode {
-            _ if busted::is(Variant::HelpNoHeavy) => {}
-            Mode::Asymmetric => _ = fence::heavy(),
-            Mode::Symmetric => atomic_fence(Ordering::SeqCst),
+        if !busted::is(Variant::HelpNoHeavy) {
+            let _ = self.mode.heavy();
         }
         for &(record, aid) in helped {
             let is_over = !blocks(record.observe(), token);

@@ -10,12 +10,13 @@ use crate::fence::{self, Mode};
 use crate::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {
-    /// Registers the calling thread as a reader.
-    pub(crate) fn register(&self, kind: Kind) -> Claim<Record> {
+    /// Registers the calling thread as a reader, which issues its side of the fences in this mode.
+    pub(crate) fn register(&self, kind: Kind, mode: Mode) -> Claim<Record> {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        record.adopt(kind, self.mode(), self.helping().is_some());
+        let is_unreached = mode != self.mode();
+        record.adopt(kind, mode, self.helping().is_some(), is_unreached);
         match kind {
             // Relaxed: made visible by the fence below.
             Kind::Reader => _ = self.light_readers.fetch_add(1, Ordering::Relaxed),
@@ -41,6 +42,11 @@ impl Core {
             // reader comes after everything it read.
             let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
             self.light_readers.fetch_sub(1, release);
+        }
+        if self.mode() == Mode::Signals {
+            // SeqCst: pairs with the fence in `fence_request`. The thread may have left for good meanwhile, so that the
+            // light fence in `notice` meets none.
+            atomic_fence(Ordering::SeqCst);
         }
         self.notice(record);
         record.abandon();
@@ -116,7 +122,7 @@ impl Core {
     fn notice(&self, record: &Record) {
         // Pairs with the heavy fences in `end_missed_help` and in `fence_request`. Models pay for it only where it is
         // needed.
-        let helps = self.helping().is_some() && self.mode() == Mode::Asymmetric;
+        let helps = self.helping().is_some() && self.mode() != Mode::Symmetric;
         let is_needed = fence::has_requests() || helps;
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();

@@ -82,8 +82,9 @@ impl Default for Record {
 
 /// The owner's side: called by the reader's thread alone.
 impl Record {
-    /// Writes down who holds the record from now on, and whether it may be helped.
-    pub(crate) fn adopt(&self, kind: Kind, mode: Mode, helps: bool) {
+    /// Writes down who holds the record from now on, whether it may be helped, and whether the heavy fences of its domain
+    /// do not reach it.
+    pub(crate) fn adopt(&self, kind: Kind, mode: Mode, helps: bool, is_unreached: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         self.kind.store(kind as u32, Ordering::Release);
@@ -94,7 +95,7 @@ impl Record {
         aid.inspect(|aid| aid.add_record());
         // Between two quiescent states there is no short section to extend.
         let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
-        let fences = aid.is_some() && mode == Mode::Symmetric;
+        let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
         let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
         self.attention.store(attention, Ordering::Relaxed);
         // Release: pairs with the acquire load in `aid`.

@@ -377,7 +377,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> (&'a Array, Option<Held<'a, K, V>>) {
-    let slots = Slots { entry, current, next, mode: inner.core.mode() };
+    let slots = Slots { entry, current, next, mode: inner.core.mode().of_any_reader() };
     let mut pinned = array.view();
     let mut view = pinned;
     loop {

@@ -1,0 +1,126 @@
+//! The contenders: each makes every thread of the process execute a barrier.
+
+use std::io;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{MembarrierCommand, membarrier};
+use stillpoint::multicast::{Strategy, signals};
+
+use super::module::{Module, Way};
+
+/// One barrier, as its initiator sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timed {
+    pub(super) latency: Duration,
+    /// Until the last message of the initiator was sent, where that can be told.
+    pub(super) sent_in: Option<Duration>,
+    /// Messages that the initiator sent in place of others.
+    pub(super) helped: usize,
+}
+
+/// A contender; each initiator has one of its own.
+#[derive(Debug)]
+pub(super) enum Barrier {
+    Syscall,
+    Mprotect(Page),
+    Signal { strategy: Strategy, helps: bool },
+    Module(Module, Way),
+}
+
+impl Barrier {
+    /// The contender of that name; `None` for those of the scenario `readers`.
+    pub(super) fn of(name: &str) -> Result<Option<Self>, String> {
+        let signal = |strategy, helps| Ok(Some(Self::Signal { strategy, helps }));
+        let module = |way| Ok(Some(Self::Module(Module::open()?, way)));
+        match name {
+            "syscall" => {
+                let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
+                answer.map(|()| Some(Self::Syscall)).map_err(|error| format!("membarrier: {error}"))
+            }
+            "mprotect" => {
+                Page::new().map(Self::Mprotect).map(Some).map_err(|error| format!("mprotect: {error}"))
+            }
+            "signal/flat" => signal(Strategy::Flat, true),
+            "signal/tree" => signal(Strategy::Tree, true),
+            "signal/hybrid" => signal(Strategy::Hybrid(16), true),
+            "signal/tree-unhelped" => signal(Strategy::Tree, false),
+            "module/builtin" => module(Way::Builtin),
+            "module/flat" => module(Way::Flat),
+            "module/tree" => module(Way::Tree),
+            "module/hybrid" => module(Way::Hybrid),
+            _ => Ok(None),
+        }
+    }
+
+    /// One barrier, which has to reach so many threads.
+    pub(super) fn fence(&self, threads: usize) -> Result<Timed, String> {
+        let begin = Instant::now();
+        let (sent_in, helped) = match self {
+            Self::Syscall => {
+                membarrier(MembarrierCommand::PrivateExpedited)
+                    .map_err(|error| format!("membarrier: {error}"))?;
+                (None, 0)
+            }
+            Self::Mprotect(page) => return page.fence().map_err(|error| format!("mprotect: {error}")),
+            &Self::Signal { strategy, helps } => {
+                let multicast = signals::multicast().map_err(|error| error.to_string())?;
+                let report = multicast.strategy(strategy).helping(helps).fence();
+                let report = report.map_err(|error| error.to_string())?;
+                if report.receivers != threads {
+                    return Err(format!("{} threads of {threads} were reached", report.receivers));
+                }
+                (Some(report.sent_in), report.helped)
+            }
+            Self::Module(module, way) => (Some(Duration::from_nanos(module.fence(*way)?)), 0),
+        };
+        Ok(Timed { latency: begin.elapsed(), sent_in, helped })
+    }
+}
+
+/// A page whose protection is changed: to take the right to write away, the kernel interrupts every processor that may
+/// have it in its TLB, and the interrupt is a barrier. So programs fenced before there was membarrier, and so the
+/// kernel's TLB shootdown can be seen.
+#[derive(Debug)]
+pub(super) struct Page {
+    address: *mut libc::c_void,
+    size: usize,
+}
+
+// SAFETY: the page is this value's alone, and may be used on any thread.
+unsafe impl Send for Page {}
+
+impl Page {
+    fn new() -> io::Result<Self> {
+        let size = rustix::param::page_size();
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, which overlaps nothing.
+        let address = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { address, size }) }
+    }
+
+    fn protect(&self, access: libc::c_int) -> io::Result<()> {
+        // SAFETY: the mapping is this value's, and is not written to while it must not be.
+        match unsafe { libc::mprotect(self.address, self.size, access) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn fence(&self) -> io::Result<Timed> {
+        // SAFETY: mapped, and writable; the page must be in use, or nothing has to be taken away.
+        unsafe { self.address.cast::<u8>().write_volatile(1) };
+        let begin = Instant::now();
+        self.protect(libc::PROT_READ)?;
+        let latency = begin.elapsed();
+        self.protect(libc::PROT_READ | libc::PROT_WRITE)?;
+        Ok(Timed { latency, sent_in: None, helped: 0 })
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and not used any more.
+        unsafe { libc::munmap(self.address, self.size) };
+    }
+}

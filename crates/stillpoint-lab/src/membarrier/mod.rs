@@ -1,0 +1,162 @@
+//! The experiment `membarrier`: how long it takes until every thread of the process has executed a barrier.
+//!
+//! The system call, the `mprotect` trick, signals flat and along a tree, and the kernel module where it is loaded; against
+//! the number of threads, and against the number of initiators at a time. The third scenario measures what readers of
+//! the library lose when somebody synchronizes so many times a second.
+//!
+//! All contenders are measured in one process, a child of this one, with the same threads, in slices that follow each
+//! other in rotated order.
+
+mod barriers;
+pub(crate) mod child;
+mod crowd;
+mod measure;
+mod module;
+mod readers;
+mod show;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cli::BenchArgs;
+use crate::error::Stop;
+use crate::output::json::Row;
+use crate::reclaim::names::asked_for;
+
+/// The contenders, in the order of the tables.
+pub(crate) const CONTENDERS: &[&str] = &[
+    "syscall",
+    "mprotect",
+    "signal/flat",
+    "signal/tree",
+    "signal/hybrid",
+    "signal/tree-unhelped",
+    "module/builtin",
+    "module/flat",
+    "module/tree",
+    "module/hybrid",
+    "mode/asymmetric",
+    "mode/signals",
+    "mode/symmetric",
+];
+
+/// What is varied: the number of threads, of initiators, and how often a writer synchronizes.
+pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers"];
+
+/// What the threads do meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// They sleep in the kernel.
+    Paused,
+    /// They compute.
+    Spinning,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Spinning => "spinning",
+        }
+    }
+}
+
+/// One setting; every contender is measured in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "scenario", rename_all = "kebab-case")]
+enum Setting {
+    /// Barriers one after the other: `threads` receivers, and so many initiators beside them.
+    Barriers { threads: usize, initiators: usize, state: State },
+    /// Readers on every CPU, and a writer that synchronizes so often; never at 0, and without a pause at `u32::MAX`.
+    Readers { per_second: u32 },
+}
+
+/// What to measure. It travels to the child process as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    settings: Vec<Setting>,
+    contenders: Vec<String>,
+    rounds: u32,
+    /// Of one contender in one round.
+    slice: Duration,
+    cpus: Vec<usize>,
+}
+
+/// Threads beside the initiators whose number is varied.
+const AMONG: usize = 32;
+const SLICE: Duration = Duration::from_millis(60);
+
+impl Plan {
+    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let (quick, full) = (args.length.quick, args.length.full);
+        let is_here = |name: &str| !name.starts_with("module/") || module::is_loaded();
+        let contenders: Vec<String> = CONTENDERS
+            .iter()
+            .filter(|name| asked_for(name, &args.contenders) && is_here(name))
+            .map(|&name| name.to_owned())
+            .collect();
+        if contenders.is_empty() {
+            let (all, hint) = (CONTENDERS.join(", "), "module/* where the kernel module is loaded");
+            return Err(Stop::usage(format!(
+                "membarrier has none of these contenders: it has {all} ({hint})"
+            )));
+        }
+        let has = |scenario: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == scenario);
+        let (paused, spinning): (&[usize], &[usize]) = match (quick, full) {
+            _ if !args.readers.is_empty() => (&args.readers, &args.readers),
+            (true, _) => (&[8, 128], &[128]),
+            (_, true) => (&[2, 4, 8, 16, 32, 64, 72, 128, 144], &[2, 4, 8, 16, 32, 64, 128, 144]),
+            _ => (&[2, 8, 32, 128], &[2, 8, 128]),
+        };
+        let initiators: &[usize] = if quick { &[8] } else { &[1, 2, 4, 8, 16] };
+        let frequencies: &[u32] = match (quick, full) {
+            (true, _) => &[0, 1_000, 10_000, u32::MAX],
+            (_, true) => &[0, 100, 1_000, 3_000, 10_000, 30_000, u32::MAX],
+            _ => &[0, 100, 1_000, 10_000, u32::MAX],
+        };
+        let mut settings = Vec::new();
+        if has("receivers") {
+            let of = |state, threads: &[usize]| -> Vec<Setting> {
+                threads.iter().map(|&threads| Setting::Barriers { threads, initiators: 1, state }).collect()
+            };
+            settings.extend(of(State::Paused, paused));
+            settings.extend(of(State::Spinning, spinning));
+        }
+        if has("initiators") {
+            let (threads, state) = (AMONG, State::Paused);
+            let beside =
+                initiators.iter().map(|&initiators| Setting::Barriers { threads, initiators, state });
+            settings.extend(beside.filter(|setting| !settings.contains(setting)).collect::<Vec<_>>());
+        }
+        if has("readers") {
+            settings.extend(frequencies.iter().map(|&per_second| Setting::Readers { per_second }));
+        }
+        let rounds = args.length.rounds.unwrap_or(if full { 7 } else { 3 });
+        let slice = args.length.duration.map_or(SLICE, |row| row / rounds);
+        Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
+    }
+}
+
+/// Whether one of the contenders asked for is one of this experiment.
+pub(crate) fn has_contender(asked: &[String]) -> bool {
+    CONTENDERS.iter().any(|name| asked_for(name, asked))
+}
+
+/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
+pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
+    let own: Vec<String> =
+        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
+    (asked.is_empty() || !own.is_empty()).then_some(own)
+}
+
+/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
+pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+    let rows = child::run(plan)?;
+    if !silent {
+        show::tables(&rows);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,142 @@
+//! By what means a writer's fence reaches the readers: probed once, and chosen by the program if it likes.
+
+use std::fmt;
+#[cfg(not(any(loom, miri)))]
+use std::sync::OnceLock;
+
+use super::{FenceError, Mode};
+
+/// By what means a writer's fence reaches the readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// The system call membarrier, private expedited. Reaches every thread of the process.
+    Membarrier,
+    /// The kernel module `stillpoint_membarrier`, which sends along a tree. Reaches every thread of the process.
+    Module,
+    /// [Signals](crate::multicast::signals). Reaches threads that are registered: a domain registers the threads of its
+    /// readers itself.
+    Signals,
+    /// None: readers issue full fences themselves.
+    Plain,
+}
+
+impl Backend {
+    /// Every back end, the one that is preferred first.
+    pub const ALL: [Backend; 4] = [Backend::Membarrier, Backend::Module, Backend::Signals, Backend::Plain];
+
+    /// Whether this process may use it. Issues a fence by it, but sends no signal.
+    ///
+    /// # Errors
+    /// Why not.
+    ///
+    /// ```
+    /// use stillpoint::fence::Backend;
+    /// assert!(Backend::Plain.probe().is_ok());
+    /// ```
+    pub fn probe(self) -> Result<(), FenceError> {
+        #[cfg(not(any(loom, miri)))]
+        return match self {
+            Backend::Membarrier => super::membarrier::register(),
+            Backend::Module => super::module::open().map(drop),
+            Backend::Signals => super::signals::probe(),
+            Backend::Plain => Ok(()),
+        };
+        #[cfg(any(loom, miri))]
+        Ok(())
+    }
+
+    /// The mode of domains that use it.
+    pub(super) fn mode(self) -> Mode {
+        match self {
+            Backend::Membarrier | Backend::Module => Mode::Asymmetric,
+            Backend::Signals => Mode::Signals,
+            Backend::Plain => Mode::Symmetric,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Membarrier => "membarrier",
+            Backend::Module => "the module stillpoint_membarrier",
+            Backend::Signals => "signals",
+            Backend::Plain => "fences of the readers",
+        })
+    }
+}
+
+/// What the process uses, once that is known.
+#[cfg(not(any(loom, miri)))]
+static USED: OnceLock<Backend> = OnceLock::new();
+
+/// The back end of this process: the one that was [chosen](choose), or else membarrier, or else the module, or else
+/// `Plain`. Found out by the first call, of this or of any other function that depends on it, and remembered.
+///
+/// Signals interrupt system calls, so that they are used where somebody has asked for them alone.
+pub fn backend() -> Backend {
+    #[cfg(not(any(loom, miri)))]
+    return *USED.get_or_init(|| {
+        let wide = [Backend::Membarrier, Backend::Module];
+        wide.into_iter().find(|backend| backend.probe().is_ok()).unwrap_or(Backend::Plain)
+    });
+    #[cfg(any(loom, miri))]
+    Backend::Membarrier
+}
+
+/// Chooses the back end, before anything depends on it: it decides what [`Mode::best`] is, and by what means
+/// [`heavy`](super::heavy) fences.
+///
+/// # Errors
+/// When the process may not use it, or uses another one already.
+///
+/// ```
+/// use stillpoint::fence::{self, Backend, Mode};
+/// fence::choose(Backend::Signals)?; // as the first thing in `main`
+/// assert_eq!(Mode::best(), Mode::Signals);
+/// assert!(fence::choose(Backend::Plain).is_err());
+/// # Ok::<(), fence::ChooseError>(())
+/// ```
+pub fn choose(backend: Backend) -> Result<(), ChooseError> {
+    backend.probe().map_err(ChooseError::Refused)?;
+    #[cfg(not(any(loom, miri)))]
+    let used = *USED.get_or_init(|| backend);
+    #[cfg(any(loom, miri))]
+    let used = self::backend();
+    if used == backend {
+        Ok(())
+    } else {
+        Err(ChooseError::InUse(used))
+    }
+}
+
+/// A back end could not be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// This process may not use it.
+    Refused(FenceError),
+    /// This one is in use already.
+    InUse(Backend),
+}
+
+impl fmt::Display for ChooseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => write!(f, "the back end is not to be had: {error}"),
+            Self::InUse(backend) => {
+                write!(f, "this process fences by {backend} already; choose before the first domain is made")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ChooseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(error) => Some(error),
+            Self::InUse(_) => None,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The engine of the multicast, the same for all transports. The argument is in `docs/design/multicast.md`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `slots` | the places of registered threads |
+//! | `mailbox` | how a message gets to a thread |
+//! | `operation` | what is to be run, and a node for each receiver |
+//! | `forward` | sending, processing, acknowledging, helping |
+//! | `wait` | how an initiator waits |
+//! | `leaving` | threads that end without leaving |
+//! | `forked` | the child of a `fork` |
+
+#[cfg(not(any(loom, miri)))]
+mod forked;
+mod forward;
+pub(super) mod leaving;
+pub(super) mod mailbox;
+#[cfg(all(test, loom))]
+mod models;
+pub(super) mod operation;
+pub(super) mod slots;
+mod wait;
+
+use std::any::Any;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32 as PlainU32, Ordering as PlainOrdering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::busted::{self, Variant};
+use super::plan::{Shape, Strategy};
+use super::transport::Transport;
+use super::Acknowledgement;
+use crate::sync::atomic::{fence, Ordering};
+use operation::{Call, Operations, Order};
+use slots::{Slot, Slots};
+
+const PLAIN: PlainOrdering = PlainOrdering::Relaxed;
+
+/// One group: its threads, and the multicasts to them.
+#[derive(Debug)]
+pub(crate) struct Core<T> {
+    transport: T,
+    slots: Slots,
+    operations: Operations,
+    /// Changes in the child of each `fork`, when there is one thread alone. Not modelled.
+    forks: PlainU32,
+}
+
+/// How a multicast is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) strategy: Strategy,
+    pub(crate) acknowledgement: Acknowledgement,
+    pub(crate) helps: bool,
+    pub(crate) traces: bool,
+}
+
+/// How a multicast went.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) receivers: u32,
+    pub(crate) ran_here: bool,
+    pub(crate) sends: u32,
+    pub(crate) sent_in: Duration,
+    pub(crate) helped: u32,
+    pub(crate) adopted: u32,
+    pub(crate) shape: Option<Shape>,
+}
+
+/// How a multicast ended.
+pub(crate) struct Outcome {
+    pub(crate) tally: Tally,
+    /// The ids of the threads that were waited for until the time was up; `None` when everybody has acknowledged.
+    pub(crate) missing: Option<Vec<u32>>,
+    /// The error number of a receiver that could not be told; 0 if there was none.
+    pub(crate) refused: i32,
+    /// The first panic of a receiver.
+    pub(crate) panic: Option<Box<dyn Any + Send>>,
+}
+
+impl<T: Transport> Core<T> {
+    pub(crate) fn new(transport: T) -> Arc<Self> {
+        let core = Arc::new(Self {
+            transport,
+            slots: Slots::new(),
+            operations: Operations::new(),
+            forks: PlainU32::new(0),
+        });
+        #[cfg(not(any(loom, miri)))]
+        forked::enlist(&core);
+        core
+    }
+
+    /// Registers the calling thread, or counts one registration more. To be ended by [`leave`](Core::leave).
+    pub(crate) fn join(&self) -> NonNull<Slot> {
+        let thread = crate::sys::thread_handle();
+        let own = self.slots.view().iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id));
+        let slot = own.unwrap_or_else(|| self.slots.claim(crate::sys::thread_id(), thread));
+        slot.add_join();
+        if slot.mailbox.is_open() {
+            return NonNull::from(slot);
+        }
+        // Also when the thread is about to leave, and a function that it runs for the last time joins again.
+        slot.mailbox.open();
+        if !busted::is(Variant::JoinNoFence) {
+            // SeqCst: pairs with the fence in `run`. Either the initiator finds the mailbox open, or everything that
+            // this thread loads from now on is at least as new as what the initiator stored before.
+            fence(Ordering::SeqCst);
+        }
+        NonNull::from(slot)
+    }
+
+    /// Ends a registration of the calling thread; the last one processes what was delegated to the thread. Returns
+    /// whether it was the last one. Nothing is done if the place is not the thread's any more.
+    pub(crate) fn leave(&self, slot: &Slot) -> bool {
+        if !slot.is_of(crate::sys::thread_handle()) {
+            return false;
+        }
+        // The last registration counts until the end: the functions that run here may multicast, join, and leave.
+        self.transport.alone(|| loop {
+            if slot.joins() > 1 {
+                slot.remove_join();
+                return false;
+            }
+            if !slot.mailbox.is_open() {
+                slot.remove_join();
+                slot.release();
+                return true;
+            }
+            slot.mailbox.close();
+            if busted::is(Variant::LeaveUndrained) {
+                slot.mailbox.reset(false);
+            }
+            self.serve(slot);
+        })
+    }
+
+    /// Processes the messages of the calling thread, whose place this is. Returns how many.
+    pub(crate) fn drain(&self, slot: &Slot) -> usize {
+        if slot.mailbox.is_empty() || !slot.is_of(crate::sys::thread_handle()) {
+            return 0;
+        }
+        self.transport.alone(|| self.serve(slot))
+    }
+
+    /// As [`drain`](Core::drain), for who is alone with the mailbox already.
+    fn serve(&self, slot: &Slot) -> usize {
+        std::iter::from_fn(|| slot.mailbox.next()).map(|node| self.process(node)).count()
+    }
+
+    /// What a signal handler does. Async-signal-safe.
+    #[cfg(not(any(loom, miri)))]
+    pub(crate) fn serve_thread(&self, tid: u32) {
+        if let Some(slot) = self.slots.find(tid) {
+            self.serve(slot);
+        }
+    }
+
+    /// Number of threads that are registered.
+    pub(crate) fn members(&self) -> usize {
+        self.slots.view().iter().filter(|slot| slot.mailbox.is_open()).count()
+    }
+
+    /// Runs the function on every registered thread, the calling one included if it is.
+    ///
+    /// # Safety
+    /// The function may be called with its data, on any thread: until this returns if there is no deadline, and for
+    /// ever if there is one. If the transport does not catch panics, it does not panic, and does nothing that must not
+    /// be done where messages are processed.
+    pub(crate) unsafe fn run(&self, options: Options, call: Call, deadline: Option<Instant>) -> Outcome {
+        let begun = Instant::now();
+        let forks = self.forks.load(PLAIN);
+        // SeqCst: pairs with the fence in `join`.
+        fence(Ordering::SeqCst);
+        let view = self.slots.view();
+        let thread = crate::sys::thread_handle();
+        // Held throughout: the function may drop what the thread has registered with.
+        let held = Held::new(self, view.iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id)));
+        let own = held.slot;
+        let others =
+            view.iter().filter(|&slot| !own.is_some_and(|own| ptr::eq(own, slot)) && slot.mailbox.is_open());
+
+        let operation = self.operations.claim();
+        let bell = own.map(|own| own.mailbox.bell());
+        // SAFETY: claimed above; the caller vouches for the function, and places live as long as the group.
+        let order = unsafe { operation.prepare(view.len(), others, bell, options, call) };
+        let receivers = order.receivers;
+        let sends = self.forward_all(operation, &order);
+        let mut tally = Tally { receivers, sends, sent_in: begun.elapsed(), ..Tally::default() };
+        if own.is_some() {
+            tally.ran_here = true;
+            self.call(operation, &order);
+        }
+        let is_complete = self.wait(operation, &order, own, deadline, options.helps, forks, &mut tally);
+        tally.adopted = operation.adopted();
+        tally.shape = (options.traces && is_complete).then(|| shape_of(&order, sends));
+        let mut outcome = Outcome { tally, missing: None, refused: operation.refused(), panic: None };
+        if is_complete {
+            outcome.panic = operation.take_panic();
+            // SAFETY: everybody has acknowledged. In the child of a fork, nobody else is there.
+            unsafe { operation.finish() };
+        } else {
+            let missing = operation.missing(&order);
+            outcome.missing = (!operation.abandon()).then_some(missing);
+        }
+        outcome
+    }
+
+    /// In the child of a `fork`: only the calling thread is registered, as it was.
+    ///
+    /// # Safety
+    /// The calling thread is the only thread of the process, and the copy of the one that called `fork`.
+    #[cfg(not(any(loom, miri)))]
+    unsafe fn reset_after_fork(&self) {
+        self.forks.fetch_add(1, PLAIN);
+        self.operations.forget();
+        self.slots.reset_after_fork(crate::sys::thread_id(), crate::sys::thread_handle());
+    }
+}
+
+/// The initiator's own place, as long as it is one.
+struct Held<'c, T: Transport> {
+    core: &'c Core<T>,
+    slot: Option<&'c Slot>,
+}
+
+impl<'c, T: Transport> Held<'c, T> {
+    fn new(core: &'c Core<T>, slot: Option<&'c Slot>) -> Self {
+        if let Some(slot) = slot {
+            slot.add_join();
+        }
+        Self { core, slot }
+    }
+}
+
+impl<T: Transport> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.core.leave(slot);
+        }
+    }
+}
+
+/// What the messages came to that were sent, when everybody has acknowledged.
+fn shape_of(order: &Order, sends: u32) -> Shape {
+    // SAFETY: the operation is the caller's, and every message has been sent.
+    let messages = (0..order.receivers).map(|number| unsafe { order.node(number).message() });
+    messages.fold(Shape { sends, ..Shape::default() }, |shape, message| Shape {
+        sends,
+        depth: shape.depth.max(message.depth),
+        path: shape.path.max(message.path),
+    })
+}

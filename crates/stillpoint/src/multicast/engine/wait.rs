@@ -1,0 +1,111 @@
+//! How an initiator waits: it serves its own mailbox, helps, spins for some microseconds, and then sleeps until the last
+//! acknowledgement or a message wakes it.
+//!
+//! As long as some range may still have to be forwarded, it looks again after a while: the thread that has it may not
+//! have been given a processor.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::Backoff;
+
+use super::operation::{Operation, Order, SLEEPING};
+use super::slots::Slot;
+use super::{Core, Tally, PLAIN};
+use crate::multicast::busted::{self, Variant};
+use crate::multicast::transport::Transport;
+use crate::sync::atomic::Ordering;
+
+const FIRST_SLEEP: Duration = Duration::from_micros(50);
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+impl<T: Transport> Core<T> {
+    /// Waits for everybody. False when the time is up.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one multicast")]
+    pub(super) fn wait(
+        &self,
+        operation: &Operation,
+        order: &Order,
+        own: Option<&Slot>,
+        deadline: Option<Instant>,
+        helps: bool,
+        forks: u32,
+        tally: &mut Tally,
+    ) -> bool {
+        let (spin, mut sleep) = (Backoff::new(), FIRST_SLEEP);
+        loop {
+            // Relaxed: changed when there is one thread alone, which is this one.
+            if is_complete(operation) || self.forks.load(PLAIN) != forks {
+                return true;
+            }
+            if own.is_some_and(|own| self.drain(own) > 0) {
+                continue;
+            }
+            if helps {
+                let sent = self.help(operation, order, tally.sends + tally.helped);
+                tally.helped += sent;
+                if sent > 0 {
+                    continue;
+                }
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            if cfg!(not(loom)) && !spin.is_completed() {
+                spin.snooze();
+                continue;
+            }
+            // SAFETY: the caller is the initiator.
+            let mut nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
+            let looks_again = helps && !nodes.all(|node| node.is_claimed());
+            let limit = if looks_again { Some(left.map_or(sleep, |left| left.min(sleep))) } else { left };
+            self.sleep(operation, order, own, limit);
+            sleep = (sleep * 2).min(LONGEST_SLEEP);
+        }
+    }
+
+    /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place is not the thread's
+    /// any more, so that there will be none.
+    pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
+        let is_own = own.is_of(crate::sys::thread_handle());
+        // Acquire: as in `sleep`.
+        let seen = own.mailbox.bell().load(Ordering::Acquire);
+        if is_own && own.mailbox.doze() {
+            crate::sys::wait(own.mailbox.bell(), seen, limit);
+            own.mailbox.rouse();
+        }
+        is_own
+    }
+
+    fn sleep(&self, operation: &Operation, order: &Order, own: Option<&Slot>, limit: Option<Duration>) {
+        // SAFETY: the caller starts a multicast.
+        let bell = unsafe { order.bell() };
+        // Acquire: pairs with the release in `ring`: what rang is not waited for again.
+        let seen = bell.load(Ordering::Acquire);
+        let pending = operation.root().pending();
+        let mark = if busted::is(Variant::SleepUnmarked) { 0 } else { SLEEPING };
+        // Relaxed, both: whoever counts down to 1 after the mark rings; before, the mark finds 1.
+        let is_waiting = pending.fetch_or(mark, Ordering::Relaxed) != 1;
+        // One that is about to leave has no mail.
+        if is_waiting && own.is_none_or(|own| !own.mailbox.is_open() || own.mailbox.doze()) {
+            crate::sys::wait(bell, seen, limit);
+            if let Some(own) = own {
+                own.mailbox.rouse();
+                // What came meanwhile rang the bell alone: nobody else has been told of it, and as long as it lies
+                // there nobody is told of what follows.
+                if !busted::is(Variant::RouseUndrained) {
+                    self.drain(own);
+                }
+            }
+        }
+        pending.fetch_and(!SLEEPING, Ordering::Relaxed);
+    }
+}
+
+/// Whether only the initiator's own part is left.
+fn is_complete(operation: &Operation) -> bool {
+    // Acquire: pairs with the release of every acknowledgement: what the receivers did comes before what the initiator
+    // does next.
+    let acquire = busted::order(Variant::DoneRelaxed, Ordering::Acquire);
+    operation.root().pending().load(acquire) == 1
+}

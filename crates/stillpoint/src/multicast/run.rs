@@ -1,0 +1,273 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::engine::operation::Call;
+use super::engine::{Core, Options, Outcome, Tally};
+use super::plan::{Shape, Strategy};
+use super::transport::Polled;
+
+/// How the initiator learns that every receiver has run the function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Acknowledgement {
+    /// On the way back along the tree: a receiver counts its children down, and reports to the one that sent to it when
+    /// the last is done (software combining). The initiator's own line of memory is written by its own children alone.
+    #[default]
+    Combining,
+    /// Every receiver counts down the same counter.
+    SharedCounter,
+}
+
+/// Beyond so many receivers the default is a tree.
+///
+/// In the simulation of a machine with four sockets, flat and tree take equally long at 16 to 30 receivers.
+pub(crate) const THRESHOLD: u32 = 16;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::Hybrid(THRESHOLD),
+            acknowledgement: Acknowledgement::Combining,
+            helps: true,
+            traces: false,
+        }
+    }
+}
+
+/// A multicast to be started: made by [`Group::multicast`](super::Group::multicast).
+///
+/// It reaches every thread that was registered when it was started, the calling one included, and that does not leave
+/// meanwhile; one that joins or leaves meanwhile may or may not be reached. A thread runs the function once for each
+/// registration that it begins.
+#[derive(Clone)]
+#[must_use = "nothing is sent before `run`"]
+pub struct Multicast<'g> {
+    core: &'g Core<Polled>,
+    options: Options,
+}
+
+impl<'g> Multicast<'g> {
+    pub(super) fn new(core: &'g Core<Polled>) -> Self {
+        Self { core, options: Options::default() }
+    }
+
+    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.options.strategy = strategy;
+        self
+    }
+
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
+        self.options.acknowledgement = acknowledgement;
+        self
+    }
+
+    /// Whether the initiator, while it waits, forwards what was delegated to threads that have not come to it; by
+    /// default it does. Without it, a thread that is not given a processor holds up everybody below it.
+    pub fn helping(mut self, helps: bool) -> Self {
+        self.options.helps = helps;
+        self
+    }
+
+    /// Whether the [`Report`] tells the shape of what was sent, which takes a look at every receiver's node; by default
+    /// it does not.
+    pub fn trace(mut self, traces: bool) -> Self {
+        self.options.traces = traces;
+        self
+    }
+
+    /// Runs `function` once on every member, and returns when all have.
+    ///
+    /// Takes as long as the last member takes to [`poll`](super::Member::poll). While it waits, it serves the calling
+    /// thread's own mailbox: two members may multicast to each other. `function` may start multicasts itself.
+    ///
+    /// # Panics
+    /// With the panic of `function`, the first one of several, when every member has run it.
+    pub fn run<F: Fn() + Sync>(self, function: F) -> Report {
+        /// # Safety
+        /// The data are an `F`.
+        unsafe fn call<F: Fn()>(data: *const ()) {
+            // SAFETY: the caller's promise.
+            unsafe { (*data.cast::<F>())() }
+        }
+        let call = Call { function: call::<F>, data: (&raw const function).cast(), release: None };
+        // SAFETY: `function` is alive until `run` returns, and is `Sync`. Panics are caught.
+        let outcome = unsafe { self.core.run(self.options, call, None) };
+        finish(outcome, None).unwrap_or_else(|late| unreachable!("without a limit: {late}"))
+    }
+
+    /// As [`run`](Multicast::run), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// [`Late`] when the time is up. Those who have not run the function still will, at their next poll: hence
+    /// `'static`.
+    ///
+    /// # Panics
+    /// As [`run`](Multicast::run); a panic after the time is up is lost.
+    pub fn run_for<F: Fn() + Send + Sync + 'static>(
+        self,
+        limit: Duration,
+        function: F,
+    ) -> Result<Report, Late> {
+        /// # Safety
+        /// The data come from `Arc::into_raw` of an `F`.
+        unsafe fn call<F: Fn()>(data: *const ()) {
+            // SAFETY: the caller's promise; the operation has one count of the `Arc`.
+            unsafe { (*data.cast::<F>())() }
+        }
+        /// # Safety
+        /// As for `call`, once.
+        unsafe fn release<F>(data: *const ()) {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Arc::from_raw(data.cast::<F>()) });
+        }
+        let Some(deadline) = Instant::now().checked_add(limit) else { return Ok(self.run(function)) };
+        let data = Arc::into_raw(Arc::new(function)).cast();
+        let call = Call { function: call::<F>, data, release: Some(release::<F>) };
+        // SAFETY: the operation owns `function` until nobody calls it any more. Panics are caught.
+        finish(unsafe { self.core.run(self.options, call, Some(deadline)) }, None)
+    }
+}
+
+impl fmt::Debug for Multicast<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multicast").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Gives the outcome to the caller, a panic included. `signal` is how the threads were told, if by a signal.
+pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, Late> {
+    if let Some(panic) = outcome.panic {
+        std::panic::resume_unwind(panic);
+    }
+    let Some(threads) = outcome.missing else { return Ok(Report::new(&outcome.tally)) };
+    let receivers = outcome.tally.receivers as usize;
+    let late = Late {
+        receivers,
+        threads,
+        signal,
+        blocked: Vec::new(),
+        ended: Vec::new(),
+        unknown: Vec::new(),
+        is_replaced: false,
+        refused: outcome.refused,
+    };
+    #[cfg(not(any(loom, miri)))]
+    let late = late.looked_at();
+    Err(late)
+}
+
+/// How a multicast went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Threads that were sent to: every one that was registered, without the calling one.
+    pub receivers: usize,
+    /// Whether the calling thread is a member itself, and has run the function.
+    pub ran_here: bool,
+    /// Messages that the initiator sent before it began to wait.
+    pub sends: usize,
+    /// How long it took to send them, the choice of the receivers included.
+    pub sent_in: Duration,
+    /// Messages that the initiator sent while it waited, in place of threads that had not come to it.
+    pub helped: usize,
+    /// Receivers that had left when they were sent to.
+    pub adopted: usize,
+    /// What the messages came to, if it was [traced](Multicast::trace).
+    pub shape: Option<Shape>,
+}
+
+impl Report {
+    pub(super) fn new(tally: &Tally) -> Self {
+        Self {
+            receivers: tally.receivers as usize,
+            ran_here: tally.ran_here,
+            sends: tally.sends as usize,
+            sent_in: tally.sent_in,
+            helped: tally.helped as usize,
+            adopted: tally.adopted as usize,
+            shape: tally.shape,
+        }
+    }
+}
+
+/// The time was up before every thread had run the function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Late {
+    pub(super) receivers: usize,
+    pub(super) threads: Vec<u32>,
+    pub(super) signal: Option<i32>,
+    pub(super) blocked: Vec<u32>,
+    /// Those that do not exist any more.
+    pub(super) ended: Vec<u32>,
+    /// Those of whom `/proc` does not tell.
+    pub(super) unknown: Vec<u32>,
+    pub(super) is_replaced: bool,
+    /// The error number of the system call that sends; 0 if it succeeded.
+    pub(super) refused: i32,
+}
+
+impl Late {
+    /// Threads that were sent to.
+    pub fn receivers(&self) -> usize {
+        self.receivers
+    }
+
+    /// The ids of the threads that have not run the function.
+    pub fn threads(&self) -> &[u32] {
+        &self.threads
+    }
+
+    /// Those of them that block the signal they were sent, as `/proc` shows it; none where no signal is used.
+    pub fn blocked(&self) -> &[u32] {
+        &self.blocked
+    }
+}
+
+impl Late {
+    /// What a fence that has failed says, as in `errno.h`.
+    #[cfg(not(any(loom, miri)))]
+    pub(crate) fn raw_os_error(&self) -> i32 {
+        match self {
+            _ if self.refused != 0 => self.refused,
+            _ if self.is_replaced => libc::EBUSY,
+            _ if !self.blocked.is_empty() => libc::EDEADLK,
+            _ if !self.ended.is_empty() => libc::ESRCH,
+            _ => libc::ETIMEDOUT,
+        }
+    }
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (late, all) = (self.threads.len(), self.receivers);
+        write!(f, "{late} of {all} threads have not run the function in time")?;
+        match (self.signal, self.blocked.as_slice(), self.threads.as_slice()) {
+            (Some(signal), ..) if self.is_replaced => {
+                write!(f, ": another handler was installed for signal {signal}; choose another signal")
+            }
+            (Some(signal), ..) if self.refused != 0 => {
+                let cause = std::io::Error::from_raw_os_error(self.refused);
+                write!(f, ": signal {signal} could not be sent ({cause}); allow tgkill")
+            }
+            (Some(signal), [first, ..], _) => {
+                write!(
+                    f,
+                    ": thread {first} blocks signal {signal}; unblock it there, or let the thread leave"
+                )
+            }
+            (Some(_), [], _) if !self.ended.is_empty() => {
+                write!(f, ": thread {} has ended without leaving; let threads return", self.ended[0])
+            }
+            (Some(_), [], [first, ..]) => {
+                write!(f, ": thread {first} was not given a processor, or is stopped")
+            }
+            (None, _, [first, ..]) => write!(f, ": thread {first} does not poll"),
+            (_, _, []) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Late {}

@@ -1,0 +1,480 @@
+//! Multicasts to threads that are interrupted by a signal, wherever they are.
+//!
+//! A thread [joins](join), and from then on runs what is sent to it in a signal handler, without polling: when it runs,
+//! at once; when it waits for a processor, as soon as it gets one; when it sleeps in the kernel, it is woken. All the
+//! threads of a process share one registry and one signal.
+//!
+//! A [fence](SignalMulticast::fence) makes every registered thread execute a full memory barrier: what `membarrier(2)`
+//! does for all threads, where that system call is refused.
+//!
+//! # The signal
+//!
+//! SIGURG, unless [`choose`] has said otherwise before the first use. Its default is to be ignored, and few programs use
+//! it; one that a program handles itself is not taken away from it. The signal serves as a bell alone: what is to be
+//! done is in the mailbox, so that signals that coalesce, or come too late, or from elsewhere, do no harm.
+//!
+//! # What a registered thread has to expect
+//!
+//! - System calls are interrupted as by any signal: most are started again (`SA_RESTART`), some are not and fail with
+//!   EINTR: see signal(7).
+//! - It must not block the signal for long. [`join`] refuses a thread that does; one that does so later holds up those
+//!   who wait for it, and [`Late`] names it.
+//! - The handler runs on the thread's own stack.
+//! - In the child of a `fork`, the thread that forked is registered as before, and alone.
+//!
+//! # Costs
+//!
+//! About 5 µs for a signal and its handler; and all threads of a process share one lock in the kernel for their signals.
+//! `bench membarrier` shows what becomes of it.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{fence as atomic_fence, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::engine::leaving::{self, Registration};
+use super::engine::operation::Call;
+use super::engine::{Core, Options};
+use super::plan::Strategy;
+use super::run::{finish, Acknowledgement, Late, Report};
+use super::transport::Transport;
+use crate::sys::signal;
+
+/// The signal that is used unless another one is chosen.
+pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
+
+/// The first of the signals that queue: to send one fails when the user has too many under way, so that a bell could get
+/// lost.
+const FIRST_QUEUED: i32 = 32;
+
+/// Those that say that something is wrong with the thread itself, or that nobody can handle.
+const UNSUITABLE: [i32; 9] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// What the process has started, once and for all.
+#[derive(Debug)]
+struct Service {
+    core: Arc<Core<Signals>>,
+    signal: i32,
+}
+
+static SERVICE: OnceLock<Service> = OnceLock::new();
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    signal: i32,
+}
+
+impl Transport for Signals {
+    const CATCHES: bool = false;
+
+    fn notify(&self, tid: u32) -> Result<(), i32> {
+        signal::send(tid, self.signal)
+    }
+
+    fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
+        let _blocked = signal::block(self.signal);
+        function()
+    }
+}
+
+/// The bell has rung, or somebody else has sent the signal.
+extern "C" fn answer(_signal: libc::c_int) {
+    // SAFETY: the address is the calling thread's, and valid.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    if let Some(service) = SERVICE.get() {
+        service.core.serve_thread(crate::sys::thread_id());
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Starts the service with this signal, unless it has been started.
+fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(service) = SERVICE.get() {
+        return match signal {
+            Some(asked) if asked != service.signal => Err(SignalError::Started { signal: service.signal }),
+            _ => Ok(service),
+        };
+    }
+    let one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if SERVICE.get().is_some() {
+        drop(one_at_a_time);
+        return start(signal);
+    }
+    let signal = signal.unwrap_or(DEFAULT_SIGNAL);
+    check(signal)?;
+    signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
+    Ok(SERVICE.get_or_init(|| Service { core: Core::new(Signals { signal }), signal }))
+}
+
+/// Whether the signal is free, and may be sent.
+fn check(signal: i32) -> Result<(), SignalError> {
+    if UNSUITABLE.contains(&signal) || signal >= FIRST_QUEUED {
+        return Err(SignalError::Unsuitable { signal });
+    }
+    if signal::is_taken(signal).map_err(|error| SignalError::refused(signal, &error))? {
+        return Err(SignalError::Taken { signal });
+    }
+    signal::may_send().map_err(|error| SignalError::refused(signal, &error))
+}
+
+/// Chooses the signal, before anything else here is used.
+///
+/// # Errors
+/// [`Started`](SignalError::Started) when another one is in use already; [`Taken`](SignalError::Taken) when the program
+/// handles it; [`Unsuitable`](SignalError::Unsuitable), [`Refused`](SignalError::Refused).
+///
+/// ```
+/// use stillpoint::multicast::signals;
+/// signals::choose(libc::SIGUSR2)?;
+/// assert_eq!(signals::signal(), Some(libc::SIGUSR2));
+/// assert!(signals::choose(libc::SIGUSR1).is_err());
+/// # Ok::<(), signals::SignalError>(())
+/// ```
+pub fn choose(signal: i32) -> Result<(), SignalError> {
+    start(Some(signal)).map(drop)
+}
+
+/// Whether threads can be registered, as things are. Changes nothing.
+///
+/// # Errors
+/// As [`choose`], of the signal in use, or else of the default one.
+pub fn probe() -> Result<(), SignalError> {
+    match SERVICE.get() {
+        Some(_) => Ok(()),
+        None => check(DEFAULT_SIGNAL),
+    }
+}
+
+/// The signal that is used; `None` before the first use.
+pub fn signal() -> Option<i32> {
+    SERVICE.get().map(|service| service.signal)
+}
+
+/// Number of threads that are registered.
+pub fn members() -> usize {
+    SERVICE.get().map_or(0, |service| service.core.members())
+}
+
+/// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
+///
+/// A thread that joins twice is registered once, until both values are dropped.
+///
+/// # Errors
+/// [`Blocked`](SignalError::Blocked) when the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of
+/// a thread-local value, when the thread has left for good; and as [`choose`].
+pub fn join() -> Result<SignalMember, SignalError> {
+    let service = start(None)?;
+    if signal::is_blocked(service.signal) {
+        return Err(SignalError::Blocked { signal: service.signal });
+    }
+    let registration = Registration::new(&service.core).ok_or(SignalError::Ending)?;
+    Ok(SignalMember { registration })
+}
+
+/// Whether the calling thread ends, and has left although values of type [`SignalMember`] may be alive.
+#[inline(always)]
+pub(crate) fn has_left() -> bool {
+    leaving::has_left()
+}
+
+/// The registration of a thread: see [`join`]. It stays on its thread.
+///
+/// When it is dropped, the thread processes what was delegated to it, and leaves; the thread's end does the same for
+/// one that was forgotten.
+///
+/// ```compile_fail,E0277
+/// let member = stillpoint::multicast::signals::join().unwrap();
+/// std::thread::spawn(move || drop(member)); // `SignalMember` cannot be sent
+/// ```
+pub struct SignalMember {
+    registration: Registration<Signals>,
+}
+
+impl SignalMember {
+    /// Runs at once what has been sent to this thread and its signal has not announced yet: for one that has blocked
+    /// the signal for a while. Returns the number of messages.
+    pub fn poll(&self) -> usize {
+        self.registration.core().drain(self.registration.slot())
+    }
+}
+
+impl fmt::Debug for SignalMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignalMember").finish_non_exhaustive()
+    }
+}
+
+/// A multicast to the registered threads, with its strategy to be chosen.
+///
+/// # Errors
+/// As [`choose`].
+pub fn multicast() -> Result<SignalMulticast, SignalError> {
+    Ok(SignalMulticast { service: start(None)?, options: Options::default() })
+}
+
+/// A multicast to be started: made by [`multicast`].
+///
+/// It reaches the threads that a [`Multicast`](super::Multicast) reaches.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is sent before `run` or `fence`"]
+pub struct SignalMulticast {
+    service: &'static Service,
+    options: Options,
+}
+
+impl SignalMulticast {
+    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.options.strategy = strategy;
+        self
+    }
+
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
+        self.options.acknowledgement = acknowledgement;
+        self
+    }
+
+    /// As [`Multicast::helping`](super::Multicast::helping).
+    pub fn helping(mut self, helps: bool) -> Self {
+        self.options.helps = helps;
+        self
+    }
+
+    /// As [`Multicast::trace`](super::Multicast::trace).
+    pub fn trace(mut self, traces: bool) -> Self {
+        self.options.traces = traces;
+        self
+    }
+
+    /// Runs `function` once on every registered thread, and returns when all have.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    /// use stillpoint::multicast::signals;
+    ///
+    /// let _member = signals::join()?; // this thread; others elsewhere
+    /// static COUNT: AtomicUsize = AtomicUsize::new(0);
+    /// // SAFETY: an atomic addition may be done anywhere.
+    /// let report = unsafe { signals::multicast()?.run(|| _ = COUNT.fetch_add(1, Relaxed)) };
+    /// assert_eq!(COUNT.load(Relaxed), report.receivers + 1);
+    /// # Ok::<(), signals::SignalError>(())
+    /// ```
+    ///
+    /// # Safety
+    /// `function` runs in a signal handler, in the middle of anything. It does what is async-signal-safe alone (see
+    /// signal-safety(7)): atomics, and system calls; no allocation, no lock, no thread-local value with a destructor, no
+    /// printing, no multicast, no `fork`. It does not panic.
+    pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
+        /// # Safety
+        /// The data are an `F`.
+        unsafe fn call<F: Fn()>(data: *const ()) {
+            // SAFETY: the caller's promise.
+            unsafe { (*data.cast::<F>())() }
+        }
+        let call = Call { function: call::<F>, data: (&raw const function).cast(), release: None };
+        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller vouches for the rest.
+        let outcome = unsafe { self.service.core.run(self.options, call, None) };
+        finish(outcome, Some(self.service.signal))
+            .unwrap_or_else(|late| unreachable!("without a limit: {late}"))
+    }
+
+    /// As [`run`](SignalMulticast::run), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// [`Late`] when the time is up, with the threads that block the signal. Those who have not run the function still
+    /// will: hence `'static`.
+    ///
+    /// # Safety
+    /// As for [`run`](SignalMulticast::run).
+    pub unsafe fn run_for(
+        self,
+        limit: Duration,
+        function: &'static (impl Fn() + Sync),
+    ) -> Result<Report, Late> {
+        /// # Safety
+        /// The data are an `F`.
+        unsafe fn call<F: Fn()>(data: *const ()) {
+            // SAFETY: the caller's promise.
+            unsafe { (*data.cast::<F>())() }
+        }
+        fn of<F: Fn()>(function: &'static F) -> Call {
+            Call { function: call::<F>, data: (&raw const *function).cast(), release: None }
+        }
+        // SAFETY: `function` lives for ever and is `Sync`; the caller vouches for the rest.
+        let outcome =
+            unsafe { self.service.core.run(self.options, of(function), Instant::now().checked_add(limit)) };
+        finish(outcome, Some(self.service.signal))
+    }
+
+    /// Every registered thread executes a full memory barrier between the start and the return of this call, and so
+    /// does the calling one.
+    ///
+    /// What a thread did before it left comes before the return; what one does that joins later comes after the start.
+    /// Waits for as long as it takes while the threads are merely not given a processor.
+    ///
+    /// # Errors
+    /// [`Late`] when a thread blocks the signal for more than some tenths of a second, when the program has replaced the
+    /// handler, when the kernel refuses to send the signal, when a thread has ended behind the C library's back, or when
+    /// a thread does not answer for some 10 s and `/proc`, which would tell why, is not there: nothing is ordered then.
+    ///
+    /// ```
+    /// use stillpoint::multicast::signals;
+    /// let _member = signals::join()?;
+    /// let report = signals::multicast()?.fence().expect("this thread does not block the signal");
+    /// # Ok::<(), signals::SignalError>(())
+    /// ```
+    pub fn fence(self) -> Result<Report, Late> {
+        /// # Safety
+        /// None.
+        unsafe fn barrier(_: *const ()) {
+            // SeqCst: the barrier that is asked for.
+            atomic_fence(Ordering::SeqCst);
+        }
+        let call = Call { function: barrier, data: std::ptr::null(), release: None };
+        // SeqCst: the calling thread's own.
+        atomic_fence(Ordering::SeqCst);
+        let (begun, mut limit, mut suspects) = (Instant::now(), FIRST_LOOK, Vec::new());
+        loop {
+            // SAFETY: the function needs nothing, and does nothing that must not be done in a signal handler.
+            let outcome = unsafe { self.service.core.run(self.options, call, Some(Instant::now() + limit)) };
+            match finish(outcome, Some(self.service.signal)) {
+                Ok(report) => {
+                    atomic_fence(Ordering::SeqCst);
+                    return Ok(report);
+                }
+                Err(late) if late.is_hopeless(&suspects, begun.elapsed()) => return Err(late),
+                // They had not run yet; and to ask again does no harm.
+                Err(late) => suspects = [late.blocked, late.ended].concat(),
+            }
+            limit = (limit * 2).min(LONGEST_LOOK);
+        }
+    }
+}
+
+/// After so long, a fence looks who blocks the signal; again after twice the time, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
+impl Late {
+    /// Whether to wait longer would be in vain: the handler has been replaced, the signal cannot be sent, a thread has
+    /// blocked the signal, or has been gone, each time somebody looked, or nobody can tell.
+    fn is_hopeless(&self, suspects: &[u32], waited: Duration) -> bool {
+        let mut hopeless = self.blocked.iter().chain(&self.ended);
+        let is_unknown = !self.unknown.is_empty() && waited >= LONGEST_LOOK;
+        self.is_replaced
+            || self.refused != 0
+            || is_unknown
+            || hopeless.any(|thread| suspects.contains(thread))
+    }
+
+    /// Looks why the signal does not get through, if one was used.
+    pub(super) fn looked_at(mut self) -> Self {
+        if let Some(signal) = self.signal {
+            self.is_replaced = !signal::is_handled_by(signal, answer);
+            for &tid in &self.threads {
+                match signal::blocks(tid, signal) {
+                    Some(false) => {}
+                    Some(true) => self.blocked.push(tid),
+                    None if signal::is_gone(tid) => self.ended.push(tid),
+                    None => self.unknown.push(tid),
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Why signals cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignalError {
+    /// Another signal is in use already; it cannot be changed.
+    Started {
+        /// That signal.
+        signal: i32,
+    },
+    /// The program, or a library in it, handles the signal.
+    Taken {
+        /// The signal.
+        signal: i32,
+    },
+    /// Nobody can handle it, it tells a thread that something is wrong with itself, or it is a real-time signal, which
+    /// may fail to be sent.
+    Unsuitable {
+        /// The signal.
+        signal: i32,
+    },
+    /// The calling thread blocks the signal.
+    Blocked {
+        /// The signal.
+        signal: i32,
+    },
+    /// The calling thread ends, and has left for good: nobody would ever end a new registration.
+    Ending,
+    /// The kernel knows no such signal, or refuses.
+    Refused {
+        /// The signal.
+        signal: i32,
+        /// The error number, as in `errno.h`.
+        errno: i32,
+    },
+}
+
+impl SignalError {
+    fn refused(signal: i32, error: &io::Error) -> Self {
+        Self::Refused { signal, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+impl fmt::Display for SignalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Started { signal } => {
+                write!(f, "signal {signal} is in use already; choose before the first thread joins")
+            }
+            Self::Taken { signal } => {
+                write!(
+                    f,
+                    "the program handles signal {signal} itself; choose another one with `signals::choose`"
+                )
+            }
+            Self::Unsuitable { signal } => {
+                write!(f, "signal {signal} cannot serve as a bell; SIGURG, SIGUSR1 or SIGUSR2 can")
+            }
+            Self::Blocked { signal } => {
+                write!(
+                    f,
+                    "this thread blocks signal {signal}; unblock it with pthread_sigmask before it joins"
+                )
+            }
+            Self::Ending => f.write_str(
+                "this thread ends, and has left already; join before its thread-local values are dropped",
+            ),
+            Self::Refused { signal, errno } => {
+                let cause = io::Error::from_raw_os_error(errno);
+                write!(
+                    f,
+                    "signal {signal} cannot be used ({cause}); choose one from 1 to 31, and allow tgkill"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SignalError {}

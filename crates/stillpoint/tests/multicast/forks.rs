@@ -1,0 +1,137 @@
+//! A process that forks while multicasts are under way: the child has the thread that forked, and nobody else.
+
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::multicast::{signals, Group};
+
+use crate::child::in_child;
+use crate::{End, Ending};
+
+/// Forks, runs `body` in the child, and fails as the child does, or when it hangs.
+fn in_fork(body: impl FnOnce()) {
+    // SAFETY: the child calls what this test is about, which resets itself; the allocator does, too.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", io::Error::last_os_error());
+    if child == 0 {
+        // SAFETY: no pointers are passed. A child that hangs is ended by the signal.
+        unsafe { libc::alarm(60) };
+        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        unsafe { libc::_exit(failed.into()) }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is alive for the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child, "{}", io::Error::last_os_error());
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed: {status:#x}");
+}
+
+#[test]
+fn the_child_has_the_thread_that_forked_alone() {
+    in_child("forks::the_child_has_the_thread_that_forked_alone", || {
+        let (group, flag, there) = (Group::new(), AtomicBool::new(false), Barrier::new(7));
+        thread::scope(|scope| {
+            // Two that wait for messages, two that multicast, and two that are interrupted.
+            for number in 0..6 {
+                let (group, there, end) = (&group, &there, End(&flag));
+                scope.spawn(move || {
+                    let polled = (number < 4).then(|| group.join());
+                    let interrupted =
+                        (number >= 4).then(|| signals::join().expect("nobody handles the signal"));
+                    there.wait();
+                    while !end.has_come() {
+                        match (&polled, number) {
+                            (Some(member), 0 | 1) => _ = member.wait(Some(Duration::from_micros(100))),
+                            (Some(_), _) => _ = group.multicast().run_for(Duration::from_millis(1), || {}),
+                            (None, _) => {
+                                assert!(interrupted.is_some());
+                                signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                            }
+                        }
+                    }
+                });
+            }
+            there.wait();
+            let _ending = Ending(&flag);
+            let member = group.join();
+            let _interrupted = signals::join().expect("nobody handles the signal");
+            for _ in 0..30 {
+                member.poll();
+                in_fork(|| {
+                    assert_eq!((group.members(), signals::members()), (1, 1));
+                    let runs = AtomicUsize::new(0);
+                    let report = group.multicast().run(|| _ = runs.fetch_add(1, Ordering::Relaxed));
+                    assert_eq!((report.receivers, report.ran_here, runs.into_inner()), (0, true, 1));
+                    let report = signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                    assert_eq!((report.receivers, report.ran_here), (0, true));
+                    // New threads take part, and reach the one that forked, by its new id.
+                    let joined = Barrier::new(2);
+                    thread::scope(|scope| {
+                        let reached = scope.spawn(|| {
+                            let _another = signals::join().expect("nobody handles the signal");
+                            signals::multicast().unwrap().fence().expect("nobody blocks the signal").receivers
+                        });
+                        assert_eq!(reached.join().unwrap(), 1);
+                        scope.spawn(|| {
+                            let another = group.join();
+                            joined.wait();
+                            while another.wait(None) == 0 {}
+                        });
+                        joined.wait();
+                        assert_eq!(group.multicast().run(|| {}).receivers, 1);
+                    });
+                });
+            }
+        });
+    });
+}
+
+/// The child goes on in the middle of a multicast whose receivers do not exist in it.
+#[test]
+fn a_function_that_forks_does_not_wait_in_the_child() {
+    in_child("forks::a_function_that_forks_does_not_wait_in_the_child", || {
+        let (group, flag, there) = (Group::new(), AtomicBool::new(false), Barrier::new(3));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let (group, there, end) = (&group, &there, End(&flag));
+                scope.spawn(move || {
+                    let member = group.join();
+                    there.wait();
+                    while !end.has_come() {
+                        member.wait(Some(Duration::from_millis(1)));
+                    }
+                });
+            }
+            there.wait();
+            let _ending = Ending(&flag);
+            let _member = group.join();
+            let here = thread::current().id();
+            // SAFETY: no preconditions.
+            let parent = unsafe { libc::getpid() };
+            let child = AtomicUsize::new(0);
+            group.multicast().run(|| {
+                if thread::current().id() == here {
+                    // SAFETY: the child returns from the multicast, starts another one, and ends.
+                    let forked = unsafe { libc::fork() };
+                    assert!(forked >= 0, "{}", io::Error::last_os_error());
+                    child.store(forked as usize, Ordering::Relaxed);
+                }
+            });
+            // SAFETY: no preconditions.
+            if unsafe { libc::getpid() } != parent {
+                let ran = group.multicast().run(|| {}).ran_here;
+                // SAFETY: no preconditions. No destructor runs.
+                unsafe { libc::_exit((!ran).into()) }
+            }
+            let mut status = 0;
+            // SAFETY: `status` is alive for the call.
+            let waited = unsafe { libc::waitpid(child.load(Ordering::Relaxed) as i32, &raw mut status, 0) };
+            assert!(waited > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        });
+    });
+}
