@@ -35,8 +35,8 @@ const PEERS: [Peer; 3] = [
         name: "dpdk",
         key: "dpdk",
         modules: &["libdpdk"],
-        sources: &["c/dpdk.c", "c/rte_hash.c"],
-        libraries: &["rte_hash", "rte_rcu", "rte_ring", "rte_eal"],
+        sources: &["c/dpdk.c", "c/rte_hash.c", "c/rte_timer.c"],
+        libraries: &["rte_hash", "rte_rcu", "rte_ring", "rte_timer", "rte_eal"],
         // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
         needed_when_static: None,
         header_suffices: false,
@@ -52,7 +52,17 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-const RUST_PEERS: [&str; 6] = ["crossbeam-epoch", "seize", "haphazard", "papaya", "dashmap", "scc"];
+const RUST_PEERS: [&str; 9] = [
+    "crossbeam-epoch",
+    "seize",
+    "haphazard",
+    "papaya",
+    "dashmap",
+    "scc",
+    "nexus-timer",
+    "tokio-util",
+    "hierarchical_hash_wheel_timer",
+];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(peer_urcu, peer_dpdk, peer_ck)");
@@ -86,10 +96,10 @@ fn main() {
 
 /// Compiles and links one peer; its version, or why it is left out.
 fn build(peer: &Peer) -> Result<String, String> {
-    if let Ok(chosen) = env::var("STILLPOINT_PEERS") {
-        if !chosen.split(',').any(|name| name.trim() == peer.name) {
-            return Err("STILLPOINT_PEERS leaves it out".to_owned());
-        }
+    if let Ok(chosen) = env::var("STILLPOINT_PEERS")
+        && !chosen.split(',').any(|name| name.trim() == peer.name)
+    {
+        return Err("STILLPOINT_PEERS leaves it out".to_owned());
     }
 
     let archives = match (links_statically(), peer.needed_when_static) {

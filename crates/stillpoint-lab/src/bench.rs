@@ -4,7 +4,7 @@ use crate::cli::{BenchArgs, Experiment};
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{Nothing, Row, Target};
-use crate::{interrupt, membarrier, micro, output, preempt, reclaim, table};
+use crate::{interrupt, membarrier, micro, output, preempt, reclaim, table, timer};
 
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
@@ -14,6 +14,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let micro = plan_micro(args, &cpus)?;
     let table = plan_table(args, &cpus)?;
     let membarrier = plan_membarrier(args, &cpus)?;
+    let timer = plan_timer(args, &cpus)?;
     let target = Target::open(args.json.json.as_deref())?;
     let silent = target.takes_stdout();
 
@@ -38,6 +39,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     }
     if let Some(plan) = membarrier.filter(|_| !interrupt::requested()) {
         rows.extend(membarrier::run(&plan, silent)?);
+    }
+    if let Some(plan) = timer.filter(|_| !interrupt::requested()) {
+        rows.extend(timer::run(&plan, silent)?);
     }
     target.write(&machine, &rows, Nothing {})?;
     if interrupt::requested() {
@@ -107,6 +111,18 @@ fn plan_membarrier(args: &BenchArgs, cpus: &[usize]) -> Result<Option<membarrier
         Some(scenarios) => membarrier::Plan::new(args, cpus, &scenarios).map(Some),
         None if all => Ok(None),
         None => Err(not_a_scenario("membarrier", &args.scenarios, membarrier::SCENARIOS)),
+    }
+}
+
+fn plan_timer(args: &BenchArgs, cpus: &[usize]) -> Result<Option<timer::Plan>, Stop> {
+    let all = args.experiment == Experiment::All;
+    if !(all && timer::has_contender(&args.contenders)) && args.experiment != Experiment::Timer {
+        return Ok(None);
+    }
+    match timer::own_scenarios(&args.scenarios) {
+        Some(scenarios) => timer::Plan::new(args, cpus, &scenarios).map(Some),
+        None if all => Ok(None),
+        None => Err(not_a_scenario("timer", &args.scenarios, timer::SCENARIOS)),
     }
 }
 

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{guest, membarrier, micro, preempt, reclaim, simulate, table, torture};
+use crate::{guest, membarrier, micro, preempt, reclaim, simulate, table, timer, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -85,6 +85,8 @@ pub(crate) enum Experiment {
     Table,
     /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
     Membarrier,
+    /// Timer wheels: additions, cancellations, expiries, and timers of another thread
+    Timer,
     /// All of them, one after the other
     All,
 }
@@ -112,7 +114,7 @@ pub(crate) struct BenchArgs {
           hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, `preempt`, `table` or `membarrier`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier` or `timer`, or operations of `micro` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(scenario_names()))]
     pub(crate) scenarios: Vec<String>,
@@ -197,7 +199,7 @@ pub(crate) struct LengthFlags {
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 fn contender_names() -> Vec<&'static str> {
-    let of_tables = table::CONTENDERS.iter().chain(membarrier::CONTENDERS).copied();
+    let of_tables = [table::CONTENDERS, membarrier::CONTENDERS, timer::CONTENDERS].concat();
     let of_preempt = preempt::plan::CONTENDERS.iter().map(|entry| entry.name);
     let mut names: Vec<&str> =
         reclaim::names::contenders_and_groups().into_iter().chain(of_preempt).chain(of_tables).collect();
@@ -207,10 +209,15 @@ fn contender_names() -> Vec<&'static str> {
 }
 
 fn scenario_names() -> Vec<&'static str> {
-    let barriers = membarrier::SCENARIOS;
-    let scenarios =
-        [reclaim::names::SCENARIOS, preempt::SCENARIOS, micro::OPERATIONS, table::SCENARIOS, barriers];
-    scenarios.concat()
+    [
+        reclaim::names::SCENARIOS,
+        preempt::SCENARIOS,
+        micro::OPERATIONS,
+        table::SCENARIOS,
+        membarrier::SCENARIOS,
+        timer::SCENARIOS,
+    ]
+    .concat()
 }
 
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {

@@ -22,6 +22,7 @@ mod simulate;
 mod stats;
 mod table;
 mod threads;
+mod timer;
 mod timing;
 mod torture;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     if let Some(code) = table::child::run_if_child()
         .or_else(preempt::child::run_if_child)
         .or_else(membarrier::child::run_if_child)
+        .or_else(timer::child::run_if_child)
     {
         return code;
     }

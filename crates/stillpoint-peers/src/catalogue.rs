@@ -107,5 +107,8 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
         ("papaya", env!("STILLPOINT_PEER_PAPAYA_VERSION")),
         ("dashmap", env!("STILLPOINT_PEER_DASHMAP_VERSION")),
         ("scc", env!("STILLPOINT_PEER_SCC_VERSION")),
+        ("nexus-timer", env!("STILLPOINT_PEER_NEXUS_TIMER_VERSION")),
+        ("tokio-util", env!("STILLPOINT_PEER_TOKIO_UTIL_VERSION")),
+        ("hierarchical_hash_wheel_timer", env!("STILLPOINT_PEER_HIERARCHICAL_HASH_WHEEL_TIMER_VERSION")),
     ]
 }

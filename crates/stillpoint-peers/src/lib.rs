@@ -8,7 +8,7 @@
 //! - [`missing`] names the peers that were not found at build time and the package that brings each;
 //!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
 //!   their own headers; the Rust peers are ordinary dependencies.
-//! - [`table`] has hash tables, for the experiment of that name.
+//! - [`table`] has hash tables, and [`timer`] timers, for the experiments of these names.
 //! - [`micro`] lists single operations to be timed.
 //! - [`read_until_stopped`] is the readers' loop, the same for everybody; [`read_sections`] the one of readers whose
 //!   sections hold [`Work`].
@@ -28,6 +28,7 @@ mod native;
 mod rust;
 mod sections;
 pub mod table;
+pub mod timer;
 
 pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
 pub use contender::{Contender, ReadJob, ReadOutcome, Writer};

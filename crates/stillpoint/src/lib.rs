@@ -2,6 +2,7 @@
 //!
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
+//! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
 //! - [`multicast`]: runs a function on every registered thread, flat or along a tree.
 //!
@@ -25,15 +26,31 @@
 //! reclaimer.poll(); // frees what no reader can hold any more
 //! # Ok::<(), stillpoint::rcu::RetireError<String>>(())
 //! ```
+//!
+//! # Without the standard library
+//!
+//! With `default-features = false` the crate has [`timer::Wheel`] and [`timer::Bitset`] alone, which need `alloc`.
 
-#[cfg(not(target_os = "linux"))]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+#[cfg(all(feature = "std", not(target_os = "linux")))]
 compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
 
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod busted;
+#[cfg(feature = "std")]
 pub mod fence;
+#[cfg(feature = "std")]
 pub mod multicast;
+#[cfg(feature = "std")]
 pub mod rcu;
+#[cfg(feature = "std")]
 mod sync;
+#[cfg(feature = "std")]
 mod sys;
+#[cfg(feature = "std")]
 pub mod table;
+pub mod timer;

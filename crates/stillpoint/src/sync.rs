@@ -6,6 +6,17 @@ pub(crate) use std::sync::atomic;
 #[cfg(loom)]
 pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
 
+/// For what its last owner takes apart, which loom is to see come after all that the other owners did.
+#[cfg(loom)]
+pub(crate) use loom::sync::Arc;
+#[cfg(not(loom))]
+pub(crate) use std::sync::Arc;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::Mutex;
+#[cfg(not(loom))]
+pub(crate) use std::sync::Mutex;
+
 /// A cell whose accesses loom can watch.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]

@@ -10,6 +10,10 @@ mod config_snapshot;
 mod epoll_loop;
 #[path = "../examples/flow_table_qsbr.rs"]
 mod flow_table_qsbr;
+#[path = "../examples/sleep.rs"]
+mod sleep;
+#[path = "../examples/timeouts.rs"]
+mod timeouts;
 #[path = "../examples/tokio_workers.rs"]
 mod tokio_workers;
 
@@ -36,4 +40,14 @@ fn epoll_loop_runs() {
 #[test]
 fn tokio_workers_runs() {
     tokio_workers::main().expect("it reports no error");
+}
+
+#[test]
+fn timeouts_runs() {
+    timeouts::main().expect("it reports no error");
+}
+
+#[test]
+fn sleep_runs() {
+    sleep::main().expect("it reports no error");
 }

@@ -10,3 +10,4 @@ mod other_commands;
 mod preempt;
 mod simulate;
 mod table;
+mod timer;

@@ -185,10 +185,10 @@ impl Background {
 
     /// The writer's part while it waits: without a background thread it frees by itself.
     fn help(&self) {
-        if let Ok(mut held) = self.consumer.try_lock() {
-            if self.step(&mut held) {
-                return;
-            }
+        if let Ok(mut held) = self.consumer.try_lock()
+            && self.step(&mut held)
+        {
+            return;
         }
         thread::yield_now();
     }

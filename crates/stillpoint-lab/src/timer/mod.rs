@@ -1,0 +1,106 @@
+//! The experiment `timer`: stillpoint's wheel beside rte_timer and the wheels of other crates.
+//!
+//! All contenders get the same random delays, in ticks of their own, in a child process. Short slices of each follow each
+//! other in rotated order; what has fired and what was cancelled must be what was added.
+
+pub(crate) mod child;
+mod cycles;
+mod measure;
+mod ours;
+mod remote;
+mod show;
+
+use serde::{Deserialize, Serialize};
+use stillpoint_peers::table::HAS_DPDK;
+
+use crate::cli::BenchArgs;
+use crate::error::Stop;
+use crate::output::json::Row;
+use crate::reclaim::names::asked_for;
+
+/// The contenders, in the order of the table.
+pub(crate) const CONTENDERS: &[&str] = &[
+    "stillpoint/wheel",
+    "stillpoint/wheel+clock",
+    "dpdk/rte_timer",
+    "nexus-timer",
+    "tokio-util",
+    "hierarchical_hash_wheel_timer",
+];
+
+/// One thread with timers of its own, and two of which one adds to the other's wheel.
+pub(crate) const SCENARIOS: &[&str] = &["own", "remote"];
+
+/// The longest delay, in ticks.
+const SPAN: u64 = 1_000_000;
+/// An hour in nanoseconds: a multiple of `SPAN`.
+const HOUR: u64 = 3_600_000_000_000;
+
+/// What to measure. It travels to the child process as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    scenarios: Vec<String>,
+    contenders: Vec<String>,
+    timers: Vec<usize>,
+    rounds: u32,
+    cpus: Vec<usize>,
+    seed: u64,
+}
+
+impl Plan {
+    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders: Vec<String> = CONTENDERS
+            .iter()
+            .filter(|name| asked_for(name, &args.contenders) && (HAS_DPDK || !name.starts_with("dpdk")))
+            .map(|&name| name.to_owned())
+            .collect();
+        if contenders.is_empty() {
+            return Err(Stop::usage(format!(
+                "timer has none of these contenders: it has {}",
+                CONTENDERS.join(", ")
+            )));
+        }
+        let (quick, full) = (args.length.quick, args.length.full);
+        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
+            (true, _) => 5,
+            (_, true) => 21,
+            _ => 7,
+        });
+        let timers: &[usize] = match (quick, full) {
+            (true, _) => &[10_000],
+            (_, true) => &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
+            _ => &[10, 10_000, 1_000_000],
+        };
+        let asked = |name: &&&str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == **name);
+        Ok(Self {
+            scenarios: SCENARIOS.iter().filter(asked).map(|&name| name.to_owned()).collect(),
+            contenders,
+            timers: timers.to_vec(),
+            rounds,
+            cpus: cpus.to_vec(),
+            seed: args.seed,
+        })
+    }
+}
+
+/// Whether one of the contenders asked for has timers.
+pub(crate) fn has_contender(asked: &[String]) -> bool {
+    CONTENDERS.iter().any(|name| asked_for(name, asked))
+}
+
+/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
+pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
+    let own: Vec<String> =
+        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
+    (asked.is_empty() || !own.is_empty()).then_some(own)
+}
+
+/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
+pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+    let rows = child::run(plan)?;
+    if !silent {
+        show::tables(&rows);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,154 @@
+//! Two threads: one adds to the other's wheel. The two take turns, so that each one's cost is seen by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+
+use stillpoint::timer::{Limit, Mailbox, SharedTimer, TimerService};
+
+use super::cycles::Bracket;
+use super::measure::metrics;
+use super::{Plan, SPAN};
+use crate::interrupt;
+use crate::machine::cpus;
+use crate::output::json::Row;
+use crate::random::Random;
+
+const TIMERS: usize = 10_000;
+/// Timers of a burst.
+const BURSTS: [usize; 2] = [1, 32];
+
+type Rounds = Vec<BTreeMap<&'static str, f64>>;
+
+pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let (Some(&source_cpu), Some(&target_cpu)) = (plan.cpus.first(), plan.cpus.get(1)) else {
+        return Ok(Vec::new());
+    };
+    let mut rows = Vec::new();
+    for burst in BURSTS {
+        if interrupt::requested() {
+            break;
+        }
+        let mut random = Random::new(plan.seed);
+        let deadlines: Vec<u64> = (0..TIMERS).map(|_| 1 + random.next() % SPAN).collect();
+        let mut service = TimerService::with_capacity(0, 2 * TIMERS);
+        let mut mailbox = service.remote().mailbox(TIMERS);
+        let turn = Barrier::new(2);
+        let remote = service.remote();
+        let (source, target) = std::thread::scope(|scope| {
+            let source = scope.spawn(|| {
+                let pinned = cpus::pin(source_cpu);
+                let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
+                // A round more, which does not count: caches and branches are cold in it.
+                let rounds =
+                    (0..=plan.rounds).map(|_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn));
+                let rounds: Result<Rounds, String> = rounds.collect();
+                pinned.and(rounds)
+            });
+            let target = scope.spawn(|| {
+                let pinned = cpus::pin(target_cpu);
+                let rounds: Rounds =
+                    (0..=plan.rounds).map(|_| at_target(&mut service, &deadlines, &turn)).collect();
+                pinned.map(|()| rounds)
+            });
+            (source.join(), target.join())
+        });
+        let source = source.unwrap_or_else(|_| Err("the source panicked".into()));
+        let target = target.unwrap_or_else(|_| Err("the target panicked".into()));
+        let (source, target, void) = match (source, target) {
+            (Ok(source), Ok(target)) => (source, target, None),
+            (Err(error), _) | (_, Err(error)) => (Vec::new(), Vec::new(), Some(error)),
+        };
+        let mut figures = BTreeMap::<&'static str, Vec<f64>>::new();
+        for (metric, cycles) in source.into_iter().skip(1).chain(target.into_iter().skip(1)).flatten() {
+            figures.entry(metric).or_default().push(cycles);
+        }
+        let fired = figures.remove("fired").unwrap_or_default();
+        let void = void.or_else(|| {
+            let wrong = fired.into_iter().find(|fired| *fired != TIMERS as f64);
+            wrong.map(|wrong| format!("{wrong} of {TIMERS} timers have fired"))
+        });
+        let params = [("timers", TIMERS), ("burst", burst), ("rounds", plan.rounds as usize)];
+        rows.push(Row {
+            experiment: "timer",
+            scenario: "remote".to_owned(),
+            contender: "stillpoint/wheel".to_owned(),
+            params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
+            metrics: if void.is_some() { serde_json::Map::new() } else { metrics(figures) },
+            void,
+        });
+    }
+    Ok(rows)
+}
+
+/// Adds, cancels, and adds all timers; errors are those of the mailbox. The turns are as many in any case.
+fn at_source(
+    mailbox: &mut Mailbox<u64>,
+    timers: &[SharedTimer<u64>],
+    deadlines: &[u64],
+    burst: usize,
+    turn: &Barrier,
+) -> Result<BTreeMap<&'static str, f64>, String> {
+    let bracket = Bracket::new();
+    let mut add = || {
+        bracket.time(|| {
+            for (timers, deadlines) in timers.chunks(burst).zip(deadlines.chunks(burst)) {
+                let mut together = mailbox.burst();
+                for (timer, &deadline) in timers.iter().zip(deadlines) {
+                    together.add(timer, deadline, 1).map_err(|refused| refused.to_string())?;
+                }
+            }
+            Ok::<(), String>(())
+        })
+    };
+    let (first, added) = add();
+    turn.wait(); // the target takes them in
+    turn.wait();
+    let (cancelling, cancelled) =
+        bracket.time(|| timers.iter().filter(|timer| timer.cancel().is_cancelled()).count());
+    turn.wait(); // the target takes them out
+    turn.wait();
+    let (_, again) = add();
+    turn.wait(); // the target fires them
+    turn.wait();
+    added.and(again)?;
+    if cancelled != timers.len() {
+        return Err(format!("{cancelled} of {} timers were cancelled", timers.len()));
+    }
+    let each = timers.len() as f64;
+    Ok(BTreeMap::from([("remote_source_cycles", first / each), ("remote_cancel_cycles", cancelling / each)]))
+}
+
+fn at_target(
+    service: &mut TimerService<u64>,
+    deadlines: &[u64],
+    turn: &Barrier,
+) -> BTreeMap<&'static str, f64> {
+    let bracket = Bracket::new();
+    let each = deadlines.len() as f64;
+    // The same timers as its own, while the source is about to add its.
+    let now = service.now();
+    let (own, keys) = bracket.time(|| {
+        let keys = deadlines.iter().map(|deadline| service.add(now + deadline, 1));
+        keys.collect::<Result<Vec<_>, _>>().unwrap_or_default()
+    });
+    keys.into_iter().for_each(|key| _ = service.cancel(key));
+    turn.wait();
+    let (taking_in, _) = bracket.time(|| service.process(usize::MAX, |_, _| {}));
+    turn.wait();
+    turn.wait();
+    let (taking_out, _) = bracket.time(|| service.process(usize::MAX, |_, _| {}));
+    turn.wait();
+    turn.wait();
+    let mut fired = 0;
+    let progress = service.run(service.now() + 2 * SPAN, Limit::NONE, |_, event| {
+        fired += event.into_value().unwrap_or(0);
+    });
+    debug_assert!(progress.is_done());
+    turn.wait();
+    BTreeMap::from([
+        ("remote_target_cycles", (taking_in - own) / each),
+        ("remote_target_whole_cycles", taking_in / each),
+        ("remote_unlink_cycles", taking_out / each),
+        ("fired", fired as f64),
+    ])
+}

@@ -1,0 +1,54 @@
+//! `bench timer`: the form of the results, and that what was added has one end.
+
+use serde_json::Value;
+
+use crate::common::{json, run, stdout};
+
+const TINY: [&str; 5] = ["bench", "timer", "--quick", "--rounds", "1"];
+
+fn row<'a>(rows: &'a [Value], contender: &str, scenario: &str) -> &'a Value {
+    let found = rows.iter().find(|row| row["contender"] == contender && row["scenario"] == scenario);
+    found.unwrap_or_else(|| panic!("{contender}, {scenario}"))
+}
+
+#[test]
+fn every_contender_has_a_row_of_the_agreed_form() {
+    let arguments: Vec<&str> = TINY.into_iter().chain(["--json"]).collect();
+    let result = json(&run(&arguments));
+    let rows = result["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["experiment"] == "timer" && row.get("void").is_none()), "{rows:?}");
+    let mut names = vec![
+        "stillpoint/wheel",
+        "stillpoint/wheel+clock",
+        "nexus-timer",
+        "tokio-util",
+        "hierarchical_hash_wheel_timer",
+    ];
+    if stillpoint_peers::table::HAS_DPDK {
+        names.push("dpdk/rte_timer");
+    }
+    for name in names {
+        let row = row(rows, name, "own");
+        for metric in ["add_cycles", "cancel_cycles", "cancel_shuffled_cycles"] {
+            assert!(row["metrics"][metric].as_f64().is_some_and(|cycles| cycles > 0.0), "{row}");
+        }
+        assert_eq!(row["params"]["timers"], 10_000);
+    }
+    let ours = row(rows, "stillpoint/wheel", "own");
+    for metric in ["reset_cycles", "expire_cycles", "manage_idle_cycles", "step_cycles_p999", "jump_cycles"] {
+        assert!(ours["metrics"][metric].is_number(), "{metric} in {ours}");
+    }
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let remote = row(rows, "stillpoint/wheel", "remote");
+        assert!(remote["metrics"]["remote_source_cycles"].is_number(), "{remote}");
+    }
+}
+
+#[test]
+fn a_terminal_gets_its_tables() {
+    let arguments: Vec<&str> = TINY.into_iter().chain(["--contenders", "stillpoint"]).collect();
+    let text = stdout(&run(&arguments));
+    for expected in ["Timers: 10000 on one thread", "stillpoint/wheel+clock", "p99.9 of a step"] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+}

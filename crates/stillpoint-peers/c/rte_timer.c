@@ -1,0 +1,87 @@
+/*
+ * DPDK's rte_timer, with one list of its own: that of the thread that has initialised the environment abstraction layer.
+ */
+#include <rte_config.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <rte_cycles.h>
+#include <rte_lcore.h>
+#include <rte_timer.h>
+
+#include "peer.h"
+
+static uint64_t fired;
+
+static void count(struct rte_timer *timer, void *argument)
+{
+    (void)timer;
+    fired += (uintptr_t)argument;
+}
+
+/* `count` timers at rest, or NULL. */
+struct rte_timer *stillpoint_timers_new(size_t number)
+{
+    static bool ready;
+    struct rte_timer *timers;
+
+    if (!ready && rte_timer_subsystem_init() != 0)
+        return NULL;
+    ready = true;
+    timers = calloc(number, sizeof *timers);
+    for (size_t i = 0; timers != NULL && i < number; i++)
+        rte_timer_init(&timers[i]);
+    return timers;
+}
+
+/* None of them may be pending. */
+void stillpoint_timers_free(struct rte_timer *timers)
+{
+    free(timers);
+}
+
+/* Arms the timers, pending or not, to fire after so many cycles; the number of those that could be. */
+size_t stillpoint_timers_reset(struct rte_timer *timers, const uint64_t *delays, size_t number)
+{
+    unsigned lcore = rte_lcore_id();
+    size_t done = 0;
+
+    for (size_t i = 0; i < number; i++)
+        done += rte_timer_reset(&timers[i], delays[i], SINGLE, lcore, count, (void *)1) == 0;
+    return done;
+}
+
+/* Stops timers in this order; the number of those that were pending. */
+size_t stillpoint_timers_stop(struct rte_timer *timers, const uint32_t *order, size_t number)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < number; i++) {
+        struct rte_timer *timer = &timers[order[i]];
+        bool pending = rte_timer_pending(timer) != 0;
+
+        done += rte_timer_stop(timer) == 0 && pending;
+    }
+    return done;
+}
+
+/* The number of timers that have fired. */
+uint64_t stillpoint_timers_manage(size_t times)
+{
+    uint64_t before = fired;
+
+    for (size_t i = 0; i < times; i++)
+        (void)rte_timer_manage();
+    return fired - before;
+}
+
+/* Waits until so many cycles have passed. */
+void stillpoint_timers_wait(uint64_t cycles)
+{
+    uint64_t begin = rte_get_timer_cycles();
+
+    while (rte_get_timer_cycles() - begin <= cycles)
+        rte_pause();
+}

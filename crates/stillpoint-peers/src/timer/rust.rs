@@ -1,0 +1,259 @@
+//! The Rust peers.
+
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use hierarchical_hash_wheel_timer::IdOnlyTimerEntry;
+use hierarchical_hash_wheel_timer::wheels::Skip;
+use hierarchical_hash_wheel_timer::wheels::cancellable::QuadWheelWithOverflow;
+use nexus_timer::{BoundedWheel, TimerHandle, WheelBuilder};
+use tokio_util::time::DelayQueue;
+
+use super::{Ability, TimerContender};
+
+/// The wheel of `nexus-timer`, with ticks of a microsecond.
+pub struct Nexus {
+    wheel: BoundedWheel<u64>,
+    now: Instant,
+    handles: Vec<Option<TimerHandle<u64>>>,
+    fired: Vec<u64>,
+}
+
+impl Nexus {
+    /// With room for so many timers.
+    ///
+    /// # Errors
+    /// When the crate refuses the settings.
+    pub fn new(timers: usize) -> Result<Self, String> {
+        let now = Instant::now();
+        let wheel = WheelBuilder::new()
+            .tick_duration(Duration::from_micros(1))
+            .bounded(timers)
+            .build(now)
+            .map_err(|error| error.to_string())?;
+        Ok(Self { wheel, now, handles: Vec::with_capacity(timers), fired: Vec::with_capacity(timers) })
+    }
+
+    fn poll(&mut self) -> u64 {
+        self.fired.clear();
+        self.wheel.poll_and_rebalance(self.now, &mut self.fired) as u64
+    }
+}
+
+impl TimerContender for Nexus {
+    fn name(&self) -> &'static str {
+        "nexus-timer"
+    }
+
+    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
+        for &delay in delays {
+            let handle = self.wheel.schedule(self.now + Duration::from_micros(delay), 1);
+            self.handles.push(Some(handle));
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, delays: &[u64]) -> u64 {
+        let mut done = 0;
+        for (handle, &delay) in self.handles.iter_mut().zip(delays) {
+            let at = self.now + Duration::from_micros(delay);
+            *handle = handle.take().map(|handle| {
+                done += 1;
+                self.wheel.reschedule(handle, at)
+            });
+        }
+        done
+    }
+
+    fn cancel(&mut self, order: &[u32]) -> u64 {
+        order
+            .iter()
+            .filter_map(|&which| self.handles[which as usize].take())
+            .fold(0, |sum, handle| sum + self.wheel.cancel(handle).unwrap_or(0))
+    }
+
+    fn idle(&mut self, polls: usize) -> u64 {
+        (0..polls).fold(0, |sum, _| {
+            self.now += Duration::from_micros(1);
+            sum + self.poll()
+        })
+    }
+
+    fn expire(&mut self, ticks: u64) -> u64 {
+        self.now += Duration::from_micros(ticks);
+        let mut sum = 0;
+        loop {
+            // A poll moves a bounded number of timers; those that are due wait for nothing.
+            match self.poll() {
+                0 => return sum,
+                fired => sum += fired,
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        for handle in self.handles.drain(..).flatten() {
+            self.wheel.free(handle);
+        }
+    }
+}
+
+impl Drop for Nexus {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// `DelayQueue` of tokio-util, with ticks of a millisecond. It fires in the time of its runtime alone.
+pub struct DelayQueues {
+    queue: DelayQueue<u64>,
+    runtime: tokio::runtime::Runtime,
+    begin: tokio::time::Instant,
+    keys: Vec<Option<tokio_util::time::delay_queue::Key>>,
+}
+
+impl DelayQueues {
+    /// With room for so many timers.
+    ///
+    /// # Errors
+    /// When there is no runtime.
+    pub fn new(timers: usize) -> Result<Self, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| error.to_string())?;
+        let (queue, begin) = {
+            let _inside = runtime.enter();
+            (DelayQueue::with_capacity(timers), tokio::time::Instant::now())
+        };
+        Ok(Self { queue, runtime, begin, keys: Vec::with_capacity(timers) })
+    }
+}
+
+impl TimerContender for DelayQueues {
+    fn name(&self) -> &'static str {
+        "tokio-util"
+    }
+
+    fn can(&self, ability: Ability) -> bool {
+        ability != Ability::Expire
+    }
+
+    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
+        let _inside = self.runtime.enter();
+        for &delay in delays {
+            // From the beginning of the round, and later than now: an hour is added.
+            let at = self.begin + Duration::from_millis(delay + 3_600_000);
+            self.keys.push(Some(self.queue.insert_at(1, at)));
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, delays: &[u64]) -> u64 {
+        let _inside = self.runtime.enter();
+        let mut done = 0;
+        for (key, &delay) in self.keys.iter().zip(delays) {
+            if let Some(key) = key {
+                self.queue.reset_at(key, self.begin + Duration::from_millis(delay + 3_600_000));
+                done += 1;
+            }
+        }
+        done
+    }
+
+    fn cancel(&mut self, order: &[u32]) -> u64 {
+        let _inside = self.runtime.enter();
+        order
+            .iter()
+            .filter_map(|&which| self.keys[which as usize].take())
+            .fold(0, |sum, key| sum + self.queue.remove(&key).into_inner())
+    }
+
+    fn idle(&mut self, polls: usize) -> u64 {
+        let _inside = self.runtime.enter();
+        let mut context = Context::from_waker(Waker::noop());
+        (0..polls).filter(|_| self.queue.poll_expired(&mut context).is_ready()).count() as u64
+    }
+
+    fn expire(&mut self, _ticks: u64) -> u64 {
+        0
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
+    }
+}
+
+/// The cancellable wheel of `hierarchical_hash_wheel_timer`, with ticks of a millisecond.
+pub struct HashWheel {
+    wheel: QuadWheelWithOverflow<IdOnlyTimerEntry<u64>>,
+    added: u64,
+}
+
+impl HashWheel {
+    /// It takes memory as timers are added.
+    pub fn new() -> Self {
+        Self { wheel: QuadWheelWithOverflow::new(), added: 0 }
+    }
+}
+
+impl Default for HashWheel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TimerContender for HashWheel {
+    fn name(&self) -> &'static str {
+        "hierarchical_hash_wheel_timer"
+    }
+
+    fn can(&self, ability: Ability) -> bool {
+        ability == Ability::Expire
+    }
+
+    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
+        for &delay in delays {
+            let entry = IdOnlyTimerEntry { id: self.added, delay: Duration::from_millis(delay) };
+            self.wheel.insert(entry).map_err(|_| "a timer was refused")?;
+            self.added += 1;
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, _delays: &[u64]) -> u64 {
+        0
+    }
+
+    fn cancel(&mut self, order: &[u32]) -> u64 {
+        order.iter().filter(|&&which| self.wheel.cancel(&u64::from(which)).is_ok()).count() as u64
+    }
+
+    fn idle(&mut self, _polls: usize) -> u64 {
+        0
+    }
+
+    fn expire(&mut self, ticks: u64) -> u64 {
+        let (mut left, mut fired) = (ticks, 0);
+        while left > 0 {
+            match self.wheel.can_skip() {
+                Skip::Empty => break,
+                Skip::Millis(skip) => {
+                    let skip = u64::from(skip).min(left);
+                    self.wheel.skip(skip as u32);
+                    left -= skip;
+                }
+                Skip::None => {
+                    fired += self.wheel.tick().len() as u64;
+                    left -= 1;
+                }
+            }
+        }
+        fired
+    }
+
+    /// What was cancelled stays in the wheel until its time; so there is a new one for the next round.
+    fn forget(&mut self) {
+        *self = Self::new();
+    }
+}

@@ -1,0 +1,113 @@
+use alloc::boxed::Box;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::{words, Bitset};
+
+/// A [`Bitset`] whose bits can be set, cleared, flipped and tested by several threads at once.
+///
+/// The caller says what an operation orders, as with the standard library's atomics. Searches load word after word: what
+/// other threads change meanwhile is seen or not.
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::timer::AtomicBitset;
+///
+/// let claimed = AtomicBitset::new(128);
+/// assert!(!claimed.set(70, Ordering::AcqRel)); // it was clear: this thread has it
+/// assert!(claimed.test(70, Ordering::Acquire));
+/// assert_eq!(claimed.next_set(0, Ordering::Relaxed), Some(70));
+/// ```
+pub struct AtomicBitset {
+    words: Box<[AtomicU64]>,
+    bits: usize,
+}
+
+impl AtomicBitset {
+    /// An empty set of numbers below `bits`.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn new(bits: usize) -> Self {
+        Self { words: (0..words::count_for(bits)).map(|_| AtomicU64::new(0)).collect(), bits }
+    }
+
+    /// The size that the set was made with.
+    pub fn size(&self) -> usize {
+        self.bits
+    }
+
+    #[track_caller]
+    #[inline]
+    fn place(&self, bit: usize) -> (&AtomicU64, u64) {
+        assert!(bit < self.bits, "bit {bit} of a bitset of {} bits", self.bits);
+        (&self.words[bit / words::BITS], 1 << (bit % words::BITS))
+    }
+
+    /// Whether a bit is set.
+    ///
+    /// # Panics
+    /// If it is beyond the size, or the ordering is not one of a load.
+    #[inline]
+    pub fn test(&self, bit: usize, ordering: Ordering) -> bool {
+        let (word, mask) = self.place(bit);
+        word.load(ordering) & mask != 0
+    }
+
+    /// Sets a bit, by one read-modify-write; whether it was set before.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn set(&self, bit: usize, ordering: Ordering) -> bool {
+        let (word, mask) = self.place(bit);
+        word.fetch_or(mask, ordering) & mask != 0
+    }
+
+    /// Clears a bit, by one read-modify-write; whether it was set before.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn clear(&self, bit: usize, ordering: Ordering) -> bool {
+        let (word, mask) = self.place(bit);
+        word.fetch_and(!mask, ordering) & mask != 0
+    }
+
+    /// Flips a bit, by one read-modify-write; whether it was set before.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn flip(&self, bit: usize, ordering: Ordering) -> bool {
+        let (word, mask) = self.place(bit);
+        word.fetch_xor(mask, ordering) & mask != 0
+    }
+
+    /// The first bit that is set, of those from `from` on; none beyond the size.
+    ///
+    /// # Panics
+    /// If the ordering is not one of a load.
+    pub fn next_set(&self, from: usize, ordering: Ordering) -> Option<usize> {
+        let range = from..self.bits;
+        words::span(&range).find_map(|index| {
+            let found = self.words[index].load(ordering) & words::mask(index, &range);
+            (found != 0).then(|| index * words::BITS + found.trailing_zeros() as usize)
+        })
+    }
+
+    /// What it holds, word by word.
+    ///
+    /// # Panics
+    /// If the ordering is not one of a load.
+    pub fn snapshot(&self, ordering: Ordering) -> Bitset {
+        Bitset { words: self.words.iter().map(|word| word.load(ordering)).collect(), bits: self.bits }
+    }
+}
+
+impl fmt::Debug for AtomicBitset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: for people.
+        self.snapshot(Ordering::Relaxed).fmt(f)
+    }
+}

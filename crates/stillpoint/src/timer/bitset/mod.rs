@@ -1,0 +1,293 @@
+//! Sets of small numbers, one bit each.
+
+mod atomic;
+mod words;
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::fmt;
+use core::ops::{Bound, Range, RangeBounds};
+
+pub use atomic::AtomicBitset;
+
+/// A set of numbers below a size that it is made with, one bit each, that is searched by whole words of 64 bits.
+///
+/// What stands in front of a [`Wheel`](super::Wheel)'s levels is one such word each; this is the general form, for
+/// queues, slots, ports and the like. [`AtomicBitset`] can be shared.
+///
+/// Numbers beyond the size are errors of the program, as with slices: operations panic.
+///
+/// ```
+/// use stillpoint::timer::Bitset;
+///
+/// let mut ports = Bitset::new(100);
+/// ports.set(7);
+/// ports.set_range(90..);
+/// assert_eq!(ports.next_set(8), Some(90));
+/// assert_eq!(ports.next_set_around(99), Some(99));
+/// assert_eq!(ports.first_clear(), Some(0));
+/// assert_eq!(ports.count(), 11);
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Bitset {
+    /// Bits of the last word beyond the size are clear.
+    words: Box<[u64]>,
+    bits: usize,
+}
+
+impl Bitset {
+    /// An empty set of numbers below `bits`.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn new(bits: usize) -> Self {
+        Self { words: vec![0; words::count_for(bits)].into_boxed_slice(), bits }
+    }
+
+    /// The size that the set was made with.
+    pub fn size(&self) -> usize {
+        self.bits
+    }
+
+    #[track_caller]
+    #[inline]
+    fn place(&self, bit: usize) -> (usize, u64) {
+        assert!(bit < self.bits, "bit {bit} of a bitset of {} bits", self.bits);
+        (bit / words::BITS, 1 << (bit % words::BITS))
+    }
+
+    #[track_caller]
+    fn range(&self, range: impl RangeBounds<usize>) -> Range<usize> {
+        let begin = match range.start_bound() {
+            Bound::Included(&begin) => begin,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.bits,
+        };
+        assert!(begin <= end && end <= self.bits, "range {begin}..{end} of a bitset of {} bits", self.bits);
+        begin..end
+    }
+
+    /// Whether a bit is set.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn test(&self, bit: usize) -> bool {
+        let (word, mask) = self.place(bit);
+        self.words[word] & mask != 0
+    }
+
+    /// Sets a bit.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn set(&mut self, bit: usize) {
+        let (word, mask) = self.place(bit);
+        self.words[word] |= mask;
+    }
+
+    /// Clears a bit.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn clear(&mut self, bit: usize) {
+        let (word, mask) = self.place(bit);
+        self.words[word] &= !mask;
+    }
+
+    /// Sets a bit that is clear, and clears one that is set.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn flip(&mut self, bit: usize) {
+        let (word, mask) = self.place(bit);
+        self.words[word] ^= mask;
+    }
+
+    /// Sets or clears a bit.
+    ///
+    /// # Panics
+    /// If it is beyond the size.
+    #[inline]
+    pub fn assign(&mut self, bit: usize, value: bool) {
+        let (word, mask) = self.place(bit);
+        self.words[word] = self.words[word] & !mask | if value { mask } else { 0 };
+    }
+
+    /// Sets all bits of a range.
+    ///
+    /// # Panics
+    /// If the range goes beyond the size, or ends before it begins.
+    pub fn set_range(&mut self, range: impl RangeBounds<usize>) {
+        self.change(range, |word, mask| word | mask);
+    }
+
+    /// Clears all bits of a range.
+    ///
+    /// # Panics
+    /// If the range goes beyond the size, or ends before it begins.
+    pub fn clear_range(&mut self, range: impl RangeBounds<usize>) {
+        self.change(range, |word, mask| word & !mask);
+    }
+
+    /// Flips all bits of a range.
+    ///
+    /// # Panics
+    /// If the range goes beyond the size, or ends before it begins.
+    pub fn flip_range(&mut self, range: impl RangeBounds<usize>) {
+        self.change(range, |word, mask| word ^ mask);
+    }
+
+    #[track_caller]
+    fn change(&mut self, range: impl RangeBounds<usize>, change: fn(u64, u64) -> u64) {
+        let range = self.range(range);
+        for index in words::span(&range) {
+            self.words[index] = change(self.words[index], words::mask(index, &range));
+        }
+    }
+
+    /// The number of bits that are set.
+    pub fn count(&self) -> usize {
+        words::count(&self.words, &(0..self.bits))
+    }
+
+    /// The number of bits of a range that are set.
+    ///
+    /// # Panics
+    /// If the range goes beyond the size, or ends before it begins.
+    pub fn count_range(&self, range: impl RangeBounds<usize>) -> usize {
+        words::count(&self.words, &self.range(range))
+    }
+
+    /// Whether no bit is set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Whether every bit is set.
+    pub fn is_full(&self) -> bool {
+        self.first_clear().is_none()
+    }
+
+    /// The first bit that is set.
+    #[inline]
+    pub fn first_set(&self) -> Option<usize> {
+        self.next_set(0)
+    }
+
+    /// The first bit that is clear.
+    #[inline]
+    pub fn first_clear(&self) -> Option<usize> {
+        self.next_clear(0)
+    }
+
+    /// The first bit that is set, of those from `from` on; none beyond the size.
+    #[inline]
+    pub fn next_set(&self, from: usize) -> Option<usize> {
+        words::find(&self.words, 0, from..self.bits)
+    }
+
+    /// The first bit that is clear, of those from `from` on; none beyond the size.
+    #[inline]
+    pub fn next_clear(&self, from: usize) -> Option<usize> {
+        words::find(&self.words, u64::MAX, from..self.bits)
+    }
+
+    /// The first bit that is set, from `from` on and then from 0.
+    #[inline]
+    pub fn next_set_around(&self, from: usize) -> Option<usize> {
+        words::find_around(&self.words, 0, self.bits, from.min(self.bits))
+    }
+
+    /// The first bit that is clear, from `from` on and then from 0.
+    #[inline]
+    pub fn next_clear_around(&self, from: usize) -> Option<usize> {
+        words::find_around(&self.words, u64::MAX, self.bits, from.min(self.bits))
+    }
+
+    /// The bits that are set, in order. Complexity: by words and by bits that are set.
+    ///
+    /// ```
+    /// use stillpoint::timer::Bitset;
+    ///
+    /// let bits: Bitset = [3, 64, 130].into_iter().collect();
+    /// assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 130]);
+    /// assert_eq!(bits.size(), 131);
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let rest = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+            rest.take_while(|&word| word != 0)
+                .map(move |word| index * words::BITS + word.trailing_zeros() as usize)
+        })
+    }
+
+    /// Keeps the bits that are set in both.
+    ///
+    /// # Panics
+    /// If the sets differ in size.
+    pub fn and(&mut self, other: &Self) {
+        self.combine(other, |own, other| own & other);
+    }
+
+    /// Sets the bits that are set in the other.
+    ///
+    /// # Panics
+    /// If the sets differ in size.
+    pub fn or(&mut self, other: &Self) {
+        self.combine(other, |own, other| own | other);
+    }
+
+    /// Flips the bits that are set in the other.
+    ///
+    /// # Panics
+    /// If the sets differ in size.
+    pub fn xor(&mut self, other: &Self) {
+        self.combine(other, |own, other| own ^ other);
+    }
+
+    /// Clears the bits that are set in the other.
+    ///
+    /// # Panics
+    /// If the sets differ in size.
+    pub fn and_not(&mut self, other: &Self) {
+        self.combine(other, |own, other| own & !other);
+    }
+
+    /// Flips every bit.
+    pub fn complement(&mut self) {
+        self.flip_range(..);
+    }
+
+    #[track_caller]
+    fn combine(&mut self, other: &Self, combine: fn(u64, u64) -> u64) {
+        assert_eq!(self.bits, other.bits, "two bitsets of different sizes were combined");
+        for (own, &other) in self.words.iter_mut().zip(&other.words) {
+            *own = combine(*own, other);
+        }
+    }
+}
+
+impl FromIterator<usize> for Bitset {
+    /// A set of these numbers, with the size that the largest needs.
+    fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
+        let numbers: alloc::vec::Vec<usize> = numbers.into_iter().collect();
+        let mut bits = Self::new(numbers.iter().max().map_or(0, |most| most + 1));
+        numbers.into_iter().for_each(|number| bits.set(number));
+        bits
+    }
+}
+
+impl fmt::Debug for Bitset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}

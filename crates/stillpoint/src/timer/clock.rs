@@ -1,0 +1,298 @@
+//! Time from a counter of the processor.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{clock_gettime, ClockId};
+
+/// How long the counter is compared with the system's clock, unless the caller says otherwise. The two reads at each end are
+/// some 50 ns apart: five millionths of it.
+const CALIBRATION: Duration = Duration::from_millis(10);
+/// Pairs of reads of which the closest counts.
+const TRIES: usize = 16;
+
+/// A monotonic clock for wheels: reads the time stamp counter (on aarch64 the virtual counter) where that runs at one
+/// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere.
+///
+/// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A counter is turned into
+/// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the
+/// system's clock, which is corrected all the time, it may drift by some millionths.
+///
+/// A clone, which is a copy of some words, shows the same time: one clock, made once, serves all threads.
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::timer::{Clock, Wheel};
+///
+/// let clock = Clock::new();
+/// let mut wheel = Wheel::new(clock.now());
+/// wheel.add_after(clock.ticks_of(Duration::from_millis(5)), "timeout")?;
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Clock {
+    source: Source,
+    unit: Unit,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    /// The counter of the processor.
+    Counter {
+        hertz: u64,
+    },
+    /// `CLOCK_MONOTONIC`.
+    System,
+    Mock(Arc<AtomicU64>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    /// `(cycles - base) * factor / 2^32 + begin` nanoseconds.
+    Nanoseconds { base: u64, begin: u64, factor: u64 },
+    /// `cycles / 2^shift`, or nanoseconds where there is no counter.
+    Cycles { shift: u32 },
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock {
+    /// A clock that counts nanoseconds, about as `CLOCK_MONOTONIC` does.
+    ///
+    /// On x86-64 this takes 10 ms of the processor's time to calibrate; see
+    /// [`calibrated_for`](Self::calibrated_for).
+    pub fn new() -> Self {
+        Self::calibrated_for(CALIBRATION)
+    }
+
+    /// The same, calibrated for so long: the error is about 50 ns by this time. The calling thread is busy meanwhile.
+    pub fn calibrated_for(duration: Duration) -> Self {
+        let Some((base, begin, hertz)) = calibrate(duration) else {
+            return Self::of_system();
+        };
+        // Below 2^32 for any counter of more than 1 GHz, and below 2^42 for one of more than 1 MHz.
+        let factor = ((1_000_000_000u128 << 32) / u128::from(hertz)) as u64;
+        Self { source: Source::Counter { hertz }, unit: Unit::Nanoseconds { base, begin, factor } }
+    }
+
+    /// A clock that counts nanoseconds and reads `CLOCK_MONOTONIC`.
+    pub fn of_system() -> Self {
+        Self { source: Source::System, unit: Unit::Cycles { shift: 0 } }
+    }
+
+    /// A clock that counts cycles of the counter; nanoseconds where there is none.
+    pub fn of_cycles() -> Self {
+        Self::of_ticks(0)
+    }
+
+    /// A clock that counts ticks of `2^shift` cycles each: no multiplication, and fewer levels of a wheel in use.
+    ///
+    /// # Panics
+    /// If `shift` is 64 or more.
+    pub fn of_ticks(shift: u32) -> Self {
+        assert!(shift < 64, "a tick of 2^{shift} cycles");
+        let source = match calibrate(CALIBRATION) {
+            Some((_, _, hertz)) => Source::Counter { hertz },
+            None => Source::System,
+        };
+        Self { source, unit: Unit::Cycles { shift } }
+    }
+
+    /// A clock for tests, of nanoseconds, that stands still until it is told otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stillpoint::timer::Clock;
+    ///
+    /// let (clock, time) = Clock::mock(1_000);
+    /// time.advance(Duration::from_secs(3_600));
+    /// assert_eq!(clock.now(), 3_600_000_001_000);
+    /// ```
+    pub fn mock(now: u64) -> (Self, MockTime) {
+        let time = Arc::new(AtomicU64::new(now));
+        let clock = Self { source: Source::Mock(Arc::clone(&time)), unit: Unit::Cycles { shift: 0 } };
+        (clock, MockTime(time))
+    }
+
+    /// The time, in the clock's unit.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        let count = match &self.source {
+            Source::Counter { .. } => counter(),
+            Source::System => nanoseconds(),
+            // Relaxed: the time alone is told.
+            Source::Mock(time) => time.load(Ordering::Relaxed),
+        };
+        match self.unit {
+            Unit::Nanoseconds { base, begin, factor } => {
+                // Saturating: the counters of two processors may differ by some cycles.
+                let cycles = u128::from(count.saturating_sub(base));
+                begin.saturating_add(((cycles * u128::from(factor)) >> 32) as u64)
+            }
+            Unit::Cycles { shift } => count >> shift,
+        }
+    }
+
+    /// A duration in the clock's unit, rounded up; the greatest number there is for one that is longer.
+    pub fn ticks_of(&self, duration: Duration) -> u64 {
+        let nanoseconds = duration.as_nanos();
+        let ticks = match (&self.source, self.unit) {
+            (Source::Counter { hertz }, Unit::Cycles { shift }) => {
+                (nanoseconds * u128::from(*hertz)).div_ceil(1_000_000_000u128 << shift)
+            }
+            (_, Unit::Cycles { shift }) => nanoseconds.div_ceil(1u128 << shift),
+            (_, Unit::Nanoseconds { .. }) => nanoseconds,
+        };
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+
+    /// What so many ticks last.
+    pub fn duration_of(&self, ticks: u64) -> Duration {
+        let nanoseconds = match (&self.source, self.unit) {
+            (Source::Counter { hertz }, Unit::Cycles { shift }) => {
+                // Below 2^127 up to a shift of 33; a longer time is the longest.
+                let cycles =
+                    u128::from(ticks).checked_shl(shift).filter(|cycles| *cycles <= u128::from(u64::MAX));
+                cycles.unwrap_or(u128::from(u64::MAX)) * 1_000_000_000 / u128::from(*hertz)
+            }
+            (_, Unit::Cycles { shift }) => u128::from(ticks) << shift.min(63),
+            (_, Unit::Nanoseconds { .. }) => u128::from(ticks),
+        };
+        let seconds = u64::try_from(nanoseconds / 1_000_000_000).unwrap_or(u64::MAX);
+        Duration::new(seconds, (nanoseconds % 1_000_000_000) as u32)
+    }
+
+    /// Whether the clock reads a counter of the processor.
+    pub fn has_counter(&self) -> bool {
+        matches!(self.source, Source::Counter { .. })
+    }
+}
+
+/// Sets the time of a [mock clock](Clock::mock).
+#[derive(Debug, Clone)]
+pub struct MockTime(Arc<AtomicU64>);
+
+impl MockTime {
+    /// Lets time pass.
+    pub fn advance(&self, duration: Duration) {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed: the time alone is told.
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Sets the time, which may go back: what a wheel does about that can be tested so.
+    pub fn set(&self, now: u64) {
+        // Relaxed: as above.
+        self.0.store(now, Ordering::Relaxed);
+    }
+}
+
+fn nanoseconds() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The counter, the time in nanoseconds then, and its cycles in a second; `None` where it cannot be used.
+fn calibrate(duration: Duration) -> Option<(u64, u64, u64)> {
+    if !is_steady() {
+        return None;
+    }
+    let (base, begin) = both()?;
+    if let Some(hertz) = known_frequency() {
+        return Some((base, begin, hertz));
+    }
+    let long = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1_000);
+    loop {
+        let (cycles, now) = both()?;
+        let elapsed = now.saturating_sub(begin);
+        if elapsed >= long {
+            let hertz = u128::from(cycles.checked_sub(base)?) * 1_000_000_000 / u128::from(elapsed);
+            // A counter slower than that is none that time can be told by.
+            return u64::try_from(hertz)
+                .ok()
+                .filter(|hertz| *hertz >= 1_000_000)
+                .map(|hertz| (base, begin, hertz));
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// The counter and the system's clock at the same time, as far as that can be had.
+fn both() -> Option<(u64, u64)> {
+    let reads = (0..TRIES).map(|_| {
+        let before = counter();
+        let now = nanoseconds();
+        let after = counter();
+        (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), now)
+    });
+    reads.min_by_key(|read| read.0).map(|(_, cycles, now)| (cycles, now))
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Whether the counter runs at one speed whatever the processor does: what its manuals call invariant.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[allow(unused_unsafe, reason = "safe in newer versions of the standard library")]
+fn is_steady() -> bool {
+    use core::arch::x86_64::__cpuid;
+    // SAFETY: every x86-64 processor has the instruction.
+    let (most, power) = unsafe { (__cpuid(0x8000_0000).eax, __cpuid(0x8000_0007).edx) };
+    most >= 0x8000_0007 && power & (1 << 8) != 0
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn known_frequency() -> Option<u64> {
+    None
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline]
+fn counter() -> u64 {
+    let count: u64;
+    // SAFETY: the register can be read at any privilege under Linux, and reading it changes nothing.
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags))
+    };
+    count
+}
+
+/// The architecture demands it.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+fn is_steady() -> bool {
+    true
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+fn known_frequency() -> Option<u64> {
+    let hertz: u64;
+    // SAFETY: as for the counter.
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
+    };
+    Some(hertz).filter(|hertz| *hertz >= 1_000_000)
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn counter() -> u64 {
+    nanoseconds()
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn is_steady() -> bool {
+    false
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn known_frequency() -> Option<u64> {
+    None
+}

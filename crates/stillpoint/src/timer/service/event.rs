@@ -1,0 +1,89 @@
+use super::shared::SharedTimer;
+use crate::timer::wheel::{Key, Lent};
+
+/// What a service calls back with: a timer, and why.
+#[derive(Debug)]
+pub struct Event<'a, T> {
+    pub(super) cause: Cause,
+    pub(super) deadline: u64,
+    pub(super) missed: u64,
+    pub(super) which: Which<'a, T>,
+    pub(super) value: Lent<'a, T>,
+}
+
+#[derive(Debug)]
+pub(super) enum Which<'a, T> {
+    Local(Key),
+    Shared(&'a SharedTimer<T>),
+}
+
+/// Why a service calls back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The timer has fired.
+    Expired,
+    /// It was cancelled by [`SharedTimer::revoke`], and its value was left to the owner.
+    Revoked,
+}
+
+impl<T> Event<'_, T> {
+    /// Why the callback is called.
+    #[inline]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// When the timer was to fire.
+    #[inline]
+    pub fn deadline(&self) -> u64 {
+        self.deadline
+    }
+
+    /// Beats of a periodic timer that are left out since they were missed altogether.
+    #[inline]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Whether the timer is armed again: it is until it is cancelled.
+    #[inline]
+    pub fn is_periodic(&self) -> bool {
+        matches!(self.value, Lent::Lent(_))
+    }
+
+    /// The key of a timer that was added by [`TimerService::add`](super::TimerService::add).
+    #[inline]
+    pub fn key(&self) -> Option<Key> {
+        match self.which {
+            Which::Local(key) => Some(key),
+            Which::Shared(_) => None,
+        }
+    }
+
+    /// The shared timer, if it is one.
+    #[inline]
+    pub fn timer(&self) -> Option<&SharedTimer<T>> {
+        match self.which {
+            Which::Local(_) => None,
+            Which::Shared(timer) => Some(timer),
+        }
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&mut self) -> &mut T {
+        match &mut self.value {
+            Lent::Given(value) => value,
+            Lent::Lent(value) => value,
+        }
+    }
+
+    /// The value of a timer that does not fire again; that of a periodic one stays with it.
+    #[inline]
+    pub fn into_value(self) -> Option<T> {
+        match self.value {
+            Lent::Given(value) => Some(value),
+            Lent::Lent(_) => None,
+        }
+    }
+}

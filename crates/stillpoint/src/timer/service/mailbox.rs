@@ -1,0 +1,181 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::refused::{Reason, Refused};
+use super::ring::Source;
+use super::shared::SharedTimer;
+use crate::timer::wheel::Schedule;
+
+/// A way to a service from other threads: makes timers and mailboxes. It can be cloned and shared.
+pub struct Remote<T> {
+    pub(super) home: Arc<Home<T>>,
+}
+
+impl<T> Remote<T> {
+    /// A timer of this service, at rest.
+    pub fn timer(&self) -> SharedTimer<T> {
+        SharedTimer::new(&self.home)
+    }
+
+    /// A mailbox with room for so many timers that the service has not taken yet, rounded up to a power of two. Each thread
+    /// that adds timers needs one of its own.
+    ///
+    /// Each place takes 8 bytes at once. As everywhere in the standard library, the process ends when there is no memory.
+    ///
+    /// # Panics
+    /// If `capacity` is greater than 2³¹.
+    pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
+        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 can be had");
+        Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home) }
+    }
+}
+
+impl<T> Clone for Remote<T> {
+    fn clone(&self) -> Self {
+        Self { home: Arc::clone(&self.home) }
+    }
+}
+
+impl<T> fmt::Debug for Remote<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").finish_non_exhaustive()
+    }
+}
+
+/// Where one thread adds timers to the service of another one: a bounded ring. Nobody waits.
+///
+/// When the mailbox is dropped, what was added stays added.
+pub struct Mailbox<T> {
+    source: Source<T>,
+    home: Arc<Home<T>>,
+}
+
+impl<T> Mailbox<T> {
+    /// Arms a timer of the mailbox's service, to fire at `deadline`. The owner takes it into its wheel in its next
+    /// [`process`](super::TimerService::process).
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    ///
+    /// ```
+    /// use stillpoint::timer::{Reason, TimerService};
+    ///
+    /// let service = TimerService::new(0);
+    /// let mut mailbox = service.remote().mailbox(1);
+    /// let (first, second) = (service.remote().timer(), service.remote().timer());
+    /// mailbox.add(&first, 10, "first")?;
+    /// let refused = mailbox.add(&second, 20, "second").unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (Reason::Full, "second"));
+    /// # Ok::<(), stillpoint::timer::Refused<&str>>(())
+    /// ```
+    #[inline]
+    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+        self.add_with(timer, Schedule::at(deadline), value)
+    }
+
+    /// Arms a timer that is periodic, or coarse, or both.
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    #[inline]
+    pub fn add_with(
+        &mut self,
+        timer: &SharedTimer<T>,
+        schedule: Schedule,
+        value: T,
+    ) -> Result<(), Refused<T>> {
+        let result = self.push(timer, schedule, value);
+        self.source.publish();
+        result
+    }
+
+    /// Adds several timers, which the owner sees together, when the burst is dropped, or when it finds the mailbox full:
+    /// cheaper than one by one.
+    ///
+    /// ```
+    /// use stillpoint::timer::TimerService;
+    ///
+    /// let service = TimerService::new(0);
+    /// let timers: Vec<_> = (0..32).map(|_| service.remote().timer()).collect();
+    /// let mut mailbox = service.remote().mailbox(64);
+    /// let mut burst = mailbox.burst();
+    /// for (number, timer) in timers.iter().enumerate() {
+    ///     burst.add(timer, 100, number)?;
+    /// }
+    /// drop(burst);
+    /// # Ok::<(), stillpoint::timer::Refused<usize>>(())
+    /// ```
+    pub fn burst(&mut self) -> Burst<'_, T> {
+        Burst { mailbox: self }
+    }
+
+    /// Timers there is room for when the owner has taken all.
+    pub fn capacity(&self) -> usize {
+        self.source.capacity()
+    }
+
+    #[inline]
+    fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<(), Refused<T>> {
+        let record = &timer.0;
+        if !Arc::ptr_eq(record.home(), &self.home) {
+            return Err(Refused::new(Reason::Foreign, value));
+        }
+        if self.source.is_closed() {
+            return Err(Refused::new(Reason::Gone, value));
+        }
+        // First, since what is armed cannot be taken back.
+        if !self.source.has_room() {
+            // A burst's own messages may fill the ring: the owner has to see them to make room.
+            self.source.publish();
+            return Err(Refused::new(Reason::Full, value));
+        }
+        record.arm(schedule, value, false)?;
+        self.source.push(Arc::clone(record));
+        Ok(())
+    }
+}
+
+impl<T> fmt::Debug for Mailbox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("capacity", &self.capacity()).finish_non_exhaustive()
+    }
+}
+
+/// Several additions that the owner sees together: see [`Mailbox::burst`].
+#[derive(Debug)]
+#[must_use = "the timers of a burst are seen when it is dropped"]
+pub struct Burst<'a, T> {
+    mailbox: &'a mut Mailbox<T>,
+}
+
+impl<T> Burst<'_, T> {
+    /// As [`Mailbox::add`].
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    #[inline]
+    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+        self.mailbox.push(timer, Schedule::at(deadline), value)
+    }
+
+    /// As [`Mailbox::add_with`].
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    #[inline]
+    pub fn add_with(
+        &mut self,
+        timer: &SharedTimer<T>,
+        schedule: Schedule,
+        value: T,
+    ) -> Result<(), Refused<T>> {
+        self.mailbox.push(timer, schedule, value)
+    }
+}
+
+impl<T> Drop for Burst<'_, T> {
+    fn drop(&mut self) {
+        self.mailbox.source.publish();
+    }
+}

@@ -1,0 +1,272 @@
+//! The wheel of a thread, with a mailbox for the others.
+
+mod event;
+mod home;
+mod mailbox;
+mod record;
+mod refused;
+mod rest;
+mod ring;
+mod serve;
+mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use event::{Cause, Event};
+pub use mailbox::{Burst, Mailbox, Remote};
+pub use refused::{Reason, Refused};
+pub use shared::{Outcome, SharedTimer};
+
+use super::wheel::{Full, Key, Schedule, Wheel, WheelStats};
+use crate::sync::atomic::Ordering;
+use home::{Hints, Home};
+use record::Record;
+use rest::Rest;
+use ring::Sink;
+
+/// What is in the wheel of a service.
+enum Entry<T> {
+    Local(T),
+    /// With the generation of the arming that it belongs to.
+    Shared(SharedTimer<T>, u64),
+}
+
+/// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
+///
+/// The thread calls [`run`](Self::run) often; or [`process`](Self::process), which takes what other threads have sent, and
+/// [`manage`](Self::manage), which fires what is due, each when it suits. Nothing else does any work, and no clock is
+/// read. A thread may have several services.
+///
+/// Its own timers are as cheap as those of a bare wheel. Timers that another thread adds or cancels are [`SharedTimer`]s.
+///
+/// When the service is dropped, its timers' values are dropped, and its shared timers are [`Gone`](Outcome::Gone);
+/// [`close`](Self::close) hands the values out instead.
+///
+/// ```
+/// use stillpoint::timer::{Limit, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// service.add(10, "of this thread")?;
+///
+/// let remote = service.remote();
+/// std::thread::spawn(move || {
+///     let mut mailbox = remote.mailbox(64); // one for each thread, kept
+///     mailbox.add(&remote.timer(), 20, "of another").expect("there is room");
+/// }).join().unwrap();
+///
+/// let mut fired = Vec::new();
+/// let progress = service.run(30, Limit::NONE, |_, event| fired.extend(event.into_value()));
+/// assert!(progress.is_done());
+/// assert_eq!(fired, ["of this thread", "of another"]);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
+pub struct TimerService<T> {
+    wheel: Wheel<Entry<T>>,
+    home: Arc<Home<T>>,
+    sinks: Vec<Sink<T>>,
+    /// The ring to begin with, so that a full one does not hold up the others for good.
+    turn: usize,
+    hints: Hints<T>,
+}
+
+impl<T> TimerService<T> {
+    /// A service at the time `now`, whose wheel takes memory as timers are added.
+    pub fn new(now: u64) -> Self {
+        Self::with_wheel(Wheel::new(now))
+    }
+
+    /// A service with memory for so many timers, which grows beyond that.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn with_capacity(now: u64, capacity: usize) -> Self {
+        Self::with_wheel(Wheel::with_capacity(now, capacity))
+    }
+
+    /// A service with room for so many timers and no more: what its wheel has no room for stays in the mailboxes, until
+    /// those are full, too.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn bounded(now: u64, capacity: usize) -> Self {
+        Self::with_wheel(Wheel::bounded(now, capacity))
+    }
+
+    fn with_wheel(wheel: Wheel<Entry<T>>) -> Self {
+        Self { wheel, home: Arc::new(Home::new()), sinks: Vec::new(), turn: 0, hints: Hints::default() }
+    }
+
+    /// The way to this service for other threads.
+    pub fn remote(&self) -> Remote<T> {
+        Remote { home: Arc::clone(&self.home) }
+    }
+
+    /// The time of the last [`manage`](Self::manage).
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.wheel.now()
+    }
+
+    /// What the wheel has counted: shared timers that it has taken in are among its timers.
+    pub fn stats(&self) -> WheelStats {
+        self.wheel.stats()
+    }
+
+    /// When to manage next; see [`Wheel::next_deadline`]. What is in the mailboxes is not known yet.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.wheel.next_deadline()
+    }
+
+    /// Adds a timer of this thread's own; see [`Wheel::add`].
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    #[inline]
+    pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
+        self.wheel.add(deadline, Entry::Local(value)).map_err(local)
+    }
+
+    /// Adds a timer of this thread's own, `delay` after the time of the last [`manage`](Self::manage); see
+    /// [`Wheel::add_after`].
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    #[inline]
+    pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
+        self.wheel.add_after(delay, Entry::Local(value)).map_err(local)
+    }
+
+    /// Adds a timer of this thread's own; see [`Wheel::add_with`].
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
+        self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)
+    }
+
+    /// Takes one of this thread's own timers out; see [`Wheel::cancel`].
+    #[inline]
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        match self.wheel.get(key) {
+            // The key of a shared timer's node cannot have come from here.
+            Some(Entry::Shared(..)) => None,
+            _ => self.wheel.cancel(key).and_then(Entry::into_local),
+        }
+    }
+
+    /// Gives one of this thread's own timers another deadline; see [`Wheel::reset`].
+    #[inline]
+    pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
+        !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline)
+    }
+
+    /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless it was
+    /// cancelled meanwhile with the answer [`Running`](Outcome::Running).
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+        self.arm_with(timer, Schedule::at(deadline), value)
+    }
+
+    /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
+    ///
+    /// # Errors
+    /// With the value and the [reason](Reason).
+    pub fn arm_with(
+        &mut self,
+        timer: &SharedTimer<T>,
+        schedule: Schedule,
+        value: T,
+    ) -> Result<(), Refused<T>> {
+        let record = &timer.0;
+        if !Arc::ptr_eq(record.home(), &self.home) {
+            return Err(Refused::new(Reason::Foreign, value));
+        }
+        // First, since what is armed cannot be taken back.
+        if !has_room_for(&mut self.wheel, record) {
+            return Err(Refused::new(Reason::Full, value));
+        }
+        record.arm(schedule, value, true)?;
+        take_in(&mut self.wheel, timer.clone());
+        Ok(())
+    }
+
+    /// Closes the service, and hands the values of all its timers out, in no order. Its shared timers are
+    /// [`Gone`](Outcome::Gone).
+    ///
+    /// # Panics
+    /// With the panic of `values`; the values that it has not got are dropped then, and their timers are gone, too.
+    pub fn close(mut self, mut values: impl FnMut(T)) {
+        self.shut(&mut values);
+    }
+
+    fn shut(&mut self, values: &mut dyn FnMut(T)) {
+        self.sinks.extend(self.home.close_rings());
+        // All of them before anything else is done: whoever adds from now on is told.
+        self.sinks.iter().for_each(Sink::close);
+        let mut rest = Rest {
+            sinks: std::mem::take(&mut self.sinks),
+            hints: [std::mem::take(&mut self.hints), self.home.close_hints()],
+            wheel: self.wheel.drain(),
+        };
+        rest.by_ref().for_each(values);
+    }
+}
+
+fn local<T>(full: Full<Entry<T>>) -> Full<T> {
+    match full.0 {
+        Entry::Local(value) => Full(value),
+        Entry::Shared(..) => unreachable!("it was local"),
+    }
+}
+
+/// Whether `take_in` will find room for a timer: it may take the place of the entry that an earlier arming has left.
+#[inline]
+fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
+    // Relaxed: the owner's alone.
+    wheel.has_room()
+        || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
+}
+
+/// Puts a timer that is armed into the wheel, where there is room, in place of the entry that an earlier arming has left.
+#[inline]
+fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
+    // None when somebody has cancelled it meanwhile.
+    let Some((generation, schedule)) = timer.0.schedule() else { return };
+    // Relaxed, here and below: the owner's alone.
+    if timer.0.taken.load(Ordering::Relaxed) == generation {
+        // The message of an earlier arming, or of this one after such a message. A periodic timer may have gone on since.
+        return;
+    }
+    let record = Arc::clone(&timer.0);
+    if let Some(key) = Key::from_bits(record.key.load(Ordering::Relaxed)) {
+        wheel.cancel(key);
+    }
+    if let Ok(key) = wheel.add_with(schedule, Entry::Shared(timer, generation)) {
+        record.key.store(key.to_bits(), Ordering::Relaxed);
+        record.taken.store(generation, Ordering::Relaxed);
+    }
+}
+
+impl<T> Entry<T> {
+    fn into_local(self) -> Option<T> {
+        match self {
+            Self::Local(value) => Some(value),
+            Self::Shared(..) => None,
+        }
+    }
+}
+
+impl<T> Drop for TimerService<T> {
+    fn drop(&mut self) {
+        self.shut(&mut drop);
+    }
+}
+
+impl<T> fmt::Debug for TimerService<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerService").field("wheel", &self.wheel).finish_non_exhaustive()
+    }
+}

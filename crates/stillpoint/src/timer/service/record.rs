@@ -1,0 +1,356 @@
+//! What the handles of a shared timer and its owner share: the state, which says who has the value.
+//!
+//! ```text
+//!            arm                     expiry            callback ends
+//!   at rest -----> ARMING --> ARMED --------> RUNNING ---------------> FIRED
+//!                              | |               | \ periodic
+//!                              | | cancel        |  `--> RESTORING --> ARMED
+//!                              | `-> TAKING --> CANCELLED
+//!                              | revoke          | cancel
+//!                              |                 `--> STOPPING ----> FIRED
+//!                              `---> REVOKED --> CANCELLED
+//! ```
+//!
+//! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has a generation of its own, which the state carries:
+//! so an entry in the wheel that belongs to an earlier arming is recognised.
+
+use core::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::shared::Outcome;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::UnsafeCell;
+use crate::timer::busted::{self, Variant};
+use crate::timer::wheel::{Schedule, PERIODIC};
+
+const PHASE_BITS: u32 = 4;
+const PHASES: u64 = (1 << PHASE_BITS) - 1;
+
+const IDLE: u64 = 0;
+/// Whoever arms it writes the value.
+const ARMING: u64 = 1;
+/// The value is for the first who changes the state.
+const ARMED: u64 = 2;
+/// The owner has the value.
+const RUNNING: u64 = 3;
+/// The same, and the timer was cancelled meanwhile.
+const STOPPING: u64 = 4;
+const FIRED: u64 = 5;
+/// Whoever has cancelled it takes the value.
+const TAKING: u64 = 6;
+/// The value is for the owner, who will be told by the hint.
+const REVOKED: u64 = 7;
+const CANCELLED: u64 = 8;
+const GONE: u64 = 9;
+/// The owner puts the value of a periodic timer back.
+const RESTORING: u64 = 10;
+
+/// Why a timer cannot be armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occupied {
+    Armed,
+    Busy,
+}
+
+pub(super) struct Record<T> {
+    state: AtomicU64,
+    /// These three are written by whoever arms the timer, and are those of the present generation as long as the state says
+    /// so: see `schedule`.
+    deadline: AtomicU64,
+    period: AtomicU64,
+    flags: AtomicU32,
+    /// Whether it is on the stack of hints, or about to be.
+    pub(super) hinted: AtomicBool,
+    /// In the owner's wheel, 0 for none. The owner's alone.
+    pub(super) key: AtomicU64,
+    /// The generation that the owner has taken into its wheel last. The owner's alone.
+    pub(super) taken: AtomicU64,
+    /// The next hint, written by whoever set `hinted`.
+    pub(super) next: AtomicPtr<Record<T>>,
+    value: UnsafeCell<Option<T>>,
+    home: Arc<Home<T>>,
+}
+
+// SAFETY: the value goes from thread to thread, and no two have it at a time: it is written and taken only by the thread
+// that the state has given it to, and all changes of the state that do so are ordered: see the methods. All else is made
+// of atomics.
+unsafe impl<T: Send> Send for Record<T> {}
+// SAFETY: as above; no thread gets a reference to the value that another one could use at the same time.
+unsafe impl<T: Send> Sync for Record<T> {}
+
+fn phase(state: u64) -> u64 {
+    state & PHASES
+}
+
+fn generation(state: u64) -> u64 {
+    state >> PHASE_BITS
+}
+
+fn state(generation: u64, phase: u64) -> u64 {
+    generation << PHASE_BITS | phase
+}
+
+impl<T> Record<T> {
+    pub(super) fn new(home: Arc<Home<T>>) -> Self {
+        Self {
+            state: AtomicU64::new(state(0, IDLE)),
+            deadline: AtomicU64::new(0),
+            period: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+            hinted: AtomicBool::new(false),
+            key: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            value: UnsafeCell::new(None),
+            home,
+        }
+    }
+
+    pub(super) fn home(&self) -> &Arc<Home<T>> {
+        &self.home
+    }
+
+    /// Takes the value, which the state has given to the caller.
+    fn take(&self) -> Option<T> {
+        // SAFETY: the callers have changed the state to one that gives them the value, with an ordering that makes them see
+        // what was written to it before.
+        self.value.with_mut(|value| unsafe { (*value).take() })
+    }
+
+    fn put(&self, new: T) {
+        // SAFETY: as in `take`.
+        let old = self.value.with_mut(|value| unsafe { (*value).replace(new) });
+        debug_assert!(old.is_none());
+    }
+
+    fn move_on(&self, from: u64, to: u64, success: Ordering) -> Result<u64, u64> {
+        // Acquire on failure: as the first load in `cancel`.
+        self.state.compare_exchange(from, to, success, Ordering::Acquire)
+    }
+
+    /// Arms the timer. The owner may do so from the timer's own callback, too.
+    #[inline]
+    pub(super) fn arm(&self, schedule: Schedule, value: T, owner: bool) -> Result<(), (Occupied, T)> {
+        // Relaxed: the claim below acquires.
+        let mut found = self.state.load(Ordering::Relaxed);
+        let armed = loop {
+            match phase(found) {
+                ARMED | ARMING => return Err((Occupied::Armed, value)),
+                RUNNING if owner => {}
+                RUNNING | STOPPING | RESTORING | TAKING | REVOKED => {
+                    return Err((Occupied::Busy, value));
+                }
+                _ => {}
+            }
+            let next = generation(found) + 1;
+            // Acquire: pairs with the releases in `cancel`, `finish`, `take_revoked` and `abandon`: the value was taken
+            // before it is written again.
+            let order = busted::order(Variant::ClaimRelaxed, Ordering::Acquire);
+            match self.state.compare_exchange(found, state(next, ARMING), order, Ordering::Relaxed) {
+                Ok(_) => break state(next, ARMED),
+                Err(other) => found = other,
+            }
+        };
+        // Relaxed: ordered by the state.
+        self.deadline.store(schedule.deadline, Ordering::Relaxed);
+        if schedule.flags != 0 {
+            self.period.store(schedule.period.map_or(0, NonZeroU64::get), Ordering::Relaxed);
+        }
+        self.flags.store(schedule.flags, Ordering::Relaxed);
+        self.put(value);
+        // Release: pairs with the acquires in `cancel`, `begin`, `schedule`: they see the value and the deadline.
+        self.state.store(armed, busted::order(Variant::ArmRelaxed, Ordering::Release));
+        Ok(())
+    }
+
+    /// The present arming's generation and schedule, or `None` when the timer is not armed.
+    ///
+    /// When the timer is cancelled and armed again meanwhile, the schedule may be that of another arming, or of two: then
+    /// this arming is over, and nothing fires for it. So only what the wheel could not stand is looked for.
+    #[inline]
+    pub(super) fn schedule(&self) -> Option<(u64, Schedule)> {
+        // Acquire: pairs with the release in `arm`: these loads see what this arming has stored, or a later one.
+        let found = self.state.load(Ordering::Acquire);
+        if phase(found) != ARMED {
+            return None;
+        }
+        // Relaxed: ordered by the state.
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        let flags = self.flags.load(Ordering::Relaxed);
+        let period = NonZeroU64::new(self.period.load(Ordering::Relaxed));
+        let flags = if period.is_none() { flags & !PERIODIC } else { flags };
+        Some((generation(found), Schedule { deadline, period, flags }))
+    }
+
+    /// Cancels the timer, whose value is then the caller's.
+    pub(super) fn cancel(&self) -> Outcome<T> {
+        // Acquire: pairs with the release in `arm`, or in `finish_beat`: if the timer is armed, the value is seen; and in
+        // `finish`: if it has fired, what its callback did.
+        let mut found = self.state.load(busted::order(Variant::FindRelaxed, Ordering::Acquire));
+        loop {
+            if phase(found) != ARMED {
+                match self.cancel_elsewhere(found) {
+                    Ok(outcome) => return outcome,
+                    Err(other) => found = other,
+                }
+                continue;
+            }
+            let taking =
+                state(generation(found), if busted::is(Variant::TakeLate) { CANCELLED } else { TAKING });
+            if busted::is(Variant::CancelByStore) {
+                self.state.store(taking, Ordering::Release);
+            } else {
+                // Acquire: as the load. Beats may have come and gone since, and the state be the same again: then the value
+                // was put there by `finish_beat`.
+                let order = busted::order(Variant::CancelRelaxed, Ordering::Acquire);
+                if let Err(other) = self.move_on(found, taking, order) {
+                    found = other;
+                    continue;
+                }
+            }
+            let value = self.take();
+            // Release: pairs with the acquire in `arm`: the value was taken before it is written again.
+            let order = busted::order(Variant::TakenRelaxed, Ordering::Release);
+            self.state.store(state(generation(found), CANCELLED), order);
+            return value.map_or(Outcome::Gone, Outcome::Cancelled);
+        }
+    }
+
+    /// Cancels the timer, and leaves the value to the owner.
+    pub(super) fn revoke(&self) -> Outcome<()> {
+        // Acquire: as in `cancel`, for the answer that it has fired.
+        let mut found = self.state.load(busted::order(Variant::FindRelaxed, Ordering::Acquire));
+        loop {
+            let attempt = if phase(found) == ARMED {
+                // Release: pairs with the acquire in `take_revoked`: the owner sees what the caller did before. Being a
+                // read-modify-write, it continues the release sequence of `arm`.
+                let revoked = state(generation(found), REVOKED);
+                self.move_on(found, revoked, Ordering::Release).map(|_| Outcome::Cancelled(()))
+            } else {
+                self.cancel_elsewhere(found)
+            };
+            match attempt {
+                Ok(outcome) => return outcome,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    /// The answer for a timer that is not armed, or the state that was found instead. Tells a callback that runs now that
+    /// it is the last.
+    fn cancel_elsewhere<U>(&self, found: u64) -> Result<Outcome<U>, u64> {
+        Ok(match phase(found) {
+            RUNNING | RESTORING => {
+                // Relaxed: nothing but the state itself is told.
+                self.move_on(found, state(generation(found), STOPPING), Ordering::Relaxed)?;
+                Outcome::Running
+            }
+            STOPPING => Outcome::Running,
+            FIRED => Outcome::Fired,
+            _ => Outcome::Gone,
+        })
+    }
+
+    /// The value for the callback, if the arming of this generation has not been cancelled.
+    #[inline]
+    pub(super) fn begin(&self, of: u64) -> Option<T> {
+        // Relaxed: the owner has seen the value with the acquire in `schedule`, when it took this arming in, or has written
+        // it itself.
+        self.move_on(state(of, ARMED), state(of, RUNNING), Ordering::Relaxed).ok()?;
+        self.take()
+    }
+
+    /// The callback has ended, and does not run again for this arming.
+    #[inline]
+    pub(super) fn finish(&self, of: u64) {
+        let mut found = state(of, RUNNING);
+        // The callback may have armed the timer again: then this does nothing.
+        while generation(found) == of && matches!(phase(found), RUNNING | STOPPING) {
+            // Release: pairs with the acquire in `arm`: what the callback did happens before the next use.
+            let order = busted::order(Variant::FinishRelaxed, Ordering::Release);
+            match self.move_on(found, state(of, FIRED), order) {
+                Ok(_) => return,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    /// The callback of a periodic timer has ended: the value goes back until the next beat, unless the timer was cancelled
+    /// meanwhile, or armed anew.
+    pub(super) fn finish_beat(&self, of: u64, value: T) -> Option<T> {
+        // Relaxed: this only keeps others from the value's place.
+        if self.move_on(state(of, RUNNING), state(of, RESTORING), Ordering::Relaxed).is_err() {
+            self.finish(of);
+            return Some(value);
+        }
+        self.put(value);
+        // Release: pairs with the acquires in `cancel` and `begin`: they see the value.
+        let order = busted::order(Variant::FinishRelaxed, Ordering::Release);
+        if self.move_on(state(of, RESTORING), state(of, ARMED), order).is_ok() {
+            return None;
+        }
+        // STOPPING, which the owner alone leaves.
+        let value = self.take();
+        self.finish(of);
+        value
+    }
+
+    /// Whether there is nothing in the wheel to be kept for it.
+    pub(super) fn is_over(&self) -> bool {
+        // Relaxed: `hinted` has ordered the cancellation before this.
+        matches!(phase(self.state.load(Ordering::Relaxed)), CANCELLED | TAKING | FIRED | GONE)
+    }
+
+    /// The value of a timer that was revoked, for the owner, its generation, and the deadline it was armed with.
+    pub(super) fn take_revoked(&self) -> Option<(T, u64, u64)> {
+        // Acquire: reads from the release sequence of `arm`, or of `finish_beat`.
+        let found = self.state.load(Ordering::Acquire);
+        if phase(found) != REVOKED {
+            return None;
+        }
+        let value = self.take();
+        // Relaxed: nobody arms the timer before the store below.
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        // Release: pairs with the acquire in `arm`.
+        self.state.store(state(generation(found), CANCELLED), Ordering::Release);
+        Some((value?, generation(found), deadline))
+    }
+
+    /// The service is gone: the value of the arming that is left, if any.
+    pub(super) fn abandon(&self) -> Option<T> {
+        let mut found = self.state.load(Ordering::Acquire);
+        loop {
+            match phase(found) {
+                // Acquire: pairs with the release in `arm`.
+                ARMED | REVOKED => {
+                    match self.move_on(found, state(generation(found), TAKING), Ordering::Acquire) {
+                        Ok(_) => break,
+                        Err(other) => found = other,
+                    }
+                }
+                _ => return None,
+            }
+        }
+        let value = self.take();
+        // Release: pairs with the acquire in `arm`.
+        self.state.store(state(generation(found), GONE), Ordering::Release);
+        value
+    }
+
+    /// Fetches the record for a write.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            // SAFETY: a prefetch has no precondition; the address is valid, even.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self).cast()) };
+        }
+    }
+
+    pub(super) fn is_armed(&self) -> bool {
+        // Relaxed: a remark, which may be out of date.
+        matches!(phase(self.state.load(Ordering::Relaxed)), ARMING | ARMED)
+    }
+}

@@ -1,0 +1,54 @@
+//! What is left of a service that goes.
+
+use super::home::Hints;
+use super::ring::Sink;
+use super::Entry;
+use crate::timer::wheel::Drain;
+
+/// The values of all timers that are left. Whatever ends the iteration, a panic of the one who gets the values included,
+/// the timers that it has not come to are ended, too: none stays armed in a service that is gone.
+pub(super) struct Rest<'a, T> {
+    pub(super) sinks: Vec<Sink<T>>,
+    pub(super) hints: [Hints<T>; 2],
+    pub(super) wheel: Drain<'a, Entry<T>>,
+}
+
+impl<T> Rest<'_, T> {
+    /// From a ring, or from the hints; none when there is nothing left in them.
+    fn message(&mut self) -> Option<T> {
+        while let Some(sink) = self.sinks.last_mut() {
+            match sink.pop() {
+                Some(record) => {
+                    if let Some(value) = record.abandon() {
+                        return Some(value);
+                    }
+                }
+                None => drop(self.sinks.pop()),
+            }
+        }
+        self.hints.iter_mut().find_map(|hints| loop {
+            if let Some(value) = hints.pop()?.abandon() {
+                return Some(value);
+            }
+        })
+    }
+}
+
+impl<T> Iterator for Rest<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.message().or_else(|| {
+            self.wheel.find_map(|entry| match entry {
+                Entry::Local(value) => Some(value),
+                Entry::Shared(timer, _) => timer.0.abandon(),
+            })
+        })
+    }
+}
+
+impl<T> Drop for Rest<'_, T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}

@@ -1,0 +1,197 @@
+//! A bounded ring from one source to the owner.
+
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use super::record::Record;
+use crate::sync;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::UnsafeCell;
+use crate::timer::busted::{self, Variant};
+
+type Slot<T> = UnsafeCell<Option<Arc<Record<T>>>>;
+
+/// Positions grow and wrap; a slot is a position's lower bits.
+pub(super) struct Ring<T> {
+    slots: Box<[Slot<T>]>,
+    /// What the owner has taken.
+    head: CachePadded<AtomicUsize>,
+    /// What the source has published.
+    tail: CachePadded<AtomicUsize>,
+    closed: AtomicBool,
+    sourceless: AtomicBool,
+}
+
+// SAFETY: a slot is written by the one `Source`, and taken by the one `Sink`; `head` and `tail` order the two: see there.
+// Records can be sent and shared when values can be sent.
+unsafe impl<T: Send> Send for Ring<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Ring<T> {}
+
+/// The two ends of a ring with so many places, rounded up to a power of two.
+pub(super) fn ring<T>(capacity: usize) -> (Source<T>, Sink<T>) {
+    let slots = capacity.max(1).next_power_of_two();
+    let ring = sync::Arc::new(Ring {
+        slots: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
+        head: CachePadded::new(AtomicUsize::new(0)),
+        tail: CachePadded::new(AtomicUsize::new(0)),
+        closed: AtomicBool::new(false),
+        sourceless: AtomicBool::new(false),
+    });
+    (
+        Source { ring: sync::Arc::clone(&ring), head: 0, tail: 0, published: 0 },
+        Sink { ring, head: 0, tail: 0 },
+    )
+}
+
+impl<T> Ring<T> {
+    fn slot(&self, position: usize) -> &Slot<T> {
+        &self.slots[position & (self.slots.len() - 1)]
+    }
+}
+
+/// The end of the thread that adds.
+pub(super) struct Source<T> {
+    ring: sync::Arc<Ring<T>>,
+    /// What the owner is known to have taken.
+    head: usize,
+    tail: usize,
+    published: usize,
+}
+
+impl<T> Source<T> {
+    pub(super) fn capacity(&self) -> usize {
+        self.ring.slots.len()
+    }
+
+    /// Whether the owner is gone.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        // Relaxed: nothing follows from it but that adding is in vain.
+        self.ring.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is room for one more.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        if self.tail.wrapping_sub(self.head) < self.ring.slots.len() {
+            return true;
+        }
+        // Acquire: pairs with the release in `Sink::pop`: the slot was emptied before it is written again.
+        self.head = self.ring.head.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head) < self.ring.slots.len()
+    }
+
+    /// Writes into the ring, where there is room; the owner sees it after `publish`.
+    #[inline]
+    pub(super) fn push(&mut self, record: Arc<Record<T>>) {
+        let slot = self.ring.slot(self.tail);
+        // SAFETY: there is room, as the owner's release and the acquire in `has_room` have told: the owner has emptied the
+        // slot, and does not look at it before `tail` says so. There is one source.
+        slot.with_mut(|slot| unsafe { *slot = Some(record) });
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        if self.published != self.tail {
+            self.published = self.tail;
+            // Release: pairs with the acquire in `Sink::peek`: the slots were written.
+            self.ring.tail.store(self.tail, busted::order(Variant::PublishRelaxed, Ordering::Release));
+        }
+    }
+}
+
+impl<T> Drop for Source<T> {
+    fn drop(&mut self) {
+        self.publish();
+        // Release: pairs with the acquire in `Sink::is_over`: it sees what was published.
+        self.ring.sourceless.store(true, Ordering::Release);
+    }
+}
+
+/// The owner's end.
+pub(super) struct Sink<T> {
+    ring: sync::Arc<Ring<T>>,
+    head: usize,
+    /// What is known to be published.
+    tail: usize,
+}
+
+impl<T> Sink<T> {
+    /// The next message, which stays there.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Option<&Record<T>> {
+        if self.head == self.tail {
+            // Acquire: pairs with the release in `publish`: what was written into the slots is seen.
+            self.tail = self.ring.tail.load(Ordering::Acquire);
+            if self.head == self.tail {
+                return None;
+            }
+        }
+        self.at(self.head)
+    }
+
+    /// A later message, if it is known to be there.
+    #[inline]
+    pub(super) fn peek_ahead(&self, distance: usize) -> Option<&Record<T>> {
+        if distance < self.tail.wrapping_sub(self.head) {
+            self.at(self.head.wrapping_add(distance))
+        } else {
+            None
+        }
+    }
+
+    fn at(&self, position: usize) -> Option<&Record<T>> {
+        // SAFETY: the position is between `head` and `tail`: the source has written it, does not look at it until it is
+        // taken, and taking needs this sink exclusively.
+        self.ring.slot(position).with(|slot| unsafe { (*slot).as_deref() })
+    }
+
+    /// Takes the message that was peeked at.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Arc<Record<T>>> {
+        self.peek()?;
+        // SAFETY: as in `at`.
+        let record = self.ring.slot(self.head).with_mut(|slot| unsafe { (*slot).take() });
+        self.head = self.head.wrapping_add(1);
+        record
+    }
+
+    /// Gives the room of what was taken back.
+    #[inline]
+    pub(super) fn give_back(&self) {
+        // Release: pairs with the acquire in `Source::has_room`: the slots were emptied.
+        self.ring.head.store(self.head, busted::order(Variant::RoomRelaxed, Ordering::Release));
+    }
+
+    /// Whether the source is gone, and all it has sent was taken.
+    pub(super) fn is_over(&mut self) -> bool {
+        // Acquire: pairs with the release in `Source::drop`.
+        self.ring.sourceless.load(Ordering::Acquire) && self.peek().is_none()
+    }
+
+    pub(super) fn close(&self) {
+        // Relaxed: see `Source::is_closed`.
+        self.ring.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<T> Drop for Sink<T> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // What was sent when the owner was about to go.
+        for slot in &mut self.slots {
+            // SAFETY: nobody else has the ring any more.
+            if let Some(record) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+                drop(record.abandon());
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What the owner does in its own time: messages, hints, expiries.
+
+use std::sync::Arc;
+
+use crate::sync::atomic::Ordering;
+
+use super::event::{Cause, Event, Which};
+use super::record::Record;
+use super::shared::SharedTimer;
+use super::{has_room_for, take_in, Entry, TimerService};
+use crate::timer::busted::{self, Variant};
+use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress};
+
+/// Messages whose records are fetched ahead.
+const AHEAD: usize = 8;
+
+impl<T> TimerService<T> {
+    /// Does what other threads have asked for, then fires what is due at `now`: [`process`](Self::process) without a limit,
+    /// and [`manage`](Self::manage). The number of timers that have fired is returned.
+    pub fn run<F>(&mut self, now: u64, limit: Limit, mut callback: F) -> Progress
+    where
+        F: FnMut(&mut Self, Event<'_, T>),
+    {
+        let processed = self.process(usize::MAX, &mut callback);
+        match self.manage(now, limit, callback) {
+            Progress::Done(expired) if !processed.is_done() => Progress::More(expired),
+            progress => progress,
+        }
+    }
+
+    /// Takes timers that other threads have added into the wheel, and those that they have cancelled out of it: at most
+    /// `limit` of them all together, and returns their number. The callback gets the values of
+    /// [revoked](SharedTimer::revoke) timers alone; nothing fires.
+    ///
+    /// [`Progress::More`] says that the limit was reached, that the wheel has no room for what is in a mailbox, or that
+    /// another thread is just making a mailbox, which nobody waits for.
+    ///
+    /// # Panics
+    /// With the panic of the callback; the rest is done in the next call.
+    pub fn process<F>(&mut self, limit: usize, mut callback: F) -> Progress
+    where
+        F: FnMut(&mut Self, Event<'_, T>),
+    {
+        let mut has_more = self.home.take_rings(&mut self.sinks);
+        let mut left = limit;
+        while left > 0 {
+            if self.hints.is_empty() {
+                self.hints = self.home.take_hints();
+            }
+            let Some(record) = self.hints.pop() else { break };
+            left -= 1;
+            self.unlink(SharedTimer(record), &mut callback);
+        }
+        has_more |= left == 0 && !(self.hints.is_empty() && self.home.has_no_hints());
+        let mut over = false;
+        for _ in 0..self.sinks.len() {
+            self.turn += 1;
+            if self.turn >= self.sinks.len() {
+                self.turn = 0;
+            }
+            has_more |= self.empty(&mut left, &mut over);
+        }
+        if over {
+            // After the round: in it, another ring would take the place of one that goes, and be left out.
+            self.sinks.retain_mut(|sink| !sink.is_over());
+        }
+        if has_more {
+            Progress::More(limit - left)
+        } else {
+            Progress::Done(limit - left)
+        }
+    }
+
+    /// Takes messages from one ring; whether there may be more. `over` is set when it is not needed any more.
+    fn empty(&mut self, left: &mut usize, over: &mut bool) -> bool {
+        let Some(sink) = self.sinks.get_mut(self.turn) else { return false };
+        let before = *left;
+        let has_more = loop {
+            if *left == 0 {
+                break sink.peek().is_some();
+            }
+            if let Some(later) = sink.peek_ahead(AHEAD) {
+                later.prefetch();
+            }
+            let Some(record) = sink.peek() else { break false };
+            if !record.is_armed() {
+                // Cancelled before it came here.
+                sink.pop();
+            } else if has_room_for(&mut self.wheel, record) {
+                let Some(record) = sink.pop() else { break false };
+                take_in(&mut self.wheel, SharedTimer(record));
+            } else {
+                break true;
+            }
+            *left -= 1;
+        };
+        if *left != before {
+            sink.give_back();
+        } else {
+            *over |= sink.is_over();
+        }
+        has_more
+    }
+
+    /// Takes a cancelled timer out of the wheel.
+    fn unlink(&mut self, timer: SharedTimer<T>, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
+        let record = &timer.0;
+        let mut revoked = record.take_revoked();
+        if record.is_over() {
+            // Relaxed, here and below: the owner's alone.
+            if let Some(key) = Key::from_bits(record.key.swap(0, Ordering::Relaxed)) {
+                if let Some((_, generation, deadline)) = &mut revoked {
+                    // A periodic timer has gone on since it was armed.
+                    if record.taken.load(Ordering::Relaxed) == *generation {
+                        *deadline = self.wheel.deadline(key).unwrap_or(*deadline);
+                    }
+                }
+                self.wheel.cancel(key);
+            }
+        }
+        if busted::is(Variant::HintMarkLate) {
+            record.hinted.store(false, Ordering::Release);
+        }
+        if let Some((value, _, deadline)) = revoked {
+            let which = Which::Shared(&timer);
+            callback(
+                self,
+                Event { cause: Cause::Revoked, deadline, missed: 0, which, value: Lent::Given(value) },
+            );
+        }
+    }
+
+    /// Fires what is due at `now`; see [`Wheel::poll`](crate::timer::Wheel::poll), which this is for the service's wheel.
+    /// Nothing is taken from the mailboxes. A timer that was cancelled, and whose hint has not been processed, does not count
+    /// as one that has fired; it counts towards the limit.
+    ///
+    /// # Panics
+    /// With the panic of the callback; what has not fired fires in the next call.
+    #[inline]
+    pub fn manage<F>(&mut self, now: u64, limit: Limit, mut callback: F) -> Progress
+    where
+        F: FnMut(&mut Self, Event<'_, T>),
+    {
+        poll_within(
+            self,
+            |service| &mut service.wheel,
+            now,
+            limit,
+            |service, expired| {
+                let Expired { key, deadline, missed, value } = expired;
+                let local = Which::Local(key);
+                let event = |which, value| Event { cause: Cause::Expired, deadline, missed, which, value };
+                match value {
+                    Lent::Given(Entry::Local(value)) => callback(service, event(local, Lent::Given(value))),
+                    Lent::Lent(Entry::Local(value)) => callback(service, event(local, Lent::Lent(value))),
+                    Lent::Given(Entry::Shared(timer, generation)) => {
+                        // Nothing, when it was cancelled and the hint has not been seen to yet.
+                        let Some(value) = timer.0.begin(generation) else { return false };
+                        let _running = Running { record: &timer.0, generation };
+                        callback(service, event(Which::Shared(&timer), Lent::Given(value)));
+                    }
+                    Lent::Lent(Entry::Shared(timer, generation)) => {
+                        let Some(value) = timer.0.begin(*generation) else {
+                            service.wheel.cancel(key);
+                            return false;
+                        };
+                        let record = &timer.0;
+                        let generation = *generation;
+                        let mut beat = Beat { service, key, record, generation, value: Some(value) };
+                        let Beat { service, value: Some(value), .. } = &mut beat else { return false };
+                        callback(service, event(Which::Shared(timer), Lent::Lent(value)));
+                    }
+                }
+                true
+            },
+        )
+    }
+}
+
+/// The callback of a timer that fires once is running.
+struct Running<'a, T> {
+    record: &'a Record<T>,
+    generation: u64,
+}
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        self.record.finish(self.generation);
+    }
+}
+
+/// The callback of a periodic timer is running: when it ends, by a panic or not, the timer is armed again, or its entry is
+/// taken out of the wheel.
+struct Beat<'a, T> {
+    service: &'a mut TimerService<T>,
+    key: Key,
+    record: &'a Record<T>,
+    generation: u64,
+    value: Option<T>,
+}
+
+impl<T> Drop for Beat<'_, T> {
+    fn drop(&mut self) {
+        // The callback may have put another service in the place of its own: then nobody would fire the timer.
+        let is_there = Arc::ptr_eq(&self.service.home, self.record.home());
+        let rest = match self.value.take() {
+            Some(value) if is_there => self.record.finish_beat(self.generation, value),
+            value => {
+                self.record.finish(self.generation);
+                value
+            }
+        };
+        if let Some(rest) = rest {
+            self.service.wheel.cancel(self.key);
+            drop(rest);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::record::Record;
+
+/// A timer that any thread can cancel, with a definite answer at once.
+///
+/// It belongs to the [`TimerService`](super::TimerService) whose thread runs its callback. It is made once, and armed as
+/// often as one likes: through a [`Mailbox`](super::Mailbox) by any thread, or by the owner with
+/// [`TimerService::arm`](super::TimerService::arm). A clone is another handle of the same timer. To drop the handles
+/// does not cancel the timer.
+///
+/// To cancel is one compare-and-swap; the owner gets a hint besides, so that it takes the timer out of its wheel before its
+/// deadline. A timer takes about 120 bytes and its value.
+///
+/// ```
+/// use stillpoint::timer::{Limit, Outcome, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let mut mailbox = service.remote().mailbox(64);
+/// let timer = service.remote().timer();
+///
+/// let other = timer.clone();
+/// std::thread::spawn(move || {
+///     mailbox.add(&timer, 100, "timeout").expect("there is room");
+/// }).join().unwrap();
+///
+/// assert_eq!(other.cancel(), Outcome::Cancelled("timeout"));
+/// let progress = service.run(200, Limit::NONE, |_, _| unreachable!("it was cancelled"));
+/// assert!(progress.is_done());
+/// ```
+pub struct SharedTimer<T>(pub(super) Arc<Record<T>>);
+
+/// The answer to a cancellation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "whether the timer has fired is known here alone"]
+pub enum Outcome<T> {
+    /// It had not fired, and never will. The value is the caller's.
+    Cancelled(T),
+    /// Its callback runs just now: for the last time, unless the timer is armed again afterwards.
+    Running,
+    /// Its callback has run, and what it did is visible.
+    Fired,
+    /// There is nothing to cancel: it was not armed, or was cancelled before, or its service is gone.
+    Gone,
+}
+
+impl<T> Outcome<T> {
+    /// Whether the timer was cancelled by this call.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled(_))
+    }
+
+    /// The value, if the timer was cancelled by this call.
+    pub fn into_value(self) -> Option<T> {
+        match self {
+            Self::Cancelled(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl<T> SharedTimer<T> {
+    pub(super) fn new(home: &Arc<Home<T>>) -> Self {
+        Self(Arc::new(Record::new(Arc::clone(home))))
+    }
+
+    /// Cancels the timer, from any thread. Waits for nobody.
+    pub fn cancel(&self) -> Outcome<T> {
+        let outcome = self.0.cancel();
+        if outcome.is_cancelled() {
+            self.0.home().hint(&self.0);
+        }
+        outcome
+    }
+
+    /// Cancels the timer, and leaves its value to the owner: the callback of the owner's next
+    /// [`process`](super::TimerService::process) gets it, with [`Cause::Revoked`](super::Cause::Revoked).
+    ///
+    /// ```
+    /// use stillpoint::timer::{Cause, Limit, Outcome, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// service.arm(&timer, 100, "session 7").expect("it is at rest");
+    /// assert_eq!(timer.revoke(), Outcome::Cancelled(()));
+    ///
+    /// let mut closed = Vec::new();
+    /// let _ = service.run(1, Limit::NONE, |_, event| {
+    ///     assert_eq!(event.cause(), Cause::Revoked);
+    ///     closed.extend(event.into_value());
+    /// });
+    /// assert_eq!(closed, ["session 7"]);
+    /// ```
+    pub fn revoke(&self) -> Outcome<()> {
+        let outcome = self.0.revoke();
+        if outcome.is_cancelled() {
+            self.0.home().hint(&self.0);
+        }
+        outcome
+    }
+
+    /// Whether it is armed; out of date as soon as it is known.
+    pub fn is_armed(&self) -> bool {
+        self.0.is_armed()
+    }
+
+    /// Whether both are handles of the same timer.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T> Clone for SharedTimer<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for SharedTimer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedTimer").field("armed", &self.is_armed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+use super::Wheel;
+
+/// The values of a wheel that is emptied: see [`Wheel::drain`].
+#[derive(Debug)]
+pub struct Drain<'a, T> {
+    wheel: &'a mut Wheel<T>,
+    index: u32,
+}
+
+impl<'a, T> Drain<'a, T> {
+    pub(super) fn new(wheel: &'a mut Wheel<T>) -> Self {
+        Self { wheel, index: 0 }
+    }
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        let slab = &mut self.wheel.slab;
+        loop {
+            let index = slab.in_use(self.index)?;
+            self.index = index + 1;
+            slab.unlink(index);
+            // The value of a periodic timer is missing while its callback runs.
+            if let Some(value) = slab.release(index) {
+                return Some(value);
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.wheel.len()))
+    }
+}
+
+impl<T> Drop for Drain<'_, T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}

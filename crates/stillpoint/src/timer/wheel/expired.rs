@@ -1,0 +1,166 @@
+use core::fmt;
+
+use super::Key;
+
+/// A timer that has fired, as [`Wheel::poll`](super::Wheel::poll) lends it to the callback.
+#[derive(Debug)]
+pub struct Expired<'a, T> {
+    pub(crate) key: Key,
+    pub(crate) deadline: u64,
+    pub(crate) missed: u64,
+    pub(crate) value: Lent<'a, T>,
+}
+
+/// The value for a callback: of a timer that has fired for good, or of one that is armed again.
+#[derive(Debug)]
+pub(crate) enum Lent<'a, T> {
+    Given(T),
+    Lent(&'a mut T),
+}
+
+impl<T> Expired<'_, T> {
+    /// The timer's key: stale unless the timer is periodic.
+    #[inline]
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// When it was to fire.
+    #[inline]
+    pub fn deadline(&self) -> u64 {
+        self.deadline
+    }
+
+    /// Whether it is armed again: it is until it is cancelled.
+    #[inline]
+    pub fn is_periodic(&self) -> bool {
+        matches!(self.value, Lent::Lent(_))
+    }
+
+    /// Beats of a periodic timer that are left out since they were missed altogether.
+    #[inline]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&mut self) -> &mut T {
+        match &mut self.value {
+            Lent::Given(value) => value,
+            Lent::Lent(value) => value,
+        }
+    }
+
+    /// The value of a timer that does not fire again; that of a periodic one stays with it.
+    #[inline]
+    pub fn into_value(self) -> Option<T> {
+        match self.value {
+            Lent::Given(value) => Some(value),
+            Lent::Lent(_) => None,
+        }
+    }
+}
+
+/// A timer that has fired, as [`Wheel::pop`](super::Wheel::pop) hands it out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Popped<T> {
+    /// The timer's key: stale unless the timer is periodic.
+    pub key: Key,
+    /// When it was to fire.
+    pub deadline: u64,
+    /// Beats of a periodic timer that are left out since they were missed altogether.
+    pub missed: u64,
+    /// The value; that of a periodic timer stays in the wheel: see [`Wheel::get_mut`](super::Wheel::get_mut). `None`, too,
+    /// for a timer whose value is lent to its own callback at this time, which is the one that pops.
+    pub value: Option<T>,
+}
+
+/// How much one poll may do.
+///
+/// ```
+/// use stillpoint::timer::{Limit, Wheel};
+///
+/// let mut wheel = Wheel::new(0);
+/// for number in 0..10 {
+///     wheel.add(5, number)?;
+/// }
+/// let progress = wheel.poll(5, Limit::expiries(4), |_, _| {});
+/// assert_eq!((progress.expired(), progress.is_done()), (4, false));
+/// assert_eq!(wheel.poll(5, Limit::NONE, |_, _| {}).expired(), 6);
+/// # Ok::<(), stillpoint::timer::Full<i32>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Timers that may fire; beats that are left out and cancelled timers that are still in the wheel of a service count, too.
+    pub expiries: usize,
+    /// Timers that may be moved from one level to another.
+    pub moves: usize,
+}
+
+impl Limit {
+    /// No limit: the poll does all there is to do.
+    pub const NONE: Self = Self { expiries: usize::MAX, moves: usize::MAX };
+
+    /// At most so many expiries.
+    #[inline]
+    pub fn expiries(expiries: usize) -> Self {
+        Self { expiries, ..Self::NONE }
+    }
+
+    /// And at most so many moves.
+    #[inline]
+    pub fn moves(self, moves: usize) -> Self {
+        Self { moves, ..self }
+    }
+}
+
+/// What a poll has done, and whether it has finished. Each has the number of timers that have fired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a poll that has not finished is to be called again"]
+pub enum Progress {
+    /// Everything that was due has fired.
+    Done(usize),
+    /// There is more to do at this very time: a limit was reached, or a callback has added a timer that is due already.
+    More(usize),
+}
+
+impl Progress {
+    /// The number of timers that have fired.
+    #[inline]
+    pub fn expired(self) -> usize {
+        match self {
+            Self::Done(expired) | Self::More(expired) => expired,
+        }
+    }
+
+    /// Whether everything that was due has fired.
+    #[inline]
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done(_))
+    }
+}
+
+/// The wheel has no room for another timer: it hands the value back.
+///
+/// A wheel that was made by [`Wheel::bounded`](super::Wheel::bounded) has room for as many timers as it was made for;
+/// another one is full when there is no memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(
+    /// The value.
+    pub T,
+);
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Full").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wheel has no room for another timer: cancel some, or make it with a larger capacity")
+    }
+}
+
+impl<T> core::error::Error for Full<T> {}

@@ -1,0 +1,335 @@
+//! The wheel of one thread.
+
+mod drain;
+mod expired;
+mod key;
+mod level;
+mod poll;
+mod schedule;
+mod slab;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use core::fmt;
+
+pub use drain::Drain;
+#[cfg(feature = "std")]
+pub(crate) use expired::Lent;
+pub use expired::{Expired, Full, Limit, Popped, Progress};
+pub use key::Key;
+#[cfg(feature = "std")]
+pub(crate) use poll::poll_within;
+pub use schedule::Schedule;
+#[cfg(feature = "std")]
+pub(crate) use schedule::PERIODIC;
+
+use level::{Place, LATE};
+use schedule::COARSE;
+use slab::Slab;
+
+/// A hierarchical timer wheel, for one thread.
+///
+/// Timers carry a value each, and fire when [`poll`](Self::poll) is called with a time at or after their deadline: never
+/// before, and after that in the first poll that finishes. The wheel reads no clock. Time is a number of *ticks* of the
+/// caller's choice (nanoseconds, as a rule), that never goes back; all 64 bits of it can be used.
+///
+/// | operation | complexity |
+/// |---|---|
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free node doubles their number |
+/// | [`poll`](Self::poll) with nothing reached | constant, and a few cycles |
+/// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
+///
+/// A timer is moved at most ten times before it fires, and as a rule not more than once for each time its remaining delay
+/// shrinks to a 64th; a [coarse](Schedule::coarse) one never. A timer takes 32 bytes and an `Option<T>`; the wheel itself
+/// 64 KiB, of which only what is in use is touched often.
+///
+/// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
+/// a bitset in front of each level.
+///
+/// ```
+/// use stillpoint::timer::{Limit, Wheel};
+///
+/// let mut wheel = Wheel::new(1_000);
+/// let key = wheel.add(1_500, "timeout")?;
+/// wheel.add_after(2_000, "later")?;
+///
+/// assert_eq!(wheel.cancel(key), Some("timeout")); // it has not fired, and never will
+///
+/// let mut fired = Vec::new();
+/// let _ = wheel.poll(3_000, Limit::NONE, |_, expired| fired.extend(expired.into_value()));
+/// assert_eq!(fired, ["later"]);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
+pub struct Wheel<T> {
+    slab: Slab<T>,
+    now: u64,
+    /// No slot is reached before this time: 0 when there is something to do already. A bound from below, since a
+    /// cancellation leaves it.
+    next: u64,
+    moved: u64,
+    went_back: u64,
+}
+
+/// What a wheel counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WheelStats {
+    /// Timers in the wheel, those that are due included.
+    pub timers: usize,
+    /// Timers there is memory for without asking for more.
+    pub capacity: usize,
+    /// Timers that were moved from one level to another so far.
+    pub moved: u64,
+    /// Polls with a time before that of an earlier one.
+    pub time_went_back: u64,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel, at the time `now`. It takes memory as timers are added.
+    pub fn new(now: u64) -> Self {
+        Self::with_capacity(now, 0)
+    }
+
+    /// An empty wheel with memory for so many timers, which grows beyond that: it doubles, and the addition that finds it
+    /// full pays for the copy.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn with_capacity(now: u64, capacity: usize) -> Self {
+        Self::make(now, capacity, usize::MAX)
+    }
+
+    /// An empty wheel with memory for so many timers, and room for no more: it never asks for memory again.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Full, Wheel};
+    ///
+    /// let mut wheel = Wheel::bounded(0, 1);
+    /// wheel.add(10, "first")?;
+    /// assert_eq!(wheel.add(20, "second"), Err(Full("second")));
+    /// # Ok::<(), Full<&str>>(())
+    /// ```
+    pub fn bounded(now: u64, capacity: usize) -> Self {
+        Self::make(now, capacity, capacity)
+    }
+
+    fn make(now: u64, capacity: usize, limit: usize) -> Self {
+        Self { slab: Slab::new(capacity, limit), now, next: u64::MAX, moved: 0, went_back: 0 }
+    }
+
+    /// The time of the last poll or advance.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The number of timers, those that are due and have not fired included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is no timer.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the wheel has counted.
+    pub fn stats(&self) -> WheelStats {
+        WheelStats {
+            timers: self.len(),
+            capacity: self.slab.capacity(),
+            moved: self.moved,
+            time_went_back: self.went_back,
+        }
+    }
+
+    /// Adds a timer that fires at `deadline`. One that is not in the future fires in the next poll.
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    #[inline]
+    pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
+        let head = if deadline > self.now {
+            let Place { head, start } = level::exact(self.now, deadline);
+            self.expect(start);
+            head
+        } else {
+            self.next = 0;
+            LATE
+        };
+        self.slab.insert(head, deadline, value).map_err(Full)
+    }
+
+    /// Adds a timer that fires `delay` after the time of the last poll, at the end of time at the latest. No clock is
+    /// read.
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    #[inline]
+    pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
+        self.add(self.now.saturating_add(delay), value)
+    }
+
+    /// Adds a timer that is periodic, or coarse, or both.
+    ///
+    /// # Errors
+    /// [`Full`], with the value, when there is no room.
+    ///
+    /// ```
+    /// use std::num::NonZeroU64;
+    /// use stillpoint::timer::{Limit, Schedule, Wheel};
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// let ten = NonZeroU64::new(10).expect("not zero");
+    /// let key = wheel.add_with(Schedule::at(10).every(ten), 0)?;
+    /// for now in [10, 20, 45] {
+    ///     let _ = wheel.poll(now, Limit::NONE, |_, mut beat| *beat.value() += 1 + beat.missed());
+    /// }
+    /// assert_eq!(wheel.cancel(key), Some(4)); // at 10, 20, 30 and 40: the last two together
+    /// # Ok::<(), stillpoint::timer::Full<u64>>(())
+    /// ```
+    pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
+        let Schedule { deadline, period, flags } = schedule;
+        let head = self.place(deadline, flags, LATE);
+        let key = self.slab.insert(head, deadline, value).map_err(Full)?;
+        let node = self.slab.node_mut(key.index());
+        node.flags = flags;
+        node.period = period.map_or(0, core::num::NonZeroU64::get);
+        Ok(key)
+    }
+
+    /// Takes a timer out of the wheel: `Some` says that it has not fired since it was armed last, and never will; `None`
+    /// that it has, or that it was cancelled before.
+    #[inline]
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        self.slab.remove(key)
+    }
+
+    /// Gives a timer another deadline, due or not; whether it had not fired yet. A periodic timer goes on from there.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, Wheel};
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// let key = wheel.add(10, "alive")?;
+    /// assert!(wheel.reset(key, 20));
+    /// assert_eq!(wheel.poll(19, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(wheel.poll(20, Limit::NONE, |_, _| {}).expired(), 1);
+    /// assert!(!wheel.reset(key, 30));
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
+    #[inline]
+    pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
+        let Some(index) = self.slab.find(key) else { return false };
+        self.slab.unlink(index);
+        let node = self.slab.node_mut(index);
+        node.deadline = deadline;
+        let flags = node.flags;
+        self.file(index, deadline, flags, LATE);
+        true
+    }
+
+    /// Whether the next addition will find room; sees to it where it can.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.slab.has_room()
+    }
+
+    /// Whether there will be room for another timer once this one is cancelled.
+    #[cfg(feature = "std")]
+    pub(crate) fn can_be_replaced(&self, key: Key) -> bool {
+        self.slab.find(key).is_some() && key.generation() != u32::MAX
+    }
+
+    /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.slab.value(self.slab.find(key)?)
+    }
+
+    /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let index = self.slab.find(key)?;
+        self.slab.value_mut(index).as_mut()
+    }
+
+    /// The deadline of a timer that has not fired.
+    #[inline]
+    pub fn deadline(&self, key: Key) -> Option<u64> {
+        Some(self.slab.node(self.slab.find(key)?).deadline)
+    }
+
+    /// When to poll next: `None` when there is no timer, the time of the last poll when there is something to do already.
+    ///
+    /// A bound from below: no timer fires before this time. It is exact for a timer that fires within the same 64 ticks,
+    /// and for a coarse one; for another one it is when it is to be moved, so that a thread that sleeps until then wakes up
+    /// at most ten times in vain for a timer.
+    ///
+    /// ```
+    /// use stillpoint::timer::Wheel;
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// wheel.add(1_000, ())?;
+    /// wheel.add(10, ())?;
+    /// assert_eq!(wheel.next_deadline(), Some(10));
+    /// # Ok::<(), stillpoint::timer::Full<()>>(())
+    /// ```
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.next_event().map(|next| next.max(self.now))
+    }
+
+    /// Takes all timers out of the wheel, in no order, as an iterator over their values. What the iterator has not
+    /// come to when it is dropped is dropped.
+    pub fn drain(&mut self) -> Drain<'_, T> {
+        Drain::new(self)
+    }
+
+    /// The list for a deadline; `due` is the one for a deadline that is not in the future.
+    #[inline]
+    fn place(&mut self, deadline: u64, flags: u32, due: u32) -> u32 {
+        if deadline <= self.now {
+            self.next = 0;
+            return due;
+        }
+        let Place { head, start } = if flags & COARSE == 0 {
+            level::exact(self.now, deadline)
+        } else {
+            level::coarse(self.now, deadline)
+        };
+        self.expect(start);
+        head
+    }
+
+    /// A slot is reached at this time.
+    #[inline]
+    fn expect(&mut self, start: u64) {
+        // A branch: the compiler's conditional move would make each addition wait for the one before.
+        if start < self.next {
+            self.next = start;
+        }
+    }
+
+    /// Links a node where it belongs.
+    #[inline]
+    fn file(&mut self, index: u32, deadline: u64, flags: u32, due: u32) {
+        let head = self.place(deadline, flags, due);
+        self.slab.append(head, index);
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("timers", &self.len())
+            .field("now", &self.now)
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}

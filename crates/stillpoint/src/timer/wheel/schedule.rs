@@ -1,0 +1,58 @@
+use core::num::NonZeroU64;
+
+/// When a timer fires, and how: what [`Wheel::add_with`](super::Wheel::add_with) takes.
+///
+/// ```
+/// use std::num::NonZeroU64;
+/// use stillpoint::timer::{Schedule, Wheel};
+///
+/// let mut wheel = Wheel::new(0);
+/// let second = NonZeroU64::new(1_000_000_000).expect("not zero");
+/// wheel.add_with(Schedule::at(second.get()).every(second), "tick")?;
+/// wheel.add_with(Schedule::at(30 * second.get()).coarse(), "idle connection")?;
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a schedule does nothing until a timer is added with it"]
+pub struct Schedule {
+    pub(crate) deadline: u64,
+    pub(crate) period: Option<NonZeroU64>,
+    pub(crate) flags: u32,
+}
+
+/// Never moved, and late by up to 8/63 of its delay.
+pub(crate) const COARSE: u32 = 1;
+/// Armed again when it fires.
+pub(crate) const PERIODIC: u32 = 2;
+/// The value is with a callback: a flag of the node, not of a schedule.
+pub(crate) const LENT: u32 = 8;
+/// Beats that were missed are made up for.
+pub(crate) const CATCH_UP: u32 = 4;
+
+impl Schedule {
+    /// Once, at `deadline`, in the wheel's ticks. A deadline that is not in the future is due at once.
+    #[inline]
+    pub fn at(deadline: u64) -> Self {
+        Self { deadline, period: None, flags: 0 }
+    }
+
+    /// And then after each `period`, which is counted from the deadline, so that beats do not drift. Beats that were
+    /// missed altogether are left out, and [counted](super::Expired::missed).
+    #[inline]
+    pub fn every(self, period: NonZeroU64) -> Self {
+        Self { period: Some(period), flags: (self.flags | PERIODIC) & !CATCH_UP, ..self }
+    }
+
+    /// As [`every`](Self::every), but beats that were missed are made up for: one in each poll.
+    #[inline]
+    pub fn every_one(self, period: NonZeroU64) -> Self {
+        Self { period: Some(period), flags: self.flags | PERIODIC | CATCH_UP, ..self }
+    }
+
+    /// Late by up to 8/63 of the delay (an eighth), and never moved between the addition and the expiry: for timeouts that
+    /// are nearly always cancelled. Never early.
+    #[inline]
+    pub fn coarse(self) -> Self {
+        Self { flags: self.flags | COARSE, ..self }
+    }
+}

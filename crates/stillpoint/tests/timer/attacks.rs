@@ -1,0 +1,163 @@
+//! Attempts at undefined behaviour through the safe interface; run under Miri as well.
+
+use std::num::NonZeroU64;
+
+use stillpoint::timer::{Key, Limit, Outcome, Schedule, TimerService, Wheel};
+
+const NONE: Limit = Limit::NONE;
+
+fn beating() -> Schedule {
+    Schedule::at(10).every(NonZeroU64::MIN)
+}
+
+#[test]
+fn keys_made_of_numbers() {
+    let mut wheel = Wheel::new(0);
+    let real = wheel.add(10, String::from("real")).unwrap();
+    let free = wheel.add(10, String::from("free")).unwrap();
+    wheel.cancel(free);
+    let interesting = [0, 1, 3, 64, 2_047, 2_048, 2_049, 2_050, 2_111, 2_112, u64::from(u32::MAX)];
+    let generations = [0, 1, 2, real.to_bits() >> 32, (real.to_bits() >> 32) + 1, u64::from(u32::MAX)];
+    for index in interesting {
+        for generation in generations {
+            let bits = generation << 32 | index;
+            let Some(key) = Key::from_bits(bits).filter(|key| *key != real) else { continue };
+            assert!(wheel.get(key).is_none() && wheel.get_mut(key).is_none());
+            assert!(wheel.deadline(key).is_none() && !wheel.reset(key, 5));
+            assert_eq!(wheel.cancel(key), None, "{bits:x}");
+        }
+    }
+    assert_eq!(wheel.len(), 1);
+    assert_eq!(
+        wheel.poll(10, NONE, |_, expired| assert_eq!(expired.into_value().unwrap(), "real")).expired(),
+        1
+    );
+}
+
+#[test]
+fn keys_of_other_wheels() {
+    let mut wheels: Vec<Wheel<Box<usize>>> = (0..20).map(|_| Wheel::new(0)).collect();
+    let keys: Vec<Key> = wheels
+        .iter_mut()
+        .enumerate()
+        .map(|(number, wheel)| wheel.add(10, Box::new(number)).unwrap())
+        .collect();
+    for (number, wheel) in wheels.iter_mut().enumerate() {
+        for (other, key) in keys.iter().enumerate().filter(|(other, _)| *other != number) {
+            assert_eq!(wheel.cancel(*key), None, "{other} in {number}");
+        }
+        assert_eq!(wheel.cancel(keys[number]).as_deref(), Some(&number));
+        // Now the node is free, and has the generation of its next key.
+        for key in &keys {
+            assert_eq!(wheel.cancel(*key), None);
+        }
+    }
+}
+
+#[test]
+fn a_callback_puts_another_wheel_in_place() {
+    let mut wheel = Wheel::new(0);
+    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    wheel.add(10, String::from("next")).unwrap();
+    let mut kept = None;
+    let progress = wheel.poll(10, NONE, |wheel, mut beat| {
+        let mut other = Wheel::new(0);
+        other.add_with(beating(), String::from("other")).unwrap();
+        kept = Some(std::mem::replace(wheel, other));
+        beat.value().push('!');
+    });
+    assert_eq!(progress.expired(), 1);
+    let mut old = kept.unwrap();
+    assert_eq!(old.get(key), None, "its value went with the callback");
+    assert_eq!(old.len(), 2);
+    assert_eq!(old.poll(20, NONE, |_, _| {}).expired(), 1, "the beat whose value is lent is left out");
+    assert_eq!(old.cancel(key), None);
+    assert_eq!((old.len(), wheel.len()), (0, 1));
+    assert_eq!(old.drain().count(), 0);
+}
+
+#[test]
+fn a_wheel_with_a_lent_value_is_drained_and_dropped() {
+    for drain in [true, false] {
+        let mut wheel = Wheel::new(0);
+        wheel.add_with(beating(), Box::new(1)).unwrap();
+        wheel.add(30, Box::new(2)).unwrap();
+        let mut taken = None;
+        let _ = wheel.poll(10, NONE, |wheel, _| taken = Some(std::mem::replace(wheel, Wheel::new(0))));
+        let mut taken = taken.unwrap();
+        if drain {
+            assert_eq!(taken.drain().map(|value| *value).collect::<Vec<i32>>(), [2]);
+            assert!(taken.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_drain_that_is_forgotten_leaves_a_valid_wheel() {
+    let mut wheel = Wheel::new(0);
+    for number in 0..3 {
+        wheel.add(10, Box::new(number)).unwrap();
+    }
+    let mut drain = wheel.drain();
+    drain.next();
+    std::mem::forget(drain);
+    assert_eq!(wheel.len(), 2);
+    assert_eq!(wheel.poll(10, NONE, |_, _| {}).expired(), 2);
+}
+
+#[test]
+fn a_destructor_panics() {
+    struct Bomb(bool);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "on purpose");
+        }
+    }
+    let mut wheel = Wheel::new(0);
+    wheel.add(10, Bomb(true)).unwrap();
+    wheel.add(10, Bomb(false)).unwrap();
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = wheel.poll(10, NONE, |_, _| {});
+    }));
+    assert!(panic.is_err());
+    assert_eq!(wheel.poll(10, NONE, |_, _| {}).expired(), 1);
+}
+
+#[test]
+fn a_callback_puts_another_service_in_place() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm_with(&timer, beating(), String::from("old")).unwrap();
+    let mut kept = None;
+    let _ = service.run(10, NONE, |service, mut beat| {
+        kept = Some(std::mem::replace(service, TimerService::new(0)));
+        // The old one may even be at work elsewhere, and arm the very timer.
+        let refused = std::thread::scope(|scope| {
+            let old = kept.as_mut().unwrap();
+            scope.spawn(|| old.arm(&timer, 20, String::from("new"))).join().unwrap()
+        });
+        assert!(refused.is_ok());
+        beat.value().push('!');
+    });
+    let mut old = kept.unwrap();
+    let mut fired = Vec::new();
+    let _ = old.run(30, NONE, |_, event| fired.extend(event.into_value()));
+    assert_eq!(fired, ["new"]);
+}
+
+#[test]
+fn handles_outlive_everything() {
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let timer = remote.timer();
+    let mut mailbox = remote.mailbox(2);
+    service.arm(&timer, 10, Box::new(1)).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    std::mem::forget(mailbox.burst());
+    mailbox.add(&timer, 10, Box::new(2)).unwrap();
+    drop(service);
+    drop(remote);
+    assert_eq!(timer.cancel(), Outcome::Gone);
+    drop(mailbox);
+    assert_eq!(timer.clone().revoke(), Outcome::Gone);
+}

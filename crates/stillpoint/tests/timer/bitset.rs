@@ -1,0 +1,139 @@
+//! Bitsets beside a sorted set.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use proptest::prelude::*;
+use stillpoint::timer::{AtomicBitset, Bitset};
+
+fn set_of(bits: usize, numbers: &BTreeSet<usize>) -> Bitset {
+    let mut set = Bitset::new(bits);
+    numbers.iter().filter(|number| **number < bits).for_each(|&number| set.set(number));
+    set
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 10 } else { 1_000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_bitset_finds_what_a_sorted_set_finds(
+        bits in 1..300usize,
+        numbers in prop::collection::btree_set(0..300usize, 0..60),
+        others in prop::collection::btree_set(0..300usize, 0..60),
+        from in 0..320usize,
+        (a, b) in (0..300usize, 0..300usize),
+    ) {
+        let numbers: BTreeSet<usize> = numbers.into_iter().filter(|number| *number < bits).collect();
+        let others: BTreeSet<usize> = others.into_iter().filter(|number| *number < bits).collect();
+        let (set, other) = (set_of(bits, &numbers), set_of(bits, &others));
+        let clear = |number: &usize| !numbers.contains(number);
+        prop_assert!(set.iter().eq(numbers.iter().copied()));
+        prop_assert_eq!(set.count(), numbers.len());
+        prop_assert_eq!(set.is_empty(), numbers.is_empty());
+        prop_assert_eq!(set.is_full(), numbers.len() == bits);
+        prop_assert_eq!(set.first_set(), numbers.first().copied());
+        prop_assert_eq!(set.first_clear(), (0..bits).find(clear));
+        prop_assert_eq!(set.next_set(from), numbers.range(from..).next().copied());
+        prop_assert_eq!(set.next_clear(from), (from..bits).find(clear));
+        let around = numbers.range(from..).chain(numbers.range(..from)).next().copied();
+        prop_assert_eq!(set.next_set_around(from), around);
+        prop_assert_eq!(set.next_clear_around(from), (from..bits).find(clear).or_else(|| (0..bits).find(clear)));
+
+        let range = a.min(b).min(bits)..a.max(b).min(bits);
+        prop_assert_eq!(set.count_range(range.clone()), numbers.range(range.clone()).count());
+        let inside = |number: &usize| range.contains(number);
+        for (change, expected) in [
+            (Bitset::set_range as fn(&mut Bitset, std::ops::Range<usize>), [true, true]),
+            (Bitset::clear_range, [false, false]),
+            (Bitset::flip_range, [true, false]),
+        ] {
+            let mut changed = set.clone();
+            change(&mut changed, range.clone());
+            for number in 0..bits {
+                let before = numbers.contains(&number);
+                let after = if inside(&number) { expected[usize::from(before)] } else { before };
+                prop_assert_eq!(changed.test(number), after);
+            }
+        }
+        for (combine, expected) in [
+            (Bitset::and as fn(&mut Bitset, &Bitset), &numbers & &others),
+            (Bitset::or, &numbers | &others),
+            (Bitset::xor, &numbers ^ &others),
+            (Bitset::and_not, &numbers - &others),
+        ] {
+            let mut combined = set.clone();
+            combine(&mut combined, &other);
+            prop_assert!(combined.iter().eq(expected));
+        }
+        let mut complement = set.clone();
+        complement.complement();
+        prop_assert!(complement.iter().eq((0..bits).filter(clear)));
+        complement.complement();
+        prop_assert_eq!(&complement, &set);
+
+        let atomic = AtomicBitset::new(bits);
+        numbers.iter().for_each(|&number| assert!(!atomic.set(number, Relaxed)));
+        prop_assert_eq!(atomic.next_set(from, Relaxed), set.next_set(from));
+        prop_assert_eq!(atomic.snapshot(Acquire), set);
+    }
+}
+
+#[test]
+fn single_bits() {
+    let mut set = Bitset::new(65);
+    set.set(64);
+    assert!(set.test(64) && !set.test(0));
+    set.flip(0);
+    set.assign(1, true);
+    set.assign(64, false);
+    set.clear(0);
+    assert_eq!(format!("{set:?}"), "{1}");
+    set.set_range(..=3);
+    set.clear_range((Bound::Excluded(0), Bound::Included(2)));
+    assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3]);
+}
+
+#[test]
+fn the_empty_bitset() {
+    let mut set = Bitset::new(0);
+    set.complement();
+    assert!(set.is_empty() && set.is_full());
+    assert_eq!((set.first_set(), set.next_clear_around(9), set.count()), (None, None, 0));
+    assert_eq!(Bitset::from_iter([]).size(), 0);
+}
+
+#[test]
+fn a_bit_beyond_the_size_is_an_error_of_the_program() {
+    for attempt in [
+        (|| _ = Bitset::new(64).test(64)) as fn(),
+        || Bitset::new(64).set(64),
+        || Bitset::new(0).flip(0),
+        || Bitset::new(10).set_range(5..11),
+        #[expect(clippy::reversed_empty_ranges, reason = "that is the mistake")]
+        || Bitset::new(10).clear_range(5..4),
+        || Bitset::new(10).and(&Bitset::new(11)),
+        || _ = AtomicBitset::new(64).set(64, Relaxed),
+    ] {
+        assert!(std::panic::catch_unwind(attempt).is_err());
+    }
+}
+
+#[test]
+fn each_bit_is_claimed_once() {
+    let claimed = AtomicBitset::new(200);
+    let claims: usize = std::thread::scope(|scope| {
+        let claim = || (0..200).filter(|&bit| !claimed.set(bit, AcqRel)).count();
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(claim)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(claims, 200);
+    assert!(claimed.snapshot(Relaxed).is_full());
+    assert!(claimed.clear(7, AcqRel) && !claimed.test(7, Acquire));
+    assert!(!claimed.flip(7, AcqRel) && claimed.test(7, Acquire));
+    assert_eq!(format!("{:?}", AtomicBitset::new(3)), "{}");
+}

@@ -1,0 +1,81 @@
+//! Clocks: units, conversions, and that time does not go back.
+
+use std::time::{Duration, Instant};
+
+use stillpoint::timer::Clock;
+
+fn clocks() -> Vec<Clock> {
+    vec![Clock::new(), Clock::of_system(), Clock::of_cycles(), Clock::of_ticks(10), Clock::default()]
+}
+
+#[test]
+fn time_does_not_go_back() {
+    for clock in clocks() {
+        let mut last = clock.now();
+        for _ in 0..if cfg!(miri) { 100 } else { 100_000 } {
+            let now = clock.now();
+            assert!(now >= last, "{clock:?}");
+            last = now;
+        }
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_clock_goes_as_fast_as_the_system_s() {
+    // A thread that is preempted between two reads sees too much time: so only one try in many has to succeed.
+    for clock in clocks() {
+        let close = (0..50).any(|_| {
+            let (begin, instant) = (clock.now(), Instant::now());
+            std::thread::sleep(Duration::from_millis(20));
+            let (end, elapsed) = (clock.now(), instant.elapsed());
+            let measured = clock.duration_of(end - begin);
+            measured.abs_diff(elapsed) < elapsed / 100
+        });
+        assert!(close, "{clock:?}");
+    }
+}
+
+#[test]
+fn durations_are_converted_there_and_back() {
+    for clock in clocks() {
+        for duration in [0, 1, 999, 1_000_000, 3_600_000_000_000, 1 << 50].map(Duration::from_nanos) {
+            let back = clock.duration_of(clock.ticks_of(duration));
+            let tick = clock.duration_of(1) + Duration::from_nanos(2);
+            assert!(
+                back + Duration::from_nanos(1) >= duration && back <= duration + tick,
+                "{clock:?} {duration:?} {back:?}"
+            );
+        }
+        assert_eq!(clock.ticks_of(Duration::ZERO), 0);
+        assert!(clock.ticks_of(Duration::from_nanos(1)) >= 1, "a wait is never shorter than asked for");
+        assert!(clock.ticks_of(Duration::MAX) > u64::MAX >> 20);
+        let _ = clock.duration_of(u64::MAX);
+    }
+}
+
+#[test]
+fn a_clone_shows_the_same_time() {
+    let clock = Clock::new();
+    let clone = clock.clone();
+    let (before, between, after) = (clock.now(), clone.now(), clock.now());
+    assert!(before <= between && between <= after);
+}
+
+#[test]
+fn a_mock_clock_does_as_it_is_told() {
+    let (clock, time) = Clock::mock(5);
+    let other = clock.clone();
+    assert!(!clock.has_counter());
+    time.advance(Duration::from_nanos(10));
+    assert_eq!((clock.now(), other.now()), (15, 15));
+    time.set(3);
+    assert_eq!(clock.now(), 3);
+    assert_eq!(clock.ticks_of(Duration::from_micros(1)), 1_000);
+    assert_eq!(clock.duration_of(1_000), Duration::from_micros(1));
+}
+
+#[test]
+fn a_tick_of_no_size_is_refused() {
+    assert!(std::panic::catch_unwind(|| Clock::of_ticks(64)).is_err());
+}

@@ -1,0 +1,329 @@
+//! A wheel beside a sorted map: millions of random steps, and short ones that proptest makes smaller.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use proptest::prelude::*;
+use stillpoint::timer::{Key, Limit, Progress, Schedule, Wheel};
+
+/// What a timer promises.
+#[derive(Debug, Clone, Copy)]
+struct Promise {
+    key: Key,
+    deadline: u64,
+    /// Latest time to fire at, in a poll that finishes.
+    latest: u64,
+    period: u64,
+    catches_up: bool,
+    coarse: bool,
+    /// The order of the additions and resets.
+    turn: u64,
+    /// Whether it was armed within a poll, when other timers may not be in their places yet.
+    beaten: bool,
+}
+
+/// The map, by the numbers that the timers carry, and the wheel.
+struct Pair {
+    wheel: Wheel<u64>,
+    promises: BTreeMap<u64, Promise>,
+    gone: Vec<Key>,
+    numbers: u64,
+    turns: u64,
+    /// Whether no limit has kept a timer from its place so far.
+    in_order: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Add { delay: u64 },
+    AddPast { before: u64 },
+    AddCoarse { delay: u64 },
+    AddPeriodic { delay: u64, period: u64, coarse: bool, catches_up: bool },
+    Cancel { which: u64 },
+    CancelGone { which: u64 },
+    Reset { which: u64, delay: u64 },
+    Poll { delta: u64, expiries: usize, moves: usize },
+    PollAll { delta: u64 },
+    Pop { delta: u64 },
+    GoBack { delta: u64 },
+    Look,
+}
+
+impl Pair {
+    fn new(now: u64) -> Self {
+        let wheel = Wheel::new(now);
+        Self { wheel, promises: BTreeMap::new(), gone: Vec::new(), numbers: 0, turns: 0, in_order: true }
+    }
+
+    fn latest(&self, deadline: u64, coarse: bool) -> u64 {
+        let delay = deadline.saturating_sub(self.wheel.now());
+        // In parts, since eight times the delay may overflow.
+        deadline.saturating_add(if coarse { delay / 63 * 8 + delay % 63 * 8 / 63 } else { 0 })
+    }
+
+    fn promise(&mut self, key: Key, deadline: u64, period: u64, catches_up: bool, coarse: bool) {
+        let latest = self.latest(deadline, coarse);
+        self.turns += 1;
+        let promise =
+            Promise { key, deadline, latest, period, catches_up, coarse, turn: self.turns, beaten: false };
+        self.promises.insert(self.numbers, promise);
+        self.numbers += 1;
+    }
+
+    fn choose(&self, which: u64) -> Option<(u64, Promise)> {
+        let from = which % self.numbers.max(1);
+        let around = self.promises.range(from..).chain(self.promises.range(..from));
+        around.map(|(number, promise)| (*number, *promise)).next()
+    }
+
+    fn step(&mut self, step: Step) {
+        let now = self.wheel.now();
+        match step {
+            Step::Add { delay } => {
+                let key = self.wheel.add_after(delay, self.numbers).unwrap();
+                self.promise(key, now.saturating_add(delay), 0, false, false);
+            }
+            Step::AddPast { before } => {
+                let deadline = now.saturating_sub(before);
+                let key = self.wheel.add(deadline, self.numbers).unwrap();
+                self.promise(key, deadline, 0, false, false);
+            }
+            Step::AddCoarse { delay } => {
+                let deadline = now.saturating_add(delay);
+                let key = self.wheel.add_with(Schedule::at(deadline).coarse(), self.numbers).unwrap();
+                self.promise(key, deadline, 0, false, true);
+            }
+            Step::AddPeriodic { delay, period, coarse, catches_up } => {
+                let deadline = now.saturating_add(delay);
+                let every = NonZeroU64::new(period).unwrap();
+                let mut schedule = Schedule::at(deadline);
+                schedule = if catches_up { schedule.every_one(every) } else { schedule.every(every) };
+                schedule = if coarse { schedule.coarse() } else { schedule };
+                let key = self.wheel.add_with(schedule, self.numbers).unwrap();
+                self.promise(key, deadline, period, catches_up, coarse);
+            }
+            Step::Cancel { which } => {
+                if let Some((number, promise)) = self.choose(which) {
+                    assert_eq!(self.wheel.deadline(promise.key), Some(promise.deadline));
+                    assert_eq!(self.wheel.cancel(promise.key), Some(number));
+                    self.promises.remove(&number);
+                    self.gone.push(promise.key);
+                }
+            }
+            Step::CancelGone { which } => {
+                if let Some(key) = self.gone.get(which as usize % self.gone.len().max(1)) {
+                    assert_eq!(self.wheel.cancel(*key), None);
+                    assert!(!self.wheel.reset(*key, now) && self.wheel.get(*key).is_none());
+                }
+            }
+            Step::Reset { which, delay } => {
+                if let Some((number, promise)) = self.choose(which) {
+                    let deadline = now.saturating_add(delay);
+                    assert!(self.wheel.reset(promise.key, deadline));
+                    let latest = self.latest(deadline, promise.coarse);
+                    self.turns += 1;
+                    let promise = Promise { deadline, latest, turn: self.turns, beaten: false, ..promise };
+                    self.promises.insert(number, promise);
+                }
+            }
+            Step::Poll { delta, expiries, moves } => {
+                self.poll(now.saturating_add(delta), Limit { expiries, moves });
+            }
+            Step::PollAll { delta } => self.poll(now.saturating_add(delta), Limit::NONE),
+            Step::Pop { delta } => self.pop(now.saturating_add(delta)),
+            Step::GoBack { delta } => {
+                let before = self.wheel.stats().time_went_back;
+                self.poll(now.saturating_sub(delta), Limit::NONE);
+                assert_eq!(self.wheel.now(), now);
+                let expected = before + u64::from(delta > 0 && now > 0);
+                assert_eq!(self.wheel.stats().time_went_back, expected);
+            }
+            Step::Look => {
+                let mut keys: Vec<_> = self.promises.values().map(|promise| promise.key).collect();
+                keys.dedup();
+                assert_eq!(keys.len(), self.wheel.len());
+            }
+        }
+        assert_eq!(self.wheel.len(), self.promises.len());
+        match self.wheel.next_deadline() {
+            None => assert!(self.promises.is_empty()),
+            Some(next) => {
+                assert!(next >= self.wheel.now());
+                let earliest = self.promises.values().map(|promise| promise.deadline).min().unwrap();
+                assert!(next <= earliest.max(self.wheel.now()) || self.promises.values().any(|p| p.coarse));
+            }
+        }
+    }
+
+    fn poll(&mut self, now: u64, limit: Limit) {
+        let mut fired = Vec::new();
+        let progress = self.wheel.poll(now, limit, |wheel, mut expired| {
+            assert!(wheel.get(expired.key()).is_none());
+            fired.push((*expired.value(), expired.deadline(), expired.missed(), expired.is_periodic()));
+        });
+        assert_eq!(progress.expired(), fired.len());
+        assert!(fired.len() <= limit.expiries);
+        self.in_order &= limit == Limit::NONE || progress.is_done();
+        self.check(&fired, progress);
+    }
+
+    fn pop(&mut self, now: u64) {
+        let mut fired = Vec::new();
+        self.wheel.advance(now);
+        while let Some(popped) = self.wheel.pop() {
+            let periodic = popped.value.is_none();
+            let number = popped.value.unwrap_or_else(|| *self.wheel.get(popped.key).unwrap());
+            fired.push((number, popped.deadline, popped.missed, periodic));
+        }
+        let done = self.wheel.next_deadline().is_none_or(|next| next > self.wheel.now());
+        self.check(&fired, if done { Progress::Done(0) } else { Progress::More(0) });
+    }
+
+    fn check(&mut self, fired: &[(u64, u64, u64, bool)], progress: Progress) {
+        let now = self.wheel.now();
+        let mut turns = BTreeMap::new();
+        let mut beats_due = false;
+        for &(number, deadline, missed, periodic) in fired {
+            let promise = self.promises.remove(&number).expect("a timer that was there");
+            assert!(deadline <= now, "early: {promise:?} at {now}");
+            assert_eq!(deadline, promise.deadline);
+            assert_eq!(periodic, promise.period != 0 && deadline != u64::MAX);
+            // Timers with the same deadline fire in the order in which they were armed between polls that finish.
+            if !promise.coarse && !promise.beaten && self.in_order {
+                let before = turns.insert(deadline, promise.turn);
+                assert!(before.is_none_or(|before| before < promise.turn), "{promise:?}");
+            }
+            if !periodic {
+                self.gone.push(promise.key);
+                continue;
+            }
+            let expected = if promise.catches_up { 0 } else { (now - deadline) / promise.period };
+            assert_eq!(missed, expected);
+            let next = deadline.saturating_add(promise.period.saturating_mul(missed + 1));
+            beats_due |= next <= now;
+            let latest = self.latest(next, promise.coarse);
+            let promise = Promise { deadline: next, latest, beaten: true, ..promise };
+            self.promises.insert(number, promise);
+        }
+        if progress.is_done() {
+            assert!(!beats_due, "a beat is due, and the poll says that it has finished");
+            let late = self.promises.values().find(|promise| promise.latest <= now);
+            assert!(late.is_none(), "not fired at {now}: {late:?}");
+        }
+    }
+
+    fn end(mut self) {
+        let mut left: Vec<u64> = self.wheel.drain().collect();
+        left.sort_unstable();
+        assert!(left.into_iter().eq(self.promises.into_keys()));
+        assert!(self.wheel.is_empty() && self.wheel.next_deadline().is_none());
+    }
+}
+
+/// Ticks of all orders of magnitude.
+fn ticks() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0..200u64,
+        2 => 0..20_000u64,
+        2 => (0..64u32, any::<u64>()).prop_map(|(bits, number)| number >> bits),
+        1 => (0..64u32, 0..3u64).prop_map(|(bit, more)| (1u64 << bit).saturating_add(more).saturating_sub(1)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => ticks().prop_map(|delay| Step::Add { delay }),
+        1 => ticks().prop_map(|before| Step::AddPast { before }),
+        3 => ticks().prop_map(|delay| Step::AddCoarse { delay }),
+        2 => (ticks(), 1..500u64, any::<bool>(), any::<bool>()).prop_map(
+            |(delay, period, coarse, catches_up)| Step::AddPeriodic { delay, period, coarse, catches_up }
+        ),
+        4 => any::<u64>().prop_map(|which| Step::Cancel { which }),
+        1 => any::<u64>().prop_map(|which| Step::CancelGone { which }),
+        3 => (any::<u64>(), ticks()).prop_map(|(which, delay)| Step::Reset { which, delay }),
+        2 => (ticks(), 0..5usize, 0..5usize).prop_map(
+            |(delta, expiries, moves)| Step::Poll { delta, expiries, moves }
+        ),
+        4 => ticks().prop_map(|delta| Step::PollAll { delta }),
+        2 => ticks().prop_map(|delta| Step::Pop { delta }),
+        1 => (0..100u64).prop_map(|delta| Step::GoBack { delta }),
+        1 => Just(Step::Look),
+    ]
+}
+
+/// Beginnings that are just before a level's end, too.
+fn beginning() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        (0..11u32, 0..100u64).prop_map(|(level, before)| (1u64 << (6 * level)).saturating_sub(before)),
+        (0..10_000u64).prop_map(|before| u64::MAX - before),
+        any::<u64>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 8 } else { 2_000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_wheel_does_as_a_sorted_map(
+        now in beginning(),
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 60 } else { 300 }),
+    ) {
+        let mut pair = Pair::new(now);
+        for step in steps {
+            pair.step(step);
+        }
+        pair.end();
+    }
+}
+
+#[test]
+fn millions_of_random_steps() {
+    let mut state = 88_172_645_463_325_252u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let (rounds, steps) = if cfg!(miri) { (1, 300) } else { (40, 60_000) };
+    for round in 0..rounds {
+        let mut pair = Pair::new([0, u64::MAX >> 1, (1 << 48) - 1_000, random() >> 8][round % 4]);
+        for _ in 0..steps {
+            // Long delays are rare, so that time does not run out; about as many are added as go.
+            let magnitude = [6, 10, 14, 18, 24, 40][random() as usize % 6];
+            let ticks = random() & ((1 << magnitude) - 1);
+            let short = random() % 300;
+            pair.step(match random() % 24 {
+                0..=7 => Step::Add { delay: ticks },
+                8 => Step::AddPast { before: short },
+                9 | 10 => Step::AddCoarse { delay: ticks },
+                11 => Step::AddPeriodic {
+                    delay: ticks,
+                    period: 1 + short,
+                    coarse: ticks % 2 == 0,
+                    catches_up: short % 2 == 0,
+                },
+                12..=15 => Step::Cancel { which: random() },
+                16 => Step::CancelGone { which: random() },
+                17 | 18 => Step::Reset { which: random(), delay: ticks },
+                19 if round % 2 == 0 => {
+                    Step::Poll { delta: short, expiries: short as usize % 7, moves: ticks as usize % 7 }
+                }
+                20 | 21 => Step::PollAll { delta: short },
+                22 => Step::Pop { delta: if ticks % 8 == 0 { ticks } else { short } },
+                _ => Step::GoBack { delta: short },
+            });
+            if pair.promises.len() > 400 {
+                pair.step(Step::PollAll { delta: 1 << 40 });
+                let numbers: Vec<_> = pair.promises.keys().copied().collect();
+                numbers.iter().for_each(|&which| pair.step(Step::Cancel { which }));
+            }
+        }
+        pair.end();
+    }
+}

@@ -1,0 +1,243 @@
+//! Messages to a service that come late, twice, or to no place.
+
+use std::num::NonZeroU64;
+
+use stillpoint::timer::{Limit, Outcome, Progress, Reason, Schedule, TimerService};
+
+const NONE: Limit = Limit::NONE;
+const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
+
+#[test]
+fn a_message_of_a_cancelled_arming_does_not_rewind_a_periodic_timer() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    let mut mailbox = service.remote().mailbox(4);
+    mailbox.add(&timer, 1_000, 0).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    let mut beats = Vec::new();
+    for now in [10, 20] {
+        let _ = service.manage(now, NONE, |_, event| beats.push((now, event.deadline())));
+    }
+    let _ = service.process(usize::MAX, |_, _| {});
+    let _ = service.manage(21, NONE, |_, event| beats.push((21, event.deadline())));
+    assert_eq!(beats, [(10, 10), (20, 20)]);
+    assert_eq!(timer.cancel(), Outcome::Cancelled(1));
+}
+
+#[test]
+fn two_routes_to_one_timer_arm_it_once() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    let mut mailboxes = [service.remote().mailbox(8), service.remote().mailbox(8)];
+    mailboxes[0].add(&timer, 1_000, 0).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    mailboxes[1].add_with(&timer, Schedule::at(10).every_one(TEN), 1).unwrap();
+    let mut beats = Vec::new();
+    // The hint, and one of the two messages: whichever it is, it stands for the present arming.
+    let _ = service.process(2, |_, _| {});
+    for now in [10, 20, 30] {
+        let _ = service.manage(now, NONE, |_, event| beats.push(event.deadline()));
+    }
+    let _ = service.process(2, |_, _| {});
+    while !service.manage(31, NONE, |_, event| beats.push(event.deadline())).is_done() {}
+    assert_eq!(beats, [10, 20, 30]);
+    assert_eq!(
+        (timer.cancel(), service.run(40, NONE, |_, _| {})),
+        (Outcome::Cancelled(1), Progress::Done(0))
+    );
+    assert_eq!(service.stats().timers, 0);
+}
+
+#[test]
+fn a_mailbox_that_is_dropped_hides_no_other_one() {
+    for dropped in 0..5 {
+        for used in (0..5).filter(|used| *used != dropped) {
+            let mut service = TimerService::new(0);
+            let mut mailboxes: Vec<_> = (0..5).map(|_| service.remote().mailbox(4)).collect();
+            let timer = service.remote().timer();
+            mailboxes[used].add(&timer, 5, 1).unwrap();
+            mailboxes.remove(dropped);
+            assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(1), "{dropped} {used}");
+        }
+    }
+}
+
+#[test]
+fn several_mailboxes_are_dropped_between_others() {
+    let mut service = TimerService::new(0);
+    let mut mailboxes: Vec<_> = (0..9).map(|_| Some(service.remote().mailbox(4))).collect();
+    for round in 1..=9u64 {
+        let mut timers = Vec::new();
+        for mailbox in mailboxes.iter_mut().flatten() {
+            let timer = service.remote().timer();
+            mailbox.add(&timer, round, ()).unwrap();
+            timers.push(timer);
+        }
+        // What a mailbox has sent is delivered, whether it is there or not.
+        mailboxes[(round * 5 % 9) as usize] = None;
+        assert_eq!(service.run(round, NONE, |_, _| {}), Progress::Done(timers.len()));
+    }
+}
+
+#[test]
+fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
+    let mut service = TimerService::bounded(0, 1);
+    let timer = service.remote().timer();
+    let other = service.remote().timer();
+    let mut mailbox = service.remote().mailbox(4);
+    service.arm(&timer, 10, 1).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    service.arm(&timer, 20, 2).unwrap();
+    assert_eq!(service.arm(&other, 20, 3).unwrap_err().reason, Reason::Full);
+    assert_eq!(service.arm(&timer, 20, 3).unwrap_err().reason, Reason::Armed);
+    let _ = service.process(usize::MAX, |_, _| {});
+    assert!(timer.cancel().is_cancelled());
+    // The hint has not been seen to when the message is.
+    mailbox.add(&timer, 30, 4).unwrap();
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    let mut fired = Vec::new();
+    let progress = service.run(30, NONE, |service, event| {
+        let own = event.timer().unwrap().clone();
+        fired.extend(event.into_value());
+        service.arm_with(&own, Schedule::at(40).every(TEN), 5).unwrap();
+    });
+    assert_eq!((fired, progress), (vec![4], Progress::Done(1)));
+    let progress = service.run(40, NONE, |service, event| {
+        // The beat's own place is what there is.
+        service.arm(event.timer().unwrap(), 50, 6).unwrap();
+    });
+    assert_eq!((progress, timer.cancel()), (Progress::Done(1), Outcome::Cancelled(6)));
+}
+
+#[test]
+fn a_cancelled_timer_has_not_fired() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
+    service.arm(&timers[0], 5, 1).unwrap();
+    service.arm_with(&timers[1], Schedule::at(5).every(TEN), 2).unwrap();
+    service.arm(&timers[2], 5, 3).unwrap();
+    assert!(timers[0].cancel().is_cancelled() && timers[1].cancel().is_cancelled());
+    assert_eq!(service.manage(5, Limit::expiries(2), |_, _| unreachable!("cancelled")), Progress::More(0));
+    assert_eq!(service.manage(5, Limit::expiries(2), |_, _| {}), Progress::Done(1));
+    assert_eq!(service.stats().timers, 0);
+}
+
+#[test]
+fn a_burst_that_fills_the_mailbox_is_seen() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..5).map(|_| service.remote().timer()).collect();
+    let mut mailbox = service.remote().mailbox(2);
+    let mut burst = mailbox.burst();
+    burst.add(&timers[0], 1, 0).unwrap();
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(0));
+    for (number, timer) in timers.iter().enumerate().skip(1) {
+        if burst.add(timer, 1, number).is_err() {
+            assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(2));
+            burst.add(timer, 1, number).unwrap();
+        }
+    }
+    drop(burst);
+    assert_eq!(service.run(1, NONE, |_, _| {}), Progress::Done(5));
+}
+
+#[test]
+fn a_mailbox_too_large_is_refused() {
+    let remote = TimerService::<u8>::new(0).remote();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| remote.mailbox(usize::MAX))).is_err());
+    assert_eq!(remote.mailbox(0).capacity(), 1);
+}
+
+#[test]
+fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    let mut mailbox = service.remote().mailbox(2);
+    let revoke = |service: &mut TimerService<i32>| {
+        assert!(timer.revoke().is_cancelled());
+        let mut deadline = 0;
+        let _ = service.process(9, |_, event| deadline = event.deadline());
+        deadline
+    };
+    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    for now in [10, 20, 30] {
+        let _ = service.run(now, NONE, |_, _| {});
+    }
+    assert_eq!(revoke(&mut service), 40);
+    // One that the service has not taken in yet, behind an entry of an earlier arming.
+    service.arm(&timer, 90, 1).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    mailbox.add(&timer, 50, 2).unwrap();
+    assert_eq!(revoke(&mut service), 50);
+}
+
+#[test]
+fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let mut mailboxes: Vec<_> = (0..3).map(|_| remote.mailbox(4)).collect();
+    let timers: Vec<_> = (0..8).map(|_| remote.timer()).collect();
+    for timer in &timers[..4] {
+        service.arm(timer, 5, 1).unwrap();
+    }
+    assert!(timers[0].revoke().is_cancelled());
+    for (timer, mailbox) in timers[4..].iter().zip(&mut mailboxes) {
+        mailbox.add(timer, 5, 1).unwrap();
+    }
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        service.close(|_| panic!("on purpose"));
+    }));
+    assert!(panic.is_err());
+    for timer in &timers {
+        assert_eq!(timer.cancel(), Outcome::Gone);
+    }
+    for mailbox in &mut mailboxes {
+        assert_eq!(mailbox.add(&timers[7], 5, 1).unwrap_err().reason, Reason::Gone);
+    }
+}
+
+/// Panics when it is dropped, if it is the one.
+struct Fragile(bool);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.0, "on purpose");
+    }
+}
+
+#[test]
+fn a_value_that_panics_when_it_is_dropped_leaves_no_timer_armed() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
+    for (number, timer) in timers.iter().enumerate() {
+        service.arm(timer, 5, Fragile(number == 0)).unwrap();
+    }
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(service))).is_err());
+    assert!(timers.iter().all(|timer| matches!(timer.cancel(), Outcome::Gone)));
+}
+
+#[test]
+fn a_panic_in_the_last_beat_takes_the_timer_out_of_the_wheel() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = service.run(10, NONE, |_, _| {
+            assert_eq!(timer.cancel(), Outcome::Running);
+            panic!("on purpose");
+        });
+    }));
+    assert!(panic.is_err());
+    assert_eq!((timer.cancel(), service.stats().timers), (Outcome::Fired, 0));
+}
+
+#[test]
+fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    let progress = service.run(10, NONE, |service, _| *service = TimerService::new(0));
+    assert_eq!((progress.expired(), timer.is_armed()), (1, false));
+    assert_eq!(timer.cancel(), Outcome::Fired);
+    assert_eq!(service.arm(&timer, 20, 2).unwrap_err().reason, Reason::Foreign);
+}

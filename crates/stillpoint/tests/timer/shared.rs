@@ -1,0 +1,45 @@
+//! What the errors and handles say.
+
+use stillpoint::timer::{Limit, Outcome, Reason, TimerService};
+
+#[test]
+fn every_reason_says_what_to_do() {
+    let reasons = [Reason::Full, Reason::Armed, Reason::Busy, Reason::Gone, Reason::Foreign];
+    let texts: Vec<String> = reasons.iter().map(Reason::to_string).collect();
+    for (at, text) in texts.iter().enumerate() {
+        assert!(text.contains(':') && !texts[..at].contains(text), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_not_needed_to_print() {
+    struct Silent;
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm(&timer, 10, Silent).unwrap();
+    let refused = service.arm(&timer, 10, Silent).unwrap_err();
+    for text in [
+        format!("{refused:?}"),
+        format!("{service:?}"),
+        format!("{timer:?}"),
+        format!("{:?}", service.remote()),
+        format!("{:?}", service.remote().mailbox(1)),
+    ] {
+        assert!(!text.is_empty());
+    }
+    assert!(format!("{timer:?}").contains("armed: true"));
+}
+
+#[test]
+fn outcomes_give_the_value() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm(&timer, 10, 7).unwrap();
+    let clone = timer.clone();
+    assert!(clone.is_same(&timer) && !clone.is_same(&service.remote().timer()));
+    assert_eq!(clone.cancel().into_value(), Some(7));
+    assert_eq!(timer.cancel().into_value(), None);
+    service.arm(&timer, 10, 8).unwrap();
+    let _ = service.run(10, Limit::NONE, |_, _| assert_eq!(timer.cancel(), Outcome::Running));
+    assert_eq!(clone.cancel(), Outcome::Fired);
+}
