@@ -35,8 +35,8 @@ const PEERS: [Peer; 3] = [
         name: "dpdk",
         key: "dpdk",
         modules: &["libdpdk"],
-        sources: &["c/dpdk.c", "c/rte_hash.c", "c/rte_timer.c"],
-        libraries: &["rte_hash", "rte_rcu", "rte_ring", "rte_timer", "rte_eal"],
+        sources: &["c/dpdk.c", "c/rte_hash.c", "c/rte_mempool.c", "c/rte_timer.c"],
+        libraries: &["rte_hash", "rte_mempool", "rte_rcu", "rte_ring", "rte_timer", "rte_eal"],
         // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
         needed_when_static: None,
         header_suffices: false,
@@ -52,7 +52,7 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-const RUST_PEERS: [&str; 9] = [
+const RUST_PEERS: [&str; 11] = [
     "crossbeam-epoch",
     "seize",
     "haphazard",
@@ -62,6 +62,8 @@ const RUST_PEERS: [&str; 9] = [
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",
+    "object-pool",
+    "sharded-slab",
 ];
 
 fn main() {

@@ -4,7 +4,7 @@ use crate::cli::{BenchArgs, Experiment};
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{Nothing, Row, Target};
-use crate::{interrupt, membarrier, micro, output, preempt, reclaim, table, timer};
+use crate::{interrupt, membarrier, micro, output, pool, preempt, reclaim, table, timer};
 
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
@@ -15,6 +15,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let table = plan_table(args, &cpus)?;
     let membarrier = plan_membarrier(args, &cpus)?;
     let timer = plan_timer(args, &cpus)?;
+    let pool = plan_pool(args, &cpus)?;
     let target = Target::open(args.json.json.as_deref())?;
     let silent = target.takes_stdout();
 
@@ -42,6 +43,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     }
     if let Some(plan) = timer.filter(|_| !interrupt::requested()) {
         rows.extend(timer::run(&plan, silent)?);
+    }
+    if let Some(plan) = pool.filter(|_| !interrupt::requested()) {
+        rows.extend(pool::run(&plan, silent)?);
     }
     target.write(&machine, &rows, Nothing {})?;
     if interrupt::requested() {
@@ -123,6 +127,18 @@ fn plan_timer(args: &BenchArgs, cpus: &[usize]) -> Result<Option<timer::Plan>, S
         Some(scenarios) => timer::Plan::new(args, cpus, &scenarios).map(Some),
         None if all => Ok(None),
         None => Err(not_a_scenario("timer", &args.scenarios, timer::SCENARIOS)),
+    }
+}
+
+fn plan_pool(args: &BenchArgs, cpus: &[usize]) -> Result<Option<pool::Plan>, Stop> {
+    let all = args.experiment == Experiment::All;
+    if !(all && pool::has_contender(&args.contenders)) && args.experiment != Experiment::Pool {
+        return Ok(None);
+    }
+    match pool::own_scenarios(&args.scenarios) {
+        Some(scenarios) => pool::Plan::new(args, cpus, &scenarios).map(Some),
+        None if all => Ok(None),
+        None => Err(not_a_scenario("pool", &args.scenarios, pool::SCENARIOS)),
     }
 }
 

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::machine::cpus;
-use crate::{guest, membarrier, micro, preempt, reclaim, simulate, table, timer, torture};
+use crate::{guest, membarrier, micro, pool, preempt, reclaim, simulate, table, timer, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -87,6 +87,8 @@ pub(crate) enum Experiment {
     Membarrier,
     /// Timer wheels: additions, cancellations, expiries, and timers of another thread
     Timer,
+    /// Object pools: objects and blocks out and back, alone and across threads
+    Pool,
     /// All of them, one after the other
     All,
 }
@@ -114,7 +116,7 @@ pub(crate) struct BenchArgs {
           hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier` or `timer`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer` or `pool`, or operations of `micro` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(scenario_names()))]
     pub(crate) scenarios: Vec<String>,
@@ -199,7 +201,7 @@ pub(crate) struct LengthFlags {
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 fn contender_names() -> Vec<&'static str> {
-    let of_tables = [table::CONTENDERS, membarrier::CONTENDERS, timer::CONTENDERS].concat();
+    let of_tables = [table::CONTENDERS, membarrier::CONTENDERS, timer::CONTENDERS, pool::CONTENDERS].concat();
     let of_preempt = preempt::plan::CONTENDERS.iter().map(|entry| entry.name);
     let mut names: Vec<&str> =
         reclaim::names::contenders_and_groups().into_iter().chain(of_preempt).chain(of_tables).collect();
@@ -216,6 +218,7 @@ fn scenario_names() -> Vec<&'static str> {
         table::SCENARIOS,
         membarrier::SCENARIOS,
         timer::SCENARIOS,
+        pool::SCENARIOS,
     ]
     .concat()
 }

@@ -15,6 +15,7 @@ mod membarrier;
 mod micro;
 mod output;
 mod peers;
+mod pool;
 mod preempt;
 mod random;
 mod reclaim;
@@ -31,11 +32,14 @@ use std::process::ExitCode;
 use crate::cli::Command;
 
 fn main() -> ExitCode {
-    if let Some(code) = table::child::run_if_child()
-        .or_else(preempt::child::run_if_child)
-        .or_else(membarrier::child::run_if_child)
-        .or_else(timer::child::run_if_child)
-    {
+    let children = [
+        table::child::run_if_child,
+        preempt::child::run_if_child,
+        membarrier::child::run_if_child,
+        timer::child::run_if_child,
+        pool::child::run_if_child,
+    ];
+    if let Some(code) = children.iter().find_map(|run_if_child| run_if_child()) {
         return code;
     }
     let cli = match cli::parse() {

@@ -8,7 +8,7 @@
 //! - [`missing`] names the peers that were not found at build time and the package that brings each;
 //!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
 //!   their own headers; the Rust peers are ordinary dependencies.
-//! - [`table`] has hash tables, and [`timer`] timers, for the experiments of these names.
+//! - [`table`] has hash tables, [`timer`] timers, and [`pool`] object pools, for the experiments of these names.
 //! - [`micro`] lists single operations to be timed.
 //! - [`read_until_stopped`] is the readers' loop, the same for everybody; [`read_sections`] the one of readers whose
 //!   sections hold [`Work`].
@@ -25,6 +25,7 @@ mod lookup;
 mod micro;
 #[cfg(any(peer_urcu, peer_dpdk, peer_ck))]
 mod native;
+pub mod pool;
 mod rust;
 mod sections;
 pub mod table;

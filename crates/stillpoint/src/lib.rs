@@ -3,6 +3,7 @@
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
+//! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks, freed by any thread.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
 //! - [`multicast`]: runs a function on every registered thread, flat or along a tree.
 //!
@@ -45,6 +46,8 @@ pub mod busted;
 pub mod fence;
 #[cfg(feature = "std")]
 pub mod multicast;
+#[cfg(feature = "std")]
+pub mod pool;
 #[cfg(feature = "std")]
 pub mod rcu;
 #[cfg(feature = "std")]

@@ -10,6 +10,8 @@ mod config_snapshot;
 mod epoll_loop;
 #[path = "../examples/flow_table_qsbr.rs"]
 mod flow_table_qsbr;
+#[path = "../examples/packet_buffers.rs"]
+mod packet_buffers;
 #[path = "../examples/sleep.rs"]
 mod sleep;
 #[path = "../examples/timeouts.rs"]
@@ -35,6 +37,11 @@ fn background_runs() {
 #[test]
 fn epoll_loop_runs() {
     epoll_loop::main().expect("it reports no error");
+}
+
+#[test]
+fn packet_buffers_runs() {
+    packet_buffers::main().expect("it reports no error");
 }
 
 #[test]

@@ -74,10 +74,10 @@ unsafe impl<K> Send for RteHash<K> {}
 unsafe impl<K> Sync for RteHash<K> {}
 
 /// One of DPDK's own numbers of threads, which its writers expect to have.
-pub(super) struct ThreadNumber(bool);
+pub(crate) struct ThreadNumber(bool);
 
 impl ThreadNumber {
-    pub(super) fn take() -> Self {
+    pub(crate) fn take() -> Self {
         Self(stillpoint_thread_join())
     }
 }

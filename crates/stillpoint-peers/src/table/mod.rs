@@ -11,6 +11,9 @@ mod dpdk;
 #[cfg(peer_dpdk)]
 mod reclaim;
 
+#[cfg(peer_dpdk)]
+pub(crate) use dpdk::ThreadNumber;
+
 #[cfg(not(peer_dpdk))]
 pub use dpdk::{RECLAIMING, rte_hash_reclaiming};
 pub use dpdk::{initialise_dpdk, rte_hash};

@@ -2,8 +2,14 @@
 
 mod clock;
 mod futex;
+pub(crate) mod page_map;
 #[cfg(not(loom))]
 pub(crate) mod pages;
+#[cfg(not(loom))]
+pub(crate) mod region;
+#[cfg(loom)]
+#[path = "region_model.rs"]
+pub(crate) mod region;
 #[cfg(not(any(loom, miri)))]
 pub(crate) mod sched;
 #[cfg(any(loom, miri))]

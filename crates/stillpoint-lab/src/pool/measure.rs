@@ -1,0 +1,293 @@
+//! In the child process: makes the pools, and measures slices of them in turn.
+
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use stillpoint_peers::pool::{self, PoolContender, PoolThread};
+
+use super::child::Answer;
+use super::ours::{Bare, Typed};
+use super::pipe::{BULK, Pipe};
+use super::plan::{CACHE, Plan, Setting};
+use crate::interrupt;
+use crate::machine::cpus;
+use crate::output::json::{Row, number};
+use crate::output::progress::Progress;
+use crate::stats::median;
+
+type Contenders = Vec<Box<dyn PoolContender>>;
+
+pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Answer, String> {
+    let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
+    if plan.has_dpdk() {
+        stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
+    }
+    cpus::pin(cpu)?;
+    let mut notes = Vec::new();
+    let progress = Progress::new(plan.settings.len());
+    let mut rows = Vec::new();
+    let mut stage = "";
+    for setting in plan.settings.iter().take_while(|_| !interrupt::requested()) {
+        if setting.scenario != stage {
+            stage = &setting.scenario;
+            progress.stage(&format!("pool: {stage}"));
+        }
+        // Anew: what a pool has left with the threads of one setting is not to hold up the next one.
+        let (contenders, missing) = make(plan, huge_pages)?;
+        rows.extend(measure(plan, setting, &contenders)?);
+        notes = contenders.iter().map(|contender| note(&**contender)).chain(missing).collect();
+        progress.step();
+    }
+    Ok(Answer { rows, notes })
+}
+
+/// What a pool is made of, in a line.
+fn note(contender: &dyn PoolContender) -> String {
+    let block = contender.block().map(|block| format!(", contig_block_size {block}")).unwrap_or_default();
+    let cache = contender.cache().map(|cache| format!(", cache {cache}")).unwrap_or_default();
+    format!("{}{cache}{block}: {}", contender.name(), contender.note())
+}
+
+/// The contenders, and what is to be said of those that are missing.
+fn make(plan: &Plan, huge_pages: bool) -> Result<(Contenders, Vec<String>), String> {
+    let objects = plan.objects();
+    let mut contenders: Contenders = Vec::new();
+    let mut notes = Vec::new();
+    for name in &plan.contenders {
+        match name.as_str() {
+            "stillpoint/pool" => contenders.push(Box::new(Bare::with_capacity(objects)?)),
+            "stillpoint/pool+obj" => contenders.push(Box::new(Typed::with_capacity(objects)?)),
+            "mimalloc" => match pool::mimalloc() {
+                Ok(mimalloc) => contenders.push(mimalloc),
+                Err(why) => notes.push(why),
+            },
+            "object-pool" => contenders.push(pool::object_pool(objects)?),
+            "sharded-slab" => contenders.push(pool::sharded_slab()?),
+            name => {
+                let driver = name.rsplit('/').next().unwrap_or(name);
+                for cache in [0, CACHE] {
+                    contenders.push(pool::mempool(driver, objects, cache, huge_pages)?);
+                }
+            }
+        }
+    }
+    Ok((contenders, notes))
+}
+
+/// What was measured of one contender.
+#[derive(Default)]
+struct Rates {
+    /// Objects a second.
+    rates: Vec<f64>,
+    /// Slices in which the pool had no object left.
+    exhausted: usize,
+}
+
+fn measure(plan: &Plan, setting: &Setting, contenders: &Contenders) -> Result<Vec<Row>, String> {
+    let mut measured: BTreeMap<usize, Rates> = BTreeMap::new();
+    for round in 0..plan.rounds as usize {
+        if interrupt::requested() {
+            break;
+        }
+        for turn in 0..contenders.len() {
+            let at = (turn + round) % contenders.len();
+            let slice = match setting.scenario.as_str() {
+                "producer-consumer" => hand_over(plan, &*contenders[at])?,
+                _ => alone(plan, setting, &*contenders[at])?,
+            };
+            match slice {
+                Slice::Rate(rate) => measured.entry(at).or_default().rates.push(rate),
+                Slice::Exhausted => measured.entry(at).or_default().exhausted += 1,
+                Slice::NoSuchCall => {}
+            }
+        }
+    }
+    Ok(measured.into_iter().map(|(at, rates)| row(plan, setting, &*contenders[at], rates)).collect())
+}
+
+enum Slice {
+    /// Objects a second, of all threads together.
+    Rate(f64),
+    Exhausted,
+    NoSuchCall,
+}
+
+/// Each thread works by itself.
+fn alone(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Slice, String> {
+    let barrier = Barrier::new(setting.threads);
+    let outcomes: Vec<Result<Option<Option<f64>>, String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = plan.cpus[..setting.threads]
+            .iter()
+            .map(|&cpu| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let pinned = cpus::pin(cpu);
+                    let mut thread = contender.thread();
+                    barrier.wait();
+                    let rate = one_thread(plan, setting, contender, &mut *thread);
+                    // Nobody leaves the others alone while they measure.
+                    barrier.wait();
+                    pinned.map(|()| rate)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .collect()
+    });
+    let mut sum = 0.0;
+    for outcome in outcomes {
+        match outcome? {
+            None => return Ok(Slice::NoSuchCall),
+            Some(None) => return Ok(Slice::Exhausted),
+            Some(Some(rate)) => sum += rate,
+        }
+    }
+    Ok(Slice::Rate(sum))
+}
+
+/// Objects a second; `None` without such a call, and within that when the pool was exhausted.
+fn one_thread(
+    plan: &Plan,
+    setting: &Setting,
+    contender: &dyn PoolContender,
+    thread: &mut dyn PoolThread,
+) -> Option<Option<f64>> {
+    let contiguous = setting.scenario == "contiguous";
+    let mut objects = vec![std::ptr::null_mut(); setting.keep.max(64)];
+    let each = match contender.block().filter(|_| contiguous) {
+        Some(block) => (setting.keep / block).max(1) * block,
+        None => setting.keep,
+    };
+    let mut work = |turns: u64| match contiguous {
+        true => thread.contiguous(setting.shape(), turns, &mut objects),
+        false => Some(thread.plain(setting.shape(), turns, &mut objects)),
+    };
+    // The first turns fill caches; then as many as take the time of a slice.
+    let mut turns = 1;
+    loop {
+        let begin = Instant::now();
+        if !work(turns)? {
+            return Some(None);
+        }
+        let took = begin.elapsed();
+        if took >= plan.slice {
+            return Some(Some((turns * each as u64) as f64 / took.as_secs_f64()));
+        }
+        let factor = plan.slice.as_secs_f64() * 1.1 / took.as_secs_f64().max(1e-7);
+        turns = (turns as f64 * factor.clamp(1.1, 1e4)).ceil() as u64;
+    }
+}
+
+/// One thread gets bulks and hands them to another one, which frees them.
+fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Slice, String> {
+    let (pipe, stop, done) = (Pipe::new(), AtomicBool::new(false), AtomicBool::new(false));
+    let barrier = Barrier::new(2);
+    let time = plan.slice.max(Duration::from_millis(2));
+    let (cpus, pipe, stop, done, barrier) = (&plan.cpus, &pipe, &stop, &done, &barrier);
+    let outcome = std::thread::scope(|scope| {
+        let consumer = scope.spawn(move || {
+            let pinned = cpus::pin(cpus[1]);
+            let mut thread = contender.thread();
+            barrier.wait();
+            let mut freed = 0u64;
+            loop {
+                // Before the look into the pipe: what was sent before the end is seen. Acquire: pairs with the release
+                // below.
+                let ends = stop.load(Ordering::Acquire);
+                match pipe.receive() {
+                    Some(bulk) => {
+                        thread.put(&bulk);
+                        freed += BULK as u64;
+                    }
+                    None if ends => {
+                        // Relaxed: a flag on its own.
+                        done.store(true, Ordering::Relaxed);
+                        return pinned.map(|()| freed);
+                    }
+                    None => std::hint::spin_loop(),
+                }
+            }
+        });
+        let producer = scope.spawn(move || {
+            let pinned = cpus::pin(cpus[0]);
+            let mut thread = contender.thread();
+            let mut bulk = [std::ptr::null_mut(); BULK];
+            barrier.wait();
+            let begin = Instant::now();
+            'time: while begin.elapsed() < time {
+                for _ in 0..64 {
+                    // An empty pool waits for the consumer.
+                    while !thread.get(&mut bulk) {
+                        if begin.elapsed() >= time {
+                            break 'time;
+                        }
+                        std::hint::spin_loop();
+                    }
+                    pool::read_each(&bulk);
+                    while !pipe.send(&bulk) {
+                        std::hint::spin_loop();
+                    }
+                }
+            }
+            let took = begin.elapsed();
+            // Release: pairs with the acquire above.
+            stop.store(true, Ordering::Release);
+            // In dpdk/bucket, a free waits until the owner of the bucket has room for it, for ever if that does not call.
+            // Relaxed: see above.
+            while !done.load(Ordering::Relaxed) {
+                if thread.get(&mut bulk) {
+                    thread.put(&bulk);
+                }
+            }
+            pinned.map(|()| took)
+        });
+        let join = || "a thread panicked".to_owned();
+        let took = producer.join().map_err(|_| join())??;
+        let freed = consumer.join().map_err(|_| join())??;
+        Ok::<_, String>((freed, took))
+    });
+    let (freed, took) = outcome?;
+    Ok(if freed == 0 { Slice::Exhausted } else { Slice::Rate(freed as f64 / took.as_secs_f64()) })
+}
+
+fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, measured: Rates) -> Row {
+    let mut params: Map<String, Value> = [
+        ("get", setting.get),
+        ("put", setting.put),
+        ("keep", setting.keep),
+        ("cores", setting.threads),
+        ("rounds", plan.rounds as usize),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.into()))
+    .collect();
+    for (name, value) in [("cache", contender.cache()), ("block", contender.block())] {
+        value.into_iter().for_each(|value| _ = params.insert(name.to_owned(), value.into()));
+    }
+    // There are enough objects for every pool that does not keep them from the thread that asks. That some do is a result.
+    let ours = contender.name().starts_with("stillpoint");
+    let void = (ours && measured.exhausted > 0).then(|| "the pool was exhausted".to_owned());
+    let mut metrics = Map::new();
+    if measured.exhausted > 0 && void.is_none() {
+        metrics.insert("exhausted_slices".to_owned(), measured.exhausted.into());
+    }
+    if void.is_none() && !measured.rates.is_empty() {
+        let rate = median(measured.rates);
+        let nanoseconds = setting.threads as f64 * 1e9 / rate;
+        metrics.insert("objects_per_s".to_owned(), number(rate.round()));
+        metrics.insert("ns_per_op".to_owned(), number((nanoseconds * 1e3).round() / 1e3));
+    }
+    Row {
+        experiment: "pool",
+        scenario: setting.scenario.clone(),
+        contender: contender.name().to_owned(),
+        params,
+        metrics,
+        void,
+    }
+}

@@ -1,0 +1,234 @@
+//! stillpoint's pools as contenders, through their public interface.
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use stillpoint::pool::{Info, Local, Obj, Pool, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint_peers::pool::{OBJECT, PoolContender, PoolThread, Shape, plain, read_each};
+
+use super::plan::CACHE;
+
+/// As large as the buckets of DPDK, so that blocks are of the same number of objects.
+const BUCKET: usize = 64 << 10;
+
+fn builder(objects: usize) -> PoolBuilder {
+    PoolBuilder::new(objects).bucket_bytes(BUCKET).cache(CACHE)
+}
+
+fn note(info: &Info) -> String {
+    let backing = info.regions.first().map(|region| region.backing.to_string()).unwrap_or_default();
+    format!("{backing}; stride {} bytes; compiled for any x86-64", info.stride)
+}
+
+/// Bare memory.
+pub(super) struct Bare(RawPool);
+
+impl Bare {
+    pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
+        builder(objects).build_raw(OBJECT, 64).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl PoolContender for Bare {
+    fn name(&self) -> &'static str {
+        "stillpoint/pool"
+    }
+
+    fn cache(&self) -> Option<usize> {
+        Some(self.0.info().cache)
+    }
+
+    fn block(&self) -> Option<usize> {
+        Some(self.0.info().objects_per_block)
+    }
+
+    fn note(&self) -> String {
+        note(&self.0.info())
+    }
+
+    fn thread(&self) -> Box<dyn PoolThread + '_> {
+        let block = self.0.info().objects_per_block;
+        Box::new(BareThread { local: self.0.local().expect("few threads use the pool"), block })
+    }
+}
+
+struct BareThread<'p> {
+    local: RawLocal<'p>,
+    block: usize,
+}
+
+impl BareThread<'_> {
+    #[inline(always)]
+    fn get_all(&self, objects: &mut [*mut u8]) -> bool {
+        // SAFETY: places for addresses, which are written before they are read.
+        let places = unsafe {
+            std::slice::from_raw_parts_mut(
+                objects.as_mut_ptr().cast::<MaybeUninit<NonNull<u8>>>(),
+                objects.len(),
+            )
+        };
+        self.local.alloc_many(places).is_ok()
+    }
+
+    #[inline(always)]
+    fn put_all(&self, objects: &[*mut u8]) {
+        // SAFETY: addresses that came from the pool, none of them null.
+        let objects =
+            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        // SAFETY: the experiment gives back what it got.
+        let answer = unsafe {
+            match objects {
+                [object] => self.local.free(*object),
+                objects => self.local.free_many(objects),
+            }
+        };
+        debug_assert!(answer.is_ok(), "{answer:?}");
+    }
+
+    /// Blocks that go back as they came.
+    fn whole_blocks(&self, blocks: usize, turns: u64) -> bool {
+        let mut kept: Vec<RawBlock> = Vec::with_capacity(blocks);
+        for _ in 0..turns {
+            for _ in 0..blocks {
+                let Some(block) = self.local.alloc_block() else { return false };
+                for index in 0..block.len() {
+                    read_each(&[block.get(index).expect("within the block").as_ptr()]);
+                }
+                kept.push(block);
+            }
+            for block in kept.drain(..) {
+                // SAFETY: handed out above.
+                let answer = unsafe { self.local.free_block(block) };
+                debug_assert!(answer.is_ok(), "{answer:?}");
+            }
+        }
+        true
+    }
+}
+
+impl PoolThread for BareThread<'_> {
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        if shape.get == 1 && shape.put == 1 && shape.keep == 1 {
+            for _ in 0..turns {
+                let Some(object) = self.local.alloc() else { return false };
+                read_each(&[object.as_ptr()]);
+                // SAFETY: handed out above.
+                let answer = unsafe { self.local.free(object) };
+                debug_assert!(answer.is_ok(), "{answer:?}");
+            }
+            return true;
+        }
+        plain(shape, turns, objects, |objects| self.get_all(objects), |objects| self.put_all(objects))
+    }
+
+    fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
+        let blocks = (shape.keep / self.block).max(1);
+        if shape.put == 0 {
+            return Some(self.whole_blocks(blocks, turns));
+        }
+        let objects = &mut objects[..blocks * self.block];
+        for _ in 0..turns {
+            for place in objects.chunks_exact_mut(self.block) {
+                let Some(block) = self.local.alloc_block() else { return Some(false) };
+                for (index, object) in place.iter_mut().enumerate() {
+                    *object = block.get(index).expect("within the block").as_ptr();
+                }
+                read_each(place);
+            }
+            objects.chunks(shape.put).for_each(|objects| self.put_all(objects));
+        }
+        Some(true)
+    }
+
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        self.get_all(objects)
+    }
+
+    fn put(&mut self, objects: &[*mut u8]) {
+        self.put_all(objects);
+    }
+}
+
+type Buffer = [u64; OBJECT / 8];
+
+/// Initialised objects, that free themselves.
+pub(super) struct Typed(Pool<Buffer>);
+
+impl Typed {
+    pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
+        builder(objects).build(|| [0; OBJECT / 8]).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl PoolContender for Typed {
+    fn name(&self) -> &'static str {
+        "stillpoint/pool+obj"
+    }
+
+    fn cache(&self) -> Option<usize> {
+        Some(self.0.info().cache)
+    }
+
+    fn note(&self) -> String {
+        format!("{}; safe calls: an owned object for each", note(&self.0.info()))
+    }
+
+    fn thread(&self) -> Box<dyn PoolThread + '_> {
+        let local = self.0.local().expect("few threads use the pool");
+        Box::new(TypedThread { pool: &self.0, local, kept: Vec::new() })
+    }
+}
+
+struct TypedThread<'p> {
+    pool: &'p Pool<Buffer>,
+    local: Local<'p, Buffer>,
+    kept: Vec<Obj<'p, Buffer>>,
+}
+
+impl PoolThread for TypedThread<'_> {
+    fn plain(&mut self, shape: Shape, turns: u64, _objects: &mut [*mut u8]) -> bool {
+        if shape.get == 1 && shape.put == 1 && shape.keep == 1 {
+            for _ in 0..turns {
+                let Some(object) = self.local.alloc() else { return false };
+                read_each(&[std::ptr::from_ref(&*object).cast_mut().cast()]);
+            }
+            return true;
+        }
+        for _ in 0..turns {
+            while self.kept.len() < shape.keep {
+                let (before, some) = (self.kept.len(), shape.get.min(shape.keep - self.kept.len()));
+                if self.local.alloc_many(some, &mut self.kept).is_err() {
+                    self.kept.clear();
+                    return false;
+                }
+                for object in &self.kept[before..] {
+                    read_each(&[std::ptr::from_ref(&**object).cast_mut().cast()]);
+                }
+            }
+            if shape.put == 1 {
+                self.kept.drain(..).for_each(|object| self.local.free(object));
+            }
+            while !self.kept.is_empty() {
+                let left = self.kept.len().saturating_sub(shape.put);
+                self.local.free_many(self.kept.drain(left..));
+            }
+        }
+        true
+    }
+
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        if self.local.alloc_many(objects.len(), &mut self.kept).is_err() {
+            return false;
+        }
+        for (place, object) in objects.iter_mut().zip(self.kept.drain(..)) {
+            *place = object.into_raw().as_ptr().cast();
+        }
+        true
+    }
+
+    fn put(&mut self, objects: &[*mut u8]) {
+        // SAFETY: the experiment gives back what it got, which came from `into_raw`.
+        let owned = objects.iter().filter_map(|object| unsafe { self.pool.from_raw(object.cast()) });
+        self.local.free_many(owned);
+    }
+}

@@ -1,0 +1,116 @@
+//! What is measured.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stillpoint_peers::pool::Shape;
+use stillpoint_peers::table::HAS_DPDK;
+
+use super::{CONTENDERS, SCENARIOS};
+use crate::cli::BenchArgs;
+use crate::error::Stop;
+use crate::reclaim::names::asked_for;
+
+/// Objects that a cache of DPDK holds at most, and ours.
+pub(super) const CACHE: usize = 512;
+
+/// What a row is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Setting {
+    pub(super) scenario: String,
+    pub(super) keep: usize,
+    pub(super) get: usize,
+    /// 0 for blocks that go back whole.
+    pub(super) put: usize,
+    pub(super) threads: usize,
+}
+
+impl Setting {
+    pub(super) fn shape(&self) -> Shape {
+        Shape { keep: self.keep, get: self.get, put: self.put }
+    }
+}
+
+/// What to measure. It travels to the child process as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(super) settings: Vec<Setting>,
+    pub(super) contenders: Vec<String>,
+    pub(super) rounds: u32,
+    /// The time of one slice of a contender.
+    pub(super) slice: Duration,
+    pub(super) cpus: Vec<usize>,
+}
+
+impl Plan {
+    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
+    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders: Vec<String> = CONTENDERS
+            .iter()
+            .filter(|name| asked_for(name, &args.contenders) && (HAS_DPDK || !name.starts_with("dpdk")))
+            .map(|&name| name.to_owned())
+            .collect();
+        if contenders.is_empty() {
+            return Err(Stop::usage(format!(
+                "pool has none of these contenders: it has {}",
+                CONTENDERS.join(", ")
+            )));
+        }
+        let (quick, full) = (args.length.quick, args.length.full);
+        let asked = |setting: &Setting| {
+            let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
+            named && setting.threads <= cpus.len()
+        };
+        let settings: Vec<Setting> = settings(quick, full).into_iter().filter(asked).collect();
+        if settings.is_empty() {
+            return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
+        }
+        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
+            (true, _) => 3,
+            (_, true) => 15,
+            _ => 5,
+        });
+        let usual = Duration::from_millis(if full { 20 } else { 5 });
+        let slice = args.length.duration.map_or(usual, |row| row / rounds);
+        Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
+    }
+
+    /// Objects of each pool: as many as all threads keep, and what caches hold beside that.
+    pub(super) fn objects(&self) -> usize {
+        let most = self.settings.iter().map(|setting| setting.keep * setting.threads).max().unwrap_or(0);
+        most + 2 * (self.cpus.len().max(2)) * CACHE + 4096
+    }
+
+    pub(super) fn has_dpdk(&self) -> bool {
+        self.contenders.iter().any(|contender| contender.starts_with("dpdk"))
+    }
+}
+
+/// Every setting, the ones that have a bar to reach first.
+fn settings(quick: bool, full: bool) -> Vec<Setting> {
+    let keeps: &[usize] = match (quick, full) {
+        (true, _) => &[465],
+        (_, true) => &[30, 62, 465, 4_030, 32_767],
+        _ => &[30, 465, 4_030],
+    };
+    let mut all = Vec::new();
+    let mut add = |scenario: usize, keep: usize, get: usize, put: usize, threads: usize| {
+        all.push(Setting { scenario: SCENARIOS[scenario].to_owned(), keep, get, put, threads });
+    };
+    for &keep in keeps {
+        for get in [15, 31] {
+            [1, 15, 31].into_iter().for_each(|put| add(0, keep, get, put, 1));
+        }
+    }
+    for &keep in keeps.iter().filter(|&&keep| keep >= 31) {
+        [1, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, 1));
+    }
+    add(2, 1, 1, 1, 1);
+    for &keep in keeps {
+        for threads in [1, 2] {
+            add(3, keep, 31, 31, threads);
+        }
+    }
+    add(4, 31, 31, 31, 2);
+    all
+}

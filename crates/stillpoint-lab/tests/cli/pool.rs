@@ -1,0 +1,70 @@
+//! `bench pool`: the form of the results.
+
+use serde_json::Value;
+
+use crate::common::{json, run, stderr, stdout};
+
+const TINY: [&str; 6] = ["bench", "pool", "--duration", "2ms", "--rounds", "2"];
+
+fn tiny(more: &[&'static str]) -> Vec<&'static str> {
+    TINY.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn every_scenario_has_rows_of_the_agreed_form() {
+    let result =
+        json(&run(&tiny(&["--quick", "--contenders", "stillpoint,object-pool,sharded-slab", "--json"])));
+    let rows = result["rows"].as_array().unwrap();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let scenarios = ["plain", "contiguous", "single", "private", "producer-consumer"];
+    for scenario in scenarios.into_iter().filter(|&scenario| cpus > 1 || scenario != "producer-consumer") {
+        let mut of_ours =
+            rows.iter().filter(|row| row["scenario"] == scenario && row["contender"] == "stillpoint/pool");
+        assert!(of_ours.next().is_some(), "{scenario} has no row");
+    }
+    for row in rows {
+        assert!(row["experiment"] == "pool" && row.get("void").is_none(), "{row}");
+        for metric in ["objects_per_s", "ns_per_op"] {
+            assert!(row["metrics"][metric].as_f64().unwrap() > 0.0, "{row}");
+        }
+        for param in ["get", "put", "keep", "cores", "rounds"] {
+            assert!(row["params"][param].is_number(), "{row}");
+        }
+        if row["contender"] == "stillpoint/pool" {
+            assert_eq!(
+                (&row["params"]["block"], &row["params"]["cache"]),
+                (&Value::from(31), &Value::from(512))
+            );
+        }
+    }
+    let cells = rows.iter().filter(|row| row["scenario"] == "plain" && row["contender"] == "object-pool");
+    assert_eq!(cells.count(), 6, "bulks of 15 and 31 out, of 1, 15 and 31 back");
+}
+
+/// With DPDK where it is built in; its environment prints to standard error alone.
+#[test]
+fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
+    let output = run(&tiny(&["--quick", "--scenarios", "contiguous,single"]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "Pool: contiguous, 465 objects kept",
+        "Pool: single",
+        "contig_block_size 31",
+        "huge pages",
+        "31, whole",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+    assert!(!text.contains("Pool: plain"), "what was not asked for:\n{text}");
+    assert_eq!(text.contains("dpdk/bucket"), stillpoint_peers::table::HAS_DPDK, "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let refused = run(&tiny(&["--contenders", "papaya"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("pool has none of these contenders"), "{}", stderr(&refused));
+    let refused = run(&tiny(&["--scenarios", "zipf"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+}

@@ -1,0 +1,106 @@
+/*
+ * DPDK's rte_mempool with its bucket, ring and stack drivers, in the memory of the environment abstraction layer.
+ */
+#include <rte_config.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <rte_mempool.h>
+
+#include "peer.h"
+
+/* NULL when there is no room, or no such driver. */
+struct rte_mempool *stillpoint_mempool_new(const char *name, const char *driver, unsigned count, unsigned size,
+                                           unsigned cache)
+{
+    struct rte_mempool *pool = rte_mempool_create_empty(name, count, size, cache, 0, SOCKET_ID_ANY, 0);
+
+    if (pool == NULL)
+        return NULL;
+    if (rte_mempool_set_ops_byname(pool, driver, NULL) != 0 || rte_mempool_populate_default(pool) < (int)count) {
+        rte_mempool_free(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+void stillpoint_mempool_free(struct rte_mempool *pool)
+{
+    rte_mempool_free(pool);
+}
+
+/* Objects of a contiguous block; 0 for drivers without them. */
+unsigned stillpoint_mempool_block(struct rte_mempool *pool)
+{
+    struct rte_mempool_info info;
+
+    memset(&info, 0, sizeof info);
+    return rte_mempool_ops_get_info(pool, &info) == 0 ? info.contig_block_size : 0;
+}
+
+bool stillpoint_mempool_get(struct rte_mempool *pool, void **objects, unsigned count)
+{
+    return rte_mempool_get_bulk(pool, objects, count) == 0;
+}
+
+void stillpoint_mempool_put(struct rte_mempool *pool, void **objects, unsigned count)
+{
+    rte_mempool_put_bulk(pool, objects, count);
+}
+
+static inline uint64_t read_each(void **objects, unsigned count)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        sum += *(volatile uint64_t *)objects[i];
+    return sum;
+}
+
+static inline void put_all(struct rte_mempool *pool, void **objects, unsigned keep, unsigned put)
+{
+    for (unsigned i = 0; i < keep; i += put)
+        rte_mempool_put_bulk(pool, &objects[i], RTE_MIN(put, keep - i));
+}
+
+/* In each turn: gets `keep` objects, `get` at a time, reads each, and puts them back, `put` at a time. */
+bool stillpoint_mempool_plain(struct rte_mempool *pool, void **objects, unsigned keep, unsigned get, unsigned put,
+                              uint64_t turns)
+{
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        for (unsigned i = 0; i < keep; i += get) {
+            unsigned some = RTE_MIN(get, keep - i);
+            if (rte_mempool_get_bulk(pool, &objects[i], some) != 0) {
+                rte_mempool_put_bulk(pool, objects, i);
+                return false;
+            }
+            read_each(&objects[i], some);
+        }
+        put_all(pool, objects, keep, put);
+    }
+    return true;
+}
+
+/* The same with `blocks` contiguous blocks, one for each call. */
+bool stillpoint_mempool_blocks(struct rte_mempool *pool, void **objects, unsigned blocks, unsigned put, uint64_t turns)
+{
+    unsigned block = stillpoint_mempool_block(pool);
+    size_t stride = pool->header_size + pool->elt_size + pool->trailer_size;
+
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        for (unsigned i = 0; i < blocks; i++) {
+            void *first;
+            if (rte_mempool_get_contig_blocks(pool, &first, 1) != 0) {
+                rte_mempool_put_bulk(pool, objects, i * block);
+                return false;
+            }
+            for (unsigned j = 0; j < block; j++)
+                objects[i * block + j] = (char *)first + j * stride;
+            read_each(&objects[i * block], block);
+        }
+        put_all(pool, objects, blocks * block, put);
+    }
+    return true;
+}

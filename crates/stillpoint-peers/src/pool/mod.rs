@@ -1,0 +1,108 @@
+//! Object pools of others behind one trait, for the experiment `pool`.
+
+mod mimalloc;
+mod rust;
+
+#[cfg(peer_dpdk)]
+mod dpdk;
+#[cfg(not(peer_dpdk))]
+#[path = "no_dpdk.rs"]
+mod dpdk;
+
+pub use dpdk::mempool;
+pub use mimalloc::mimalloc;
+pub use rust::{object_pool, sharded_slab};
+
+use std::hint::black_box;
+
+/// Bytes of an object: a packet buffer.
+pub const OBJECT: usize = 2048;
+
+/// What a thread does in a turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Objects that it has in the end.
+    pub keep: usize,
+    /// How many it gets at a time.
+    pub get: usize,
+    /// How many it gives back at a time; 0 for blocks that go back whole.
+    pub put: usize,
+}
+
+/// A pool of objects of [`OBJECT`] bytes.
+pub trait PoolContender: Send + Sync {
+    /// The stable name, such as `dpdk/bucket`.
+    fn name(&self) -> &'static str;
+
+    /// Objects in the cache of a thread, where that can be chosen.
+    fn cache(&self) -> Option<usize> {
+        None
+    }
+
+    /// Objects of a contiguous block, for pools that hand these out.
+    fn block(&self) -> Option<usize> {
+        None
+    }
+
+    /// What its memory is made of, and handicaps.
+    fn note(&self) -> String;
+
+    /// Access for the calling thread.
+    fn thread(&self) -> Box<dyn PoolThread + '_>;
+}
+
+/// One thread's access. The loops are the contender's own, so that they are compiled into one, as its users would have
+/// them.
+pub trait PoolThread {
+    /// In each turn: gets `keep` objects, reads each, and gives them back. False when the pool was exhausted.
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool;
+
+    /// The same with contiguous blocks, as many as `keep` has room for; `None` without such a call.
+    fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
+        let _ = (shape, turns, objects);
+        None
+    }
+
+    /// Fills a slice with objects; false when the pool has not so many.
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool;
+
+    /// Frees objects of any thread.
+    fn put(&mut self, objects: &[*mut u8]);
+}
+
+/// The loop of [`PoolThread::plain`], over a contender's own calls.
+#[inline(always)]
+pub fn plain(
+    shape: Shape,
+    turns: u64,
+    objects: &mut [*mut u8],
+    mut get: impl FnMut(&mut [*mut u8]) -> bool,
+    mut put: impl FnMut(&[*mut u8]),
+) -> bool {
+    let objects = &mut objects[..shape.keep];
+    for _ in 0..turns {
+        let mut at = 0;
+        while at < objects.len() {
+            let end = (at + shape.get).min(objects.len());
+            if !get(&mut objects[at..end]) {
+                put(&objects[..at]);
+                return false;
+            }
+            read_each(&objects[at..end]);
+            at = end;
+        }
+        objects.chunks(shape.put).for_each(&mut put);
+    }
+    true
+}
+
+/// A fake read of each object.
+#[inline(always)]
+pub fn read_each(objects: &[*mut u8]) {
+    let mut sum = 0u64;
+    for object in objects {
+        // SAFETY: an object of at least eight bytes, which the pool has handed out to the caller.
+        sum = sum.wrapping_add(unsafe { object.cast::<u64>().read_volatile() });
+    }
+    black_box(sum);
+}

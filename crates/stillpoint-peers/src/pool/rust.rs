@@ -1,0 +1,145 @@
+//! Pools in Rust: object-pool and sharded-slab. Neither has calls for many objects.
+
+use super::{OBJECT, PoolContender, PoolThread, Shape, plain};
+
+type Buffer = Box<[u8; OBJECT]>;
+
+struct ObjectPool(object_pool::Pool<Buffer>);
+
+/// [`object_pool::Pool`]: a stack behind a lock.
+///
+/// # Errors
+/// None; the others may have some.
+pub fn object_pool(objects: usize) -> Result<Box<dyn PoolContender>, String> {
+    Ok(Box::new(ObjectPool(object_pool::Pool::new(objects, || Box::new([0; OBJECT])))))
+}
+
+impl PoolContender for ObjectPool {
+    fn name(&self) -> &'static str {
+        "object-pool"
+    }
+
+    fn note(&self) -> String {
+        "boxes in a stack behind a lock".to_owned()
+    }
+
+    fn thread(&self) -> Box<dyn PoolThread + '_> {
+        Box::new(BoxThread(&self.0))
+    }
+}
+
+struct BoxThread<'p>(&'p object_pool::Pool<Buffer>);
+
+impl BoxThread<'_> {
+    #[inline(always)]
+    fn get_each(&self, objects: &mut [*mut u8]) -> bool {
+        for got in 0..objects.len() {
+            let Some(object) = self.0.try_pull() else {
+                self.put_each(&objects[..got]);
+                return false;
+            };
+            objects[got] = Box::into_raw(object.detach().1).cast();
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn put_each(&self, objects: &[*mut u8]) {
+        // SAFETY: the experiment gives back what it got, which came from `Box::into_raw`.
+        objects.iter().for_each(|object| self.0.attach(unsafe { Buffer::from_raw(object.cast()) }));
+    }
+}
+
+impl PoolThread for BoxThread<'_> {
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        plain(shape, turns, objects, |objects| self.get_each(objects), |objects| self.put_each(objects))
+    }
+
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        self.get_each(objects)
+    }
+
+    fn put(&mut self, objects: &[*mut u8]) {
+        self.put_each(objects);
+    }
+}
+
+/// An object that knows its key: it is freed by that.
+struct Keyed {
+    key: usize,
+    _bytes: [u8; OBJECT],
+}
+
+impl Default for Keyed {
+    fn default() -> Self {
+        Self { key: 0, _bytes: [0; OBJECT] }
+    }
+}
+
+impl sharded_slab::Clear for Keyed {
+    fn clear(&mut self) {}
+}
+
+struct ShardedSlab(sharded_slab::Pool<Keyed>);
+
+/// [`sharded_slab::Pool`]: lock-free slabs for each thread, without a limit.
+///
+/// # Errors
+/// None; the others may have some.
+pub fn sharded_slab() -> Result<Box<dyn PoolContender>, String> {
+    Ok(Box::new(ShardedSlab(sharded_slab::Pool::new())))
+}
+
+impl PoolContender for ShardedSlab {
+    fn name(&self) -> &'static str {
+        "sharded-slab"
+    }
+
+    fn note(&self) -> String {
+        "lock-free; keys with generations; grows as needed".to_owned()
+    }
+
+    fn thread(&self) -> Box<dyn PoolThread + '_> {
+        Box::new(SlabThread(&self.0))
+    }
+}
+
+struct SlabThread<'p>(&'p sharded_slab::Pool<Keyed>);
+
+impl SlabThread<'_> {
+    #[inline(always)]
+    fn get_each(&self, objects: &mut [*mut u8]) -> bool {
+        for got in 0..objects.len() {
+            let Some(mut object) = self.0.create() else {
+                self.put_each(&objects[..got]);
+                return false;
+            };
+            object.key = object.key();
+            objects[got] = std::ptr::from_mut(&mut *object).cast();
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn put_each(&self, objects: &[*mut u8]) {
+        for object in objects {
+            // SAFETY: an object of this pool, which the experiment has got and gives back.
+            let key = unsafe { (*object.cast::<Keyed>()).key };
+            self.0.clear(key);
+        }
+    }
+}
+
+impl PoolThread for SlabThread<'_> {
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        plain(shape, turns, objects, |objects| self.get_each(objects), |objects| self.put_each(objects))
+    }
+
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        self.get_each(objects)
+    }
+
+    fn put(&mut self, objects: &[*mut u8]) {
+        self.put_each(objects);
+    }
+}

@@ -1,0 +1,155 @@
+use std::fmt;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use super::engine::{Core, Shard};
+use super::obj::Obj;
+
+/// A whole bucket: objects that lie one behind the other, [`Info::stride`](super::Info::stride) bytes apart.
+///
+/// Dropped, it is freed as a whole, for the price of one object. Iterated over by value, it falls into its objects.
+///
+/// ```
+/// # use stillpoint::pool::Pool;
+/// let pool = Pool::new(100, || 0u64)?;
+/// let local = pool.local()?;
+/// let mut block = local.alloc_block().expect("nothing is out");
+/// block.iter_mut().for_each(|object| *object = 7);
+/// let objects: Vec<_> = block.into_iter().collect();
+/// assert!(objects.iter().all(|object| **object == 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Block<'p, T: Send + 'static> {
+    start: NonNull<T>,
+    shard: &'p Shard,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: as for `Obj`.
+unsafe impl<T: Send + 'static> Send for Block<'_, T> {}
+// SAFETY: as for `Obj`.
+unsafe impl<T: Send + Sync + 'static> Sync for Block<'_, T> {}
+
+impl<'p, T: Send + 'static> Block<'p, T> {
+    /// # Safety
+    /// `start` is the first object of a bucket of the shard's pool, all of whose objects are the caller's.
+    #[inline(always)]
+    pub(super) unsafe fn new(start: NonNull<T>, shard: &'p Shard) -> Self {
+        Self { start, shard, owns: PhantomData }
+    }
+
+    /// The number of objects.
+    #[expect(clippy::len_without_is_empty, reason = "a bucket has at least one object")]
+    pub fn len(&self) -> usize {
+        self.shard.core().geometry().objects() as usize
+    }
+
+    /// Address of the first object.
+    pub fn as_ptr(&self) -> *const T {
+        self.start.as_ptr()
+    }
+
+    fn at(&self, index: usize) -> NonNull<T> {
+        let offset = index * self.shard.core().geometry().stride();
+        // SAFETY: called with an index of the bucket, which is one piece of memory.
+        unsafe { self.start.byte_add(offset) }
+    }
+
+    /// The object at a position.
+    pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: the object is this block's.
+        (index < self.len()).then(|| unsafe { self.at(index).as_ref() })
+    }
+
+    /// The object at a position, to be changed.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        // SAFETY: the object is this block's.
+        (index < self.len()).then(|| unsafe { self.at(index).as_mut() })
+    }
+
+    /// The objects in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        // SAFETY: the objects are this block's.
+        (0..self.len()).map(|index| unsafe { self.at(index).as_ref() })
+    }
+
+    /// The objects in order, to be changed.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
+        let this: &Self = self;
+        // SAFETY: the objects are this block's, which is borrowed exclusively; each is given out once.
+        (0..this.len()).map(|index| unsafe { this.at(index).as_mut() })
+    }
+}
+
+impl<T: Send + 'static> Drop for Block<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: all objects of the bucket are given up here.
+        unsafe { Core::free_block_anywhere(self.shard, self.start.as_ptr().cast()) };
+    }
+}
+
+impl<'p, T: Send + 'static> IntoIterator for Block<'p, T> {
+    type Item = Obj<'p, T>;
+    type IntoIter = BlockObjects<'p, T>;
+
+    fn into_iter(self) -> BlockObjects<'p, T> {
+        let len = self.len();
+        BlockObjects { block: ManuallyDrop::new(self), next: 0, len }
+    }
+}
+
+/// The objects of a [`Block`], in order. Those that were not taken are freed when it is dropped.
+pub struct BlockObjects<'p, T: Send + 'static> {
+    block: ManuallyDrop<Block<'p, T>>,
+    next: usize,
+    len: usize,
+}
+
+impl<'p, T: Send + 'static> Iterator for BlockObjects<'p, T> {
+    type Item = Obj<'p, T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Obj<'p, T>> {
+        if self.next == self.len {
+            return None;
+        }
+        let object = self.block.at(self.next);
+        self.next += 1;
+        // SAFETY: an object of the block, which is not dropped; each is given out once.
+        Some(unsafe { Obj::new(object, self.block.shard) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len - self.next, Some(self.len - self.next))
+    }
+}
+
+impl<T: Send + 'static> ExactSizeIterator for BlockObjects<'_, T> {}
+impl<T: Send + 'static> FusedIterator for BlockObjects<'_, T> {}
+
+impl<T: Send + 'static> Drop for BlockObjects<'_, T> {
+    fn drop(&mut self) {
+        /// Goes on after a validation that panics.
+        struct Others<'b, 'p, T: Send + 'static>(&'b mut BlockObjects<'p, T>);
+        impl<T: Send + 'static> Drop for Others<'_, '_, T> {
+            fn drop(&mut self) {
+                self.0.by_ref().for_each(drop);
+            }
+        }
+        Others(self).0.by_ref().for_each(drop);
+    }
+}
+
+impl<T: Send + fmt::Debug + 'static> fmt::Debug for Block<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for BlockObjects<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockObjects").field("left", &(self.len - self.next)).finish_non_exhaustive()
+    }
+}

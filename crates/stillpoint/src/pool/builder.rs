@@ -1,0 +1,344 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::engine::geometry::{Geometry, Misfit};
+use super::engine::{Core, Life, Plan, Refused};
+use super::error::BuildError;
+use super::pool::Pool;
+use super::raw::RawPool;
+use super::region::{refused, Pages};
+use super::report::Leaks;
+
+/// What a pool checks beyond the usual: foreign pointers are always refused, and double frees are always noticed when the
+/// object comes back to its bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Hardening {
+    /// Nothing more.
+    #[default]
+    None,
+    /// Double frees are refused at once; free objects of a [`RawPool`] hold a pattern, and it is reported when somebody
+    /// has written to one; objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no
+    /// cache: each object goes to its bucket.
+    Verify,
+    /// Also, a thread hands out the objects of its whole buckets first, and those of a bucket in turn, so that what comes
+    /// back rests for a while. The tag of whoever got an object is recorded ([`Local::set_tag`](super::Local::set_tag)) for
+    /// the list of leaks.
+    Trace,
+}
+
+pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
+type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
+type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
+
+/// Makes a [`Pool`] or a [`RawPool`].
+///
+/// ```
+/// use stillpoint::pool::{Pages, PoolBuilder};
+///
+/// let pool = PoolBuilder::new(1_000)
+///     .bucket_bytes(64 << 10)
+///     .cache(256)
+///     .pages(Pages::Transparent)
+///     .build_raw(2048, 64)?;
+/// assert!(pool.counts().capacity >= 1_000);
+/// assert_eq!(pool.info().objects_per_block, 31);
+/// # Ok::<(), stillpoint::pool::BuildError>(())
+/// ```
+pub struct PoolBuilder {
+    capacity: usize,
+    growth: Option<(usize, usize)>,
+    bucket_bytes: Option<usize>,
+    cache: Option<usize>,
+    high_water: Option<u32>,
+    locals: usize,
+    pages: Pages,
+    node: Option<u32>,
+    hardening: Hardening,
+    leak_hook: Option<LeakHook>,
+}
+
+/// How the objects of a [`Pool`] are made, and looked after.
+///
+/// An object is made once, with its memory, and dropped once, with the pool: in between it keeps its state from one user
+/// to the next, but for what [`reset`](Objects::reset) changes.
+pub struct Objects<T> {
+    make: Box<dyn Fn() -> T + Send + Sync>,
+    reset: Option<Reset<T>>,
+    validate: Option<Validate<T>>,
+}
+
+impl<T> Objects<T> {
+    /// Each object is made by `make`.
+    pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self { make: Box::new(make), reset: None, validate: None }
+    }
+
+    /// Called for each object that is handed out. If it panics, the object goes back.
+    pub fn reset(mut self, reset: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
+        self.reset = Some(Box::new(reset));
+        self
+    }
+
+    /// Called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). For one that is not
+    /// valid, a new one is made; [`Pool::misuses`] tells of it. If it panics, the object stays out; others of the
+    /// same call are freed, those behind it without being validated.
+    pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
+        self.validate = Some(Box::new(validate));
+        self
+    }
+}
+
+impl<T: 'static> Objects<T> {
+    fn into_life(self) -> Life {
+        unsafe fn destroy<T>(object: *mut u8) {
+            // SAFETY: the pool's promise: an object, which is nobody's any more.
+            unsafe { object.cast::<T>().drop_in_place() };
+        }
+        let make = Arc::new(self.make);
+        let again = Arc::clone(&make);
+        Life {
+            // SAFETY: the pool's promise: memory for an object, aligned, that holds none.
+            construct: Some(Box::new(move |place| unsafe { place.cast::<T>().write(make()) })),
+            destroy: Some(destroy::<T>),
+            reset: self.reset.map(|reset| -> Box<dyn Fn(*mut u8) + Send + Sync> {
+                // SAFETY: the pool's promise: an object, which is the caller's alone.
+                Box::new(move |object| reset(unsafe { &mut *object.cast::<T>() }))
+            }),
+            validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {
+                Box::new(move |object| {
+                    // SAFETY: as above.
+                    let object = unsafe { &mut *object.cast::<T>() };
+                    let valid = validate(object);
+                    if !valid {
+                        *object = again();
+                    }
+                    valid
+                })
+            }),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Objects<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+impl PoolBuilder {
+    /// Objects that the cache of a thread holds, at most, unless told otherwise.
+    const CACHE: usize = 512;
+
+    /// For so many objects, rounded up to whole buckets.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            growth: None,
+            bucket_bytes: None,
+            cache: None,
+            high_water: None,
+            locals: 256,
+            pages: Pages::Best,
+            node: None,
+            hardening: Hardening::None,
+            leak_hook: None,
+        }
+    }
+
+    /// The pool grows by `step` objects at a time, up to `maximum`, when an allocation finds nothing. The addresses for all
+    /// of them, and their headers, are taken from the beginning. Without this call it never grows.
+    ///
+    /// The allocation that grows the pool takes as long as the kernel, and the constructors of the new objects, take.
+    pub fn growth(mut self, maximum: usize, step: usize) -> Self {
+        self.growth = Some((maximum, step));
+        self
+    }
+
+    /// Bytes of a bucket, a power of two. Without this call, it is the largest one with at most 64 objects.
+    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
+        self.bucket_bytes = Some(bytes);
+        self
+    }
+
+    /// Objects that the cache of each thread holds; 0 for none. Without this call, an eighth of the capacity, 512 at the most
+    /// and 32 at the least.
+    pub fn cache(mut self, objects: usize) -> Self {
+        self.cache = Some(objects);
+        self
+    }
+
+    /// Whole buckets that a thread keeps to itself; beyond them, the oldest ones go to the shared store. Without this call,
+    /// one for each 16 of the pool's, 32 at the most.
+    pub fn high_water(mut self, buckets: u32) -> Self {
+        self.high_water = Some(buckets);
+        self
+    }
+
+    /// Threads that may use the pool at a time; 256 without this call.
+    pub fn locals(mut self, threads: usize) -> Self {
+        self.locals = threads;
+        self
+    }
+
+    /// What pages the memory may be made of.
+    pub fn pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
+        self
+    }
+
+    /// The NUMA node that the memory is to come from.
+    pub fn node(mut self, node: u32) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// What is checked.
+    pub fn hardening(mut self, hardening: Hardening) -> Self {
+        self.hardening = hardening;
+        self
+    }
+
+    /// Called when the pool is dropped while objects are out.
+    pub fn leak_hook(mut self, hook: impl FnOnce(&Leaks) + Send + Sync + 'static) -> Self {
+        self.leak_hook = Some(Box::new(hook));
+        self
+    }
+
+    /// Makes the pool, and all its objects.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to do.
+    ///
+    /// # Panics
+    /// As `make`; the objects that were made are dropped.
+    ///
+    /// ```
+    /// # use stillpoint::pool::PoolBuilder;
+    /// let pool = PoolBuilder::new(100).build(|| Vec::<u8>::with_capacity(1500))?;
+    /// let local = pool.local()?;
+    /// let mut buffer = local.alloc().expect("nobody has one");
+    /// buffer.push(1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build<T: Send + 'static>(
+        self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Result<Pool<T>, BuildError> {
+        self.build_with(Objects::new(make))
+    }
+
+    /// As [`build`](PoolBuilder::build), with objects that are looked after.
+    ///
+    /// # Errors
+    /// As [`build`](PoolBuilder::build).
+    ///
+    /// # Panics
+    /// As [`build`](PoolBuilder::build).
+    ///
+    /// ```
+    /// # use stillpoint::pool::{Objects, PoolBuilder};
+    /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).reset(Vec::clear);
+    /// let pool = PoolBuilder::new(1).build_with(buffers)?;
+    /// let local = pool.local()?;
+    /// local.alloc().unwrap().push(1);
+    /// let again = local.alloc().unwrap();
+    /// assert!(again.is_empty() && again.capacity() >= 1500);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_with<T: Send + 'static>(mut self, objects: Objects<T>) -> Result<Pool<T>, BuildError> {
+        let hook = self.leak_hook.take();
+        let (core, kind) = self.make(size_of::<T>(), align_of::<T>(), false, objects.into_life())?;
+        Ok(Pool::new_of(core, kind, hook))
+    }
+
+    /// Makes a pool of bare memory: objects of `size` bytes at multiples of `align`.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to do.
+    pub fn build_raw(mut self, size: usize, align: usize) -> Result<RawPool, BuildError> {
+        let hook = self.leak_hook.take();
+        let poison = self.hardening >= Hardening::Verify;
+        let (core, kind) = self.make(size, align, poison, Life::default())?;
+        Ok(RawPool::new(core, kind, hook))
+    }
+
+    fn make(
+        &self,
+        size: usize,
+        align: usize,
+        poison: bool,
+        life: Life,
+    ) -> Result<(Arc<Core>, Kind), BuildError> {
+        let geometry = Geometry::new(size, align, self.bucket_bytes)
+            .map_err(|misfit| self.misfit(misfit, size, align))?;
+        let buckets = |objects: usize| {
+            let buckets = objects.div_ceil(geometry.objects() as usize);
+            u32::try_from(buckets).ok().filter(|&buckets| buckets > 0).ok_or(BuildError::Capacity { objects })
+        };
+        let first = buckets(self.capacity)?;
+        let (most, step) = match self.growth {
+            Some((maximum, _)) if maximum < self.capacity => {
+                return Err(BuildError::Capacity { objects: self.capacity })
+            }
+            Some((maximum, step)) => (buckets(maximum)?, buckets(step.max(1))?),
+            None => (first, 0),
+        };
+        if self.locals == 0 || self.locals > 1 << 16 {
+            return Err(BuildError::Locals { locals: self.locals });
+        }
+        let usual = (self.capacity / 8).clamp(32, Self::CACHE);
+        let plan = Plan {
+            geometry,
+            size,
+            buckets: first,
+            most_buckets: most,
+            step,
+            cache: self.cache.unwrap_or(usual).min(most as usize * geometry.objects() as usize),
+            high_water: self.high_water,
+            locals: self.locals,
+            verify: self.hardening >= Hardening::Verify,
+            poison,
+            cold_first: self.hardening >= Hardening::Trace,
+            want: self.pages.want(self.node),
+        };
+        let bytes = (first as usize).saturating_mul(geometry.bucket_bytes());
+        let core = Core::new(&plan, life).map_err(|why| match why {
+            Refused::NoMemory => BuildError::Memory { bytes, cause: None },
+            Refused::Kernel(refusal) => refused(refusal, bytes),
+        })?;
+        let maximum = most as usize * geometry.objects() as usize;
+        Ok((core, Kind { hardening: self.hardening, node: self.node, maximum, locals: self.locals }))
+    }
+
+    fn misfit(&self, misfit: Misfit, size: usize, align: usize) -> BuildError {
+        let bytes = self.bucket_bytes.unwrap_or_default();
+        match misfit {
+            Misfit::SizeZero => BuildError::SizeZero,
+            Misfit::SizeHuge => BuildError::SizeHuge { size: size.max(align) },
+            Misfit::Alignment => BuildError::Alignment { align },
+            Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
+            Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
+        }
+    }
+}
+
+impl fmt::Debug for PoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolBuilder")
+            .field("capacity", &self.capacity)
+            .field("growth", &self.growth)
+            .field("bucket_bytes", &self.bucket_bytes)
+            .field("pages", &self.pages)
+            .field("hardening", &self.hardening)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was asked for, and is only reported.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    pub(super) hardening: Hardening,
+    pub(super) node: Option<u32>,
+    pub(super) maximum: usize,
+    pub(super) locals: usize,
+}

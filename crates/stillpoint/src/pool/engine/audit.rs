@@ -1,0 +1,217 @@
+//! Counts, and a walk through the whole pool that looks whether everything is in one place.
+
+use super::geometry::Place;
+use super::row::{Row, Spot, NONE};
+use super::{Core, Shard};
+use crate::sync::atomic::Ordering;
+
+/// What a walk has found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Finding {
+    pub(crate) buckets_in_store: usize,
+    pub(crate) buckets_whole: usize,
+    pub(crate) buckets_partial: usize,
+    pub(crate) buckets_busy: usize,
+    pub(crate) objects_cached: usize,
+    pub(crate) objects_on_their_way: usize,
+    pub(crate) objects_out: usize,
+    /// How many buckets there are with so many objects that are not in them.
+    pub(crate) fill: Vec<usize>,
+    /// Free objects that only the holders of the shards can hand out.
+    pub(crate) objects_held_free: usize,
+}
+
+impl Core {
+    /// All objects, and those that are out.
+    pub(crate) fn totals(&self) -> (usize, usize) {
+        let of = |shard: &Shard| {
+            // Relaxed: a count.
+            shard.out.get() - shard.strays.load(Ordering::Relaxed) - shard.cache.len() as isize
+        };
+        // Relaxed: a count.
+        let sum = self.shards().map(of).sum::<isize>() + self.corrections.load(Ordering::Relaxed);
+        // Counts that others change meanwhile need not fit together.
+        let capacity = self.memory.buckets() * self.geometry.objects() as usize;
+        (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
+    }
+
+    pub(crate) fn pieces(&self) -> Vec<super::Piece> {
+        self.memory.pieces()
+    }
+
+    /// The buckets, by their first rows.
+    fn buckets(&self) -> impl Iterator<Item = u32> {
+        let rows = self.geometry.rows();
+        let pieces = self.pieces().into_iter();
+        pieces.flat_map(move |piece| {
+            (piece.first..piece.first + piece.buckets).map(move |bucket| bucket * rows)
+        })
+    }
+
+    fn rows_of(&self, bucket: u32) -> impl Iterator<Item = (u32, &Row)> {
+        (bucket..bucket + self.geometry.rows()).map(|row| (row, &self.rows[row as usize]))
+    }
+
+    /// Exact when nobody uses the pool meanwhile; the first thing that does not fit is an error then.
+    pub(crate) fn audit(&self) -> Result<Finding, String> {
+        let mut finding =
+            Finding { fill: vec![0; self.geometry.objects() as usize + 1], ..Finding::default() };
+        let mut places = vec![Spot::Absent; self.rows.len()];
+        let mut see = |bucket: u32, spot: Spot| -> Result<(), String> {
+            let place =
+                places.get_mut(bucket as usize).ok_or_else(|| format!("there is no bucket {bucket}"))?;
+            match std::mem::replace(place, spot) {
+                Spot::Absent => Ok(()),
+                before => Err(format!("bucket {bucket} is in two places: {before:?} and {spot:?}")),
+            }
+        };
+        let mut bucket = self.store.first();
+        while bucket != NONE {
+            see(bucket, Spot::Store)?;
+            // Relaxed: nobody uses the store.
+            bucket = self.rows[bucket as usize].below.load(Ordering::Relaxed);
+        }
+        for shard in self.shards() {
+            for (list, spot) in [(&shard.partial, Spot::Partial), (&shard.whole, Spot::Whole)] {
+                let mut next = list.first();
+                let mut len = 0;
+                while let Some(bucket) = next {
+                    see(bucket, spot)?;
+                    self.check_owner(bucket, shard.index)?;
+                    let after = self.rows[bucket as usize].after.get();
+                    next = (after != NONE).then_some(after);
+                    len += 1;
+                }
+                if len != list.len() {
+                    return Err(format!(
+                        "a list of shard {} has {len} buckets, not {}",
+                        shard.index,
+                        list.len()
+                    ));
+                }
+            }
+            finding.objects_cached += shard.cache.len();
+        }
+        let posted = self.posted()?;
+        let mut live_objects = 0;
+        for bucket in self.buckets() {
+            let (live, remote) = self.count(bucket, places[bucket as usize], &posted)?;
+            finding.fill[live - remote] += 1;
+            live_objects += live - remote;
+            finding.objects_on_their_way += remote;
+            let free = self.geometry.objects() as usize - live;
+            match places[bucket as usize] {
+                Spot::Store => finding.buckets_in_store += 1,
+                Spot::Whole => finding.buckets_whole += 1,
+                Spot::Partial => finding.buckets_partial += 1,
+                Spot::Busy | Spot::Absent => finding.buckets_busy += 1,
+            }
+            if places[bucket as usize] != Spot::Store {
+                finding.objects_held_free += free;
+            }
+        }
+        finding.objects_out = live_objects
+            .checked_sub(finding.objects_cached)
+            .ok_or("there are more objects in caches than out of buckets")?;
+        let (_, counted) = self.totals();
+        if finding.objects_out != counted {
+            return Err(format!("{} objects are out, but {counted} are counted", finding.objects_out));
+        }
+        Ok(finding)
+    }
+
+    fn check_owner(&self, bucket: u32, index: u32) -> Result<(), String> {
+        // Relaxed: a look.
+        match self.rows[bucket as usize].owner.load(Ordering::Relaxed) {
+            owner if owner == index => Ok(()),
+            owner => Err(format!("bucket {bucket} is in a list of shard {index}, but belongs to {owner}")),
+        }
+    }
+
+    /// For each row, which shard's inbox it is in.
+    fn posted(&self) -> Result<Vec<u32>, String> {
+        let mut posted = vec![NONE; self.rows.len()];
+        for shard in self.shards() {
+            let mut row = shard.first_of_inbox();
+            while row != NONE {
+                let place = posted.get_mut(row as usize).ok_or_else(|| format!("there is no row {row}"))?;
+                if *place != NONE {
+                    return Err(format!("row {row} is in two inboxes, or in one of them twice"));
+                }
+                *place = shard.index;
+                // Relaxed: nobody uses the inbox.
+                row = self.rows[row as usize].far.behind.load(Ordering::Relaxed);
+            }
+        }
+        Ok(posted)
+    }
+
+    /// How many objects of a bucket are not free, and how many of these are on their way back.
+    fn count(&self, bucket: u32, spot: Spot, posted: &[u32]) -> Result<(usize, usize), String> {
+        let (mut live, mut remote) = (0, 0);
+        for (index, row) in self.rows_of(bucket) {
+            // Relaxed: a look.
+            let waiting = row.far.remote.load(Ordering::Relaxed);
+            if (waiting != 0) != (posted[index as usize] != NONE) {
+                return Err(format!(
+                    "row {index} has the remote word {waiting:x} and is in inbox {}",
+                    posted[index as usize]
+                ));
+            }
+            // Once: an owner at work may change it, and the sums below rely on what is looked at here.
+            let taken = row.live.get();
+            if waiting & !taken != 0 {
+                return Err(format!("row {index}: objects that are free were freed again"));
+            }
+            live += taken.count_ones() as usize;
+            remote += waiting.count_ones() as usize;
+        }
+        let row = &self.rows[bucket as usize];
+        let (objects, free) = (self.geometry.objects() as usize, row.free.get() as usize);
+        let expected = match free {
+            _ if free + live != objects => {
+                return Err(format!("bucket {bucket} counts {free} free objects and has {live} that are not"))
+            }
+            0 => Spot::Absent,
+            _ if free == objects && spot == Spot::Store => Spot::Store,
+            _ if free == objects => Spot::Whole,
+            _ => Spot::Partial,
+        };
+        if spot == expected {
+            Ok((live, remote))
+        } else {
+            Err(format!("bucket {bucket} has {free} of {objects} objects and is in {spot:?}"))
+        }
+    }
+
+    /// The objects that are out, with their tags.
+    ///
+    /// # Safety
+    /// The caller has the pool to itself, but for objects that are freed without a shard.
+    pub(crate) unsafe fn out(&self) -> Vec<(*mut u8, Option<u32>)> {
+        let mut cached: Vec<*mut u8> = self
+            .shards()
+            .flat_map(|shard| {
+                // SAFETY: the caller has the pool to itself.
+                unsafe { shard.cache.objects() }.to_vec()
+            })
+            .collect();
+        cached.sort_unstable();
+        let mut out = Vec::new();
+        for bucket in self.buckets() {
+            for (index, row) in self.rows_of(bucket) {
+                // Relaxed: nobody else is there.
+                let mut live = row.live.get() & !row.far.remote.load(Ordering::Relaxed);
+                while live != 0 {
+                    let bit = live.trailing_zeros();
+                    live &= live - 1;
+                    let object = self.address(index, bit);
+                    if cached.binary_search(&object).is_err() {
+                        out.push((object, self.tag_of(Place { row: index, bit })));
+                    }
+                }
+            }
+        }
+        out
+    }
+}

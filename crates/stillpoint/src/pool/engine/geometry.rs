@@ -1,0 +1,252 @@
+//! Where an object lies: strides, buckets, rows, bits.
+
+/// A cache line of x86-64, and of most aarch64.
+const LINE: usize = 64;
+/// The least stride: the reciprocal of 1 has no room in 64 bits.
+const LEAST: usize = 8;
+/// Objects of a row: the bits of its words.
+pub(crate) const ROW: u32 = 64;
+/// The largest bucket, so that an offset in it has less than 32 bits.
+pub(crate) const LARGEST_BUCKET: usize = 1 << 30;
+
+/// Why there is no such pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    SizeZero,
+    SizeHuge,
+    Alignment,
+    BucketSize,
+    /// It has to have so many bytes.
+    BucketSmall {
+        least: usize,
+    },
+    BucketHuge,
+}
+
+/// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Geometry {
+    stride: usize,
+    /// 2^64 divided by the stride, rounded up.
+    reciprocal: u64,
+    bucket_shift: u32,
+    objects: u32,
+    rows: u32,
+    align: usize,
+    /// Bytes by which the objects of every other bucket are moved up, if there is room: a line, or nothing.
+    colour: usize,
+}
+
+/// A bit of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) row: u32,
+    pub(crate) bit: u32,
+}
+
+impl Geometry {
+    /// For objects of `size` and `align`. Without a size of buckets, the largest one with at most 64 objects: one row.
+    pub(crate) fn new(size: usize, align: usize, bucket_bytes: Option<usize>) -> Result<Self, Misfit> {
+        if size == 0 {
+            return Err(Misfit::SizeZero);
+        }
+        if !align.is_power_of_two() {
+            return Err(Misfit::Alignment);
+        }
+        if size > LARGEST_BUCKET || align > LARGEST_BUCKET {
+            return Err(Misfit::SizeHuge);
+        }
+        let stride = stride(size, align);
+        if stride > LARGEST_BUCKET {
+            return Err(Misfit::SizeHuge);
+        }
+        let most = (stride * ROW as usize).min(LARGEST_BUCKET);
+        let bucket = match bucket_bytes {
+            None => 1 << most.ilog2(),
+            Some(bytes) if !bytes.is_power_of_two() => return Err(Misfit::BucketSize),
+            Some(bytes) if bytes < stride => {
+                return Err(Misfit::BucketSmall { least: stride.next_power_of_two() })
+            }
+            Some(bytes) if bytes > LARGEST_BUCKET => return Err(Misfit::BucketHuge),
+            Some(bytes) => bytes,
+        };
+        let objects = (bucket / stride) as u32;
+        Ok(Self {
+            stride,
+            reciprocal: (u64::MAX / stride as u64) + 1,
+            bucket_shift: bucket.trailing_zeros(),
+            objects,
+            rows: objects.div_ceil(ROW),
+            align,
+            colour: if stride >= LINE && align <= LINE && bucket - objects as usize * stride >= LINE {
+                LINE
+            } else {
+                0
+            },
+        })
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub(crate) fn align(&self) -> usize {
+        self.align
+    }
+
+    pub(crate) fn bucket_bytes(&self) -> usize {
+        1 << self.bucket_shift
+    }
+
+    /// Objects of a bucket.
+    #[inline(always)]
+    pub(crate) fn objects(&self) -> u32 {
+        self.objects
+    }
+
+    /// Rows of a bucket.
+    #[inline(always)]
+    pub(crate) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The first row of the bucket that `row` belongs to. A bucket is named by its first row.
+    #[inline(always)]
+    pub(crate) fn bucket_of(&self, row: u32) -> u32 {
+        if self.rows == 1 {
+            row
+        } else {
+            row - row % self.rows
+        }
+    }
+
+    /// One bit for each object of a row.
+    #[inline(always)]
+    pub(crate) fn full(&self, row: u32) -> u64 {
+        let within = if self.rows == 1 { 0 } else { row % self.rows };
+        match self.objects - within * ROW {
+            ROW.. => u64::MAX,
+            objects => (1 << objects) - 1,
+        }
+    }
+
+    /// Where the first object of a bucket begins in it. Without this, a stride of an odd number of lines and fewer objects than
+    /// sets of the cache would put the first lines of all buckets into the same half of the sets.
+    #[inline(always)]
+    fn shift(&self, bucket: usize) -> usize {
+        (bucket & 1) * self.colour
+    }
+
+    /// Which object begins at `offset`, if any does.
+    #[inline(always)]
+    pub(crate) fn place(&self, offset: usize) -> Option<Place> {
+        let bucket = (offset >> self.bucket_shift) as u32;
+        let within = (offset & (self.bucket_bytes() - 1)).checked_sub(self.shift(bucket as usize))?;
+        // Division by multiplication, exact for dividends and divisors of 32 bits: D. Lemire, O. Kaser, N. Kurz,
+        // "Faster remainder by direct computation", Software: Practice and Experience 49(6), 2019.
+        let product = within as u128 * u128::from(self.reciprocal);
+        let index = (product >> 64) as u32;
+        let divides = (product as u64) < self.reciprocal;
+        if !divides || index >= self.objects {
+            return None;
+        }
+        Some(if self.rows == 1 {
+            Place { row: bucket, bit: index }
+        } else {
+            Place { row: bucket * self.rows + index / ROW, bit: index % ROW }
+        })
+    }
+
+    /// Where an object begins.
+    #[inline(always)]
+    pub(crate) fn offset(&self, place: Place) -> usize {
+        if self.rows == 1 {
+            let bucket = place.row as usize;
+            (bucket << self.bucket_shift) + self.shift(bucket) + place.bit as usize * self.stride
+        } else {
+            let (bucket, within) = ((place.row / self.rows) as usize, place.row % self.rows);
+            let index = (within * ROW + place.bit) as usize;
+            (bucket << self.bucket_shift) + self.shift(bucket) + index * self.stride
+        }
+    }
+}
+
+/// An odd number of cache lines, unless the alignment forbids it or the object is smaller than one: a power of two would
+/// put the same field of all objects into a few sets of the cache.
+fn stride(size: usize, align: usize) -> usize {
+    let aligned = size.next_multiple_of(align).max(LEAST);
+    if aligned < LINE {
+        return aligned;
+    }
+    let whole = aligned.next_multiple_of(LINE.max(align));
+    if align <= LINE && (whole / LINE) % 2 == 0 {
+        whole + LINE
+    } else {
+        whole
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_get_an_odd_number_of_lines() {
+        let geometry = Geometry::new(2048, 64, None).unwrap();
+        assert_eq!((geometry.stride(), geometry.bucket_bytes(), geometry.objects()), (2112, 128 << 10, 62));
+        let as_dpdk = Geometry::new(2048, 64, Some(64 << 10)).unwrap();
+        assert_eq!(as_dpdk.objects(), 31);
+        assert_eq!(Geometry::new(2048, 4096, None).unwrap().stride(), 4096);
+        assert_eq!(Geometry::new(1, 1, None).unwrap().stride(), 8);
+        assert_eq!(Geometry::new(64, 8, None).unwrap().objects(), 64);
+    }
+
+    #[test]
+    fn every_object_is_found_by_its_address_and_nothing_else_is() {
+        let shapes =
+            [(2048, 64, None), (24, 8, None), (1, 1, Some(4096)), (100, 4, Some(1 << 16)), (8, 8, None)];
+        for (size, align, bucket) in shapes.into_iter().chain([(1 << 20, 4096, Some(1 << 20))]) {
+            let geometry = Geometry::new(size, align, bucket).unwrap();
+            let bytes = geometry.bucket_bytes();
+            let mut found = 0;
+            for offset in (bytes * 3..bytes * 4).step_by(if bytes > 1 << 17 { 64 } else { 1 }) {
+                let within = (offset - bytes * 3).checked_sub(geometry.colour);
+                let expected = within.is_some_and(|within| {
+                    within % geometry.stride() == 0
+                        && within / geometry.stride() < geometry.objects() as usize
+                });
+                let place = geometry.place(offset);
+                assert_eq!(place.is_some(), expected, "{offset} of {geometry:?}");
+                if let Some(place) = place {
+                    assert_eq!(geometry.offset(place), offset);
+                    assert_eq!(geometry.bucket_of(place.row), 3 * geometry.rows());
+                    assert!(geometry.full(place.row) >> place.bit & 1 == 1);
+                    found += 1;
+                }
+            }
+            assert_eq!(found, geometry.objects());
+        }
+    }
+
+    #[test]
+    fn neighbouring_buckets_use_different_sets_of_the_cache() {
+        let geometry = Geometry::new(2048, 64, Some(64 << 10)).unwrap();
+        let sets = (0..2).flat_map(|row| (0..31).map(move |bit| Place { row, bit }));
+        let sets: std::collections::HashSet<usize> =
+            sets.map(|place| geometry.offset(place) / LINE % 64).collect();
+        assert_eq!(sets.len(), 62);
+    }
+
+    #[test]
+    fn impossible_shapes_are_told_apart() {
+        let of = |size, align, bucket| Geometry::new(size, align, bucket).unwrap_err();
+        assert_eq!(of(0, 8, None), Misfit::SizeZero);
+        assert_eq!(of(usize::MAX, 8, None), Misfit::SizeHuge);
+        assert_eq!(of(8, 0, None), Misfit::Alignment);
+        assert_eq!(of(8, 24, None), Misfit::Alignment);
+        assert_eq!(of(8, 1 << 40, None), Misfit::SizeHuge);
+        assert_eq!(of(8, 8, Some(100)), Misfit::BucketSize);
+        assert_eq!(of(2048, 8, Some(2048)), Misfit::BucketSmall { least: 4096 });
+        assert_eq!(of(8, 8, Some(1 << 31)), Misfit::BucketHuge);
+    }
+}

@@ -1,0 +1,278 @@
+//! Memory of the pool: pieces of one range of addresses, so that one comparison tells its objects from everything else.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::geometry::{Geometry, Place};
+use super::row::Spot;
+use super::store::Chain;
+use super::{Core, Plan};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sys::region::{Made, Refusal, Reservation, Want, HUGE};
+
+/// A page of every Linux system has this size, or a multiple.
+const PAGE: usize = 64 << 10;
+
+/// Why there is no pool, or no more of it.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The range of addresses, or the headers.
+    NoMemory,
+    Kernel(Refusal),
+}
+
+/// A part of the pool that was asked for at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) first: u32,
+    pub(crate) buckets: u32,
+    pub(crate) made: Made,
+}
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: *mut u8,
+    /// Bytes from the start that have memory.
+    end: AtomicUsize,
+    buckets: AtomicUsize,
+    most_buckets: u32,
+    /// See [`places`](Memory::places).
+    places: u32,
+    step: u32,
+    /// Held while a piece is made, constructors included.
+    growing: Mutex<()>,
+    /// Those that are ready. Locked for a moment only: constructors may ask for them.
+    pieces: Mutex<Vec<Piece>>,
+    /// The thread that makes a piece: a constructor that needs an object must not wait for itself.
+    grower: AtomicUsize,
+    space: Reservation,
+    want: Want,
+}
+
+/// Pieces begin at huge pages, if they are so large, so that each may have some.
+fn rounded(bytes: usize) -> Option<usize> {
+    let unit = if bytes >= HUGE { HUGE } else { PAGE };
+    bytes.checked_next_multiple_of(unit)
+}
+
+impl Memory {
+    pub(crate) fn new(plan: &Plan) -> Result<Self, Refused> {
+        let bucket = plan.geometry.bucket_bytes();
+        let bytes_of = |buckets: u32| (buckets as usize).checked_mul(bucket).and_then(rounded);
+        let steps = (plan.most_buckets - plan.buckets).div_ceil(plan.step.max(1)) as usize;
+        let later = bytes_of(plan.step).and_then(|step| step.checked_mul(steps));
+        let whole = bytes_of(plan.buckets).zip(later).and_then(|(first, later)| first.checked_add(later));
+        // The beginning of a piece that is to have huge pages may move up once.
+        let whole = whole.and_then(|whole| whole.checked_add(HUGE)).ok_or(Refused::NoMemory)?;
+        let places = if steps == 0 { plan.buckets as usize } else { whole.div_ceil(bucket) };
+        let rows = places.checked_mul(plan.geometry.rows() as usize);
+        if rows.is_none_or(|rows| rows >= u32::MAX as usize) {
+            return Err(Refused::NoMemory);
+        }
+        let space = Reservation::new(whole, plan.geometry.align()).map_err(|_| Refused::NoMemory)?;
+        Ok(Self {
+            start: space.start().as_ptr(),
+            end: AtomicUsize::new(0),
+            buckets: AtomicUsize::new(0),
+            most_buckets: plan.most_buckets,
+            places: places as u32,
+            step: plan.step,
+            growing: Mutex::new(()),
+            pieces: Mutex::new(Vec::new()),
+            grower: AtomicUsize::new(0),
+            space,
+            want: plan.want,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    #[inline(always)]
+    pub(crate) fn end(&self) -> usize {
+        // Relaxed: an object came to the caller after its piece was counted.
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Buckets that there may be.
+    pub(crate) fn maximum(&self) -> u32 {
+        self.most_buckets
+    }
+
+    /// Buckets that headers are needed for, gaps between pieces included.
+    pub(crate) fn places(&self) -> u32 {
+        self.places
+    }
+
+    pub(crate) fn buckets(&self) -> usize {
+        // Acquire: pairs with the release in `extend`: the rows of so many buckets are there.
+        self.buckets.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Calls `destroy` for every object, the others even if one panics.
+    pub(crate) fn destroy_all(&mut self, geometry: &Geometry, destroy: unsafe fn(*mut u8)) {
+        let pieces = self.pieces();
+        let buckets = pieces.iter().flat_map(|piece| piece.first..piece.first + piece.buckets);
+        Destruction {
+            start: self.start,
+            geometry,
+            destroy,
+            places: buckets.flat_map(|b| places(geometry, b)),
+        }
+        .run();
+    }
+}
+
+/// The objects of a bucket that is named by its number.
+fn places(geometry: &Geometry, bucket: u32) -> impl Iterator<Item = Place> {
+    let (rows, objects) = (geometry.rows(), geometry.objects());
+    (0..objects).map(move |index| Place {
+        row: bucket * rows + index / super::geometry::ROW,
+        bit: index % super::geometry::ROW,
+    })
+}
+
+/// Destroys one object after the other; after a panic, the rest.
+struct Destruction<'g, I: Iterator<Item = Place>> {
+    start: *mut u8,
+    geometry: &'g Geometry,
+    destroy: unsafe fn(*mut u8),
+    places: I,
+}
+
+impl<I: Iterator<Item = Place>> Destruction<'_, I> {
+    fn run(mut self) {
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        for place in self.places.by_ref() {
+            // SAFETY: each place holds an object, which is nobody's any more, and is come to once.
+            unsafe { (self.destroy)(self.start.wrapping_add(self.geometry.offset(place))) };
+        }
+    }
+}
+
+impl<I: Iterator<Item = Place>> Drop for Destruction<'_, I> {
+    fn drop(&mut self) {
+        self.go_on();
+    }
+}
+
+impl Core {
+    /// Adds a piece, if the pool may grow. False when it may not, or there is no memory.
+    #[cold]
+    pub(crate) fn grow(&self) -> bool {
+        let more = |buckets: usize| self.memory.step.min(self.memory.most_buckets - buckets as u32);
+        let before = self.memory.buckets();
+        more(before) > 0 && {
+            let me = crate::sys::thread_handle();
+            // Relaxed: only this thread stores its own name.
+            if self.memory.grower.load(Ordering::Relaxed) == me {
+                return false;
+            }
+            let _growing = self.memory.growing.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have been faster.
+            if self.memory.buckets() > before {
+                return true;
+            }
+            self.memory.grower.store(me, Ordering::Relaxed);
+            let _named = Named(&self.memory.grower);
+            self.add(more(before)).is_ok()
+        }
+    }
+
+    /// Adds so many buckets.
+    pub(crate) fn extend(&self, buckets: u32) -> Result<(), Refused> {
+        let _growing = self.memory.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.add(buckets)
+    }
+
+    /// Only for one thread at a time, which `growing` sees to.
+    fn add(&self, buckets: u32) -> Result<(), Refused> {
+        let bucket_bytes = self.geometry.bucket_bytes();
+        let bytes = buckets as usize * bucket_bytes;
+        let unit = if bytes >= HUGE { HUGE } else { PAGE };
+        let offset = self.memory.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
+        let first = (offset / bucket_bytes) as u32;
+        // SAFETY: the space was made for all pieces, and this one begins behind the others.
+        let made =
+            unsafe { self.memory.space.fill(offset, bytes, self.memory.want) }.map_err(Refused::Kernel)?;
+        let piece = Piece { first, buckets, made };
+        self.construct(&piece);
+        self.memory.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        let rows = self.geometry.rows();
+        for bucket in first..first + buckets {
+            let row = &self.rows[(bucket * rows) as usize];
+            row.free.set(self.geometry.objects());
+            row.spot.set(Spot::Store as u32);
+            let below = if bucket + 1 < first + buckets { (bucket + 1) * rows } else { super::row::NONE };
+            // Relaxed: published with the chain.
+            row.below.store(below, Ordering::Relaxed);
+        }
+        // Relaxed: see `end`; the store hands over what belongs to it.
+        self.memory.end.store(offset + bytes, Ordering::Relaxed);
+        // Release: pairs with the acquire in `buckets`.
+        self.memory.buckets.fetch_add(buckets as usize, Ordering::Release);
+        self.set_high_water(self.memory.buckets() as u32);
+        if buckets > 0 {
+            let last = (first + buckets - 1) * rows;
+            self.store.give(&self.rows, Chain { first: first * rows, last, len: buckets });
+        }
+        Ok(())
+    }
+
+    /// Makes the objects of a piece. After a panic, those that were made are destroyed, and the memory is given back.
+    fn construct(&self, piece: &Piece) {
+        struct Undo<'c> {
+            core: &'c Core,
+            piece: &'c Piece,
+            made: usize,
+        }
+        impl Drop for Undo<'_> {
+            fn drop(&mut self) {
+                let geometry = &self.core.geometry;
+                if let Some(destroy) = self.core.life.destroy {
+                    let buckets = self.piece.first..self.piece.first + self.piece.buckets;
+                    let places = buckets.flat_map(|bucket| places(geometry, bucket)).take(self.made);
+                    Destruction { start: self.core.memory.start, geometry, destroy, places }.run();
+                }
+                // SAFETY: the piece was filled, and its objects are gone.
+                unsafe {
+                    let bytes = self.piece.buckets as usize * geometry.bucket_bytes();
+                    let offset = self.piece.first as usize * geometry.bucket_bytes();
+                    self.core.memory.space.empty(offset, bytes, self.piece.made);
+                }
+            }
+        }
+        let mut undo = Undo { core: self, piece, made: 0 };
+        for bucket in piece.first..piece.first + piece.buckets {
+            for place in places(&self.geometry, bucket) {
+                let object = self.memory.start.wrapping_add(self.geometry.offset(place));
+                if let Some(construct) = &self.life.construct {
+                    construct(object);
+                    undo.made += 1;
+                } else if self.poison {
+                    // SAFETY: memory of the piece, which nobody else knows yet.
+                    unsafe { super::harden::poison(object, self.size) };
+                }
+            }
+        }
+        std::mem::forget(undo);
+    }
+}
+
+/// Takes the name of the grower away, even after a panic.
+struct Named<'g>(&'g AtomicUsize);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `grow`.
+        self.0.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,481 @@
+//! A thread's access to a pool.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::geometry::Place;
+use super::hold::Hold;
+use super::{Core, Shard};
+use crate::pool::busted::{is, Variant};
+use crate::pool::error::{FreeError, FreeReason};
+use crate::sync::atomic::Ordering;
+
+/// Holds a shard, or none while it is parked. Stays in its thread.
+pub(crate) struct Handle<'p> {
+    core: &'p Core,
+    shard: Cell<&'p Shard>,
+    /// Recorded with each object that is handed out, in pools that do so.
+    tag: Cell<u32>,
+    stays: PhantomData<*const ()>,
+}
+
+impl<'p> Handle<'p> {
+    /// `None` when every shard is held.
+    pub(crate) fn new(core: &'p Core) -> Option<Self> {
+        let handle = Self { core, shard: Cell::new(core.nobody()), tag: Cell::new(0), stays: PhantomData };
+        handle.attach().then_some(handle)
+    }
+
+    #[inline(always)]
+    pub(crate) fn core(&self) -> &'p Core {
+        self.core
+    }
+
+    /// Objects that are handed out from now on go with this shard.
+    #[inline(always)]
+    pub(crate) fn shard(&self) -> &'p Shard {
+        self.shard.get()
+    }
+
+    /// Takes hold of a shard if it has none.
+    fn attach(&self) -> bool {
+        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+            return true;
+        }
+        let Some(shard) = self.core.hold_one() else { return false };
+        shard.settle(crate::sys::thread_handle());
+        self.shard.set(shard);
+        true
+    }
+
+    /// Empties the shard into the store and lets go of it.
+    pub(crate) fn park(&self) {
+        let shard = self.shard.get();
+        if ptr::eq(shard, self.core.nobody()) {
+            return;
+        }
+        let hold = self.hold();
+        hold.empty_cache(shard.cache.len());
+        hold.collect();
+        hold.spill(u32::MAX);
+        self.shard.set(self.core.nobody());
+        if !is(Variant::NeverLeft) {
+            self.core.leave_one(shard);
+        }
+    }
+
+    fn hold(&self) -> Hold<'p> {
+        debug_assert!(
+            !ptr::eq(self.shard.get(), self.core.nobody()),
+            "attached since code of the user's has run"
+        );
+        // SAFETY: callers attach first, so that the handle holds its shard; and it stays in its thread. What is made here is
+        // not kept across code of the user's, which may park this handle.
+        unsafe { Hold::new(self.shard.get()) }
+    }
+
+    pub(crate) fn set_tag(&self, tag: u32) {
+        self.tag.set(tag);
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the handle holds the shard.
+        match unsafe { self.shard.get().cache.pop() } {
+            None => self.alloc_slowly(),
+            found => found,
+        }
+    }
+
+    #[inline(never)]
+    fn alloc_slowly(&self) -> Option<NonNull<u8>> {
+        let mut object = ptr::null_mut();
+        // SAFETY: there is room for one.
+        let found = unsafe { self.alloc_many_slowly(&raw mut object, 1) };
+        found.then_some(NonNull::new(object)?)
+    }
+
+    /// Writes `count` objects to `to`; none, and false, when there are not so many.
+    ///
+    /// # Safety
+    /// There is room for them.
+    #[inline(always)]
+    pub(crate) unsafe fn alloc_many(&self, to: *mut *mut u8, count: usize) -> bool {
+        // SAFETY: the handle holds the shard; the caller's promise.
+        unsafe { self.shard.get().cache.pop_many(to, count) || self.alloc_many_slowly(to, count) }
+    }
+
+    /// # Safety
+    /// As [`alloc_many`](Handle::alloc_many).
+    #[inline(never)]
+    unsafe fn alloc_many_slowly(&self, to: *mut *mut u8, count: usize) -> bool {
+        if count <= self.core.cache_limit() {
+            // SAFETY: the handle holds its shard; the caller's promise.
+            self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.alloc_directly(to, count) }
+        }
+    }
+
+    /// Fills the cache until it has `count` objects, which is not more than its limit.
+    fn refill(&self, count: usize) -> bool {
+        loop {
+            // A constructor that ran while the pool grew may have parked this very handle.
+            if !self.attach() {
+                return count == 0;
+            }
+            let cache = &self.shard.get().cache;
+            if let missing @ 1.. = count.saturating_sub(cache.len()) {
+                // SAFETY: there is that much room at the end; no code of the user's runs before it is counted.
+                unsafe { cache.grew(self.hold().obtain(cache.end(), missing, cache.room())) };
+            }
+            if cache.len() >= count {
+                return true;
+            }
+            if !self.core.grow() {
+                return false;
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`alloc_many`](Handle::alloc_many).
+    unsafe fn alloc_directly(&self, to: *mut *mut u8, count: usize) -> bool {
+        // As in `refill`.
+        while self.attach() {
+            let cache = &self.shard.get().cache;
+            let ready = cache.len().min(count);
+            // SAFETY: the handle holds its shard; the caller's promise; so many are there.
+            let got = unsafe {
+                cache.pop_many(to, ready);
+                ready + self.hold().obtain(to.add(ready), count - ready, count - ready)
+            };
+            // SAFETY: written above.
+            let objects = unsafe { std::slice::from_raw_parts(to, got) };
+            if got == count {
+                self.arm(objects.iter().copied());
+                return true;
+            }
+            // Before any code of the user's runs, which may panic.
+            self.put(objects);
+            if !self.core.grow() {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Records that objects are handed out, in pools that do so.
+    fn arm(&self, objects: impl Iterator<Item = *mut u8>) {
+        if self.core.verifies() {
+            objects.for_each(|object| self.core.arm(object, self.tag.get()));
+        }
+    }
+
+    /// The first object of a whole bucket, all of whose objects are the caller's now.
+    pub(crate) fn alloc_block(&self) -> Option<NonNull<u8>> {
+        loop {
+            // As in `refill`.
+            if !self.attach() {
+                return None;
+            }
+            if let Some(bucket) = self.hold().obtain_whole() {
+                self.arm(self.core.objects_of(bucket));
+                return NonNull::new(self.core.address(bucket, 0));
+            }
+            if !self.core.grow() {
+                return None;
+            }
+        }
+    }
+
+    /// # Safety
+    /// The object came from this pool and is given up.
+    #[inline(always)]
+    pub(crate) unsafe fn free(&self, object: *mut u8) -> Result<(), FreeError> {
+        // SAFETY: the handle holds the shard.
+        if self.core.offset_of(object).is_some() && unsafe { self.shard.get().cache.push(object) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.free_slowly(std::slice::from_ref(&object)) }
+    }
+
+    /// # Safety
+    /// The objects came from this pool and are given up.
+    #[inline(always)]
+    pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
+        let cache = &self.shard.get().cache;
+        let Some(to) = cache.reserve(objects.len()) else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.free_slowly(objects) };
+        };
+        let (start, last) = self.core.bounds();
+        let mut strange = 0;
+        for (index, &object) in objects.iter().enumerate() {
+            // SAFETY: so many were reserved, in the shard that the handle holds.
+            unsafe { to.add(index).write(object) };
+            // The upper bit is set if the offset is negative or beyond the last one: no branch for each object.
+            let offset = object.addr().wrapping_sub(start);
+            strange |= offset | last.wrapping_sub(offset);
+        }
+        if (strange as isize) < 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.free_slowly(objects) };
+        }
+        // SAFETY: written above.
+        unsafe { cache.grew(objects.len()) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`free_many`](Handle::free_many).
+    #[inline(never)]
+    unsafe fn free_slowly(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
+        let mut accepted = 0;
+        for (index, &object) in objects.iter().enumerate() {
+            let after = self.core.unless_it_panics(&objects[index + 1..]);
+            let answer = self.core.accept(object);
+            std::mem::forget(after);
+            if let Err(reason) = answer {
+                self.put(&objects[accepted..index]);
+                return Err(FreeError { index, reason });
+            }
+            if self.core.verifies() {
+                // At once: the validation of the next one may panic.
+                self.put(&objects[index..=index]);
+                accepted = index + 1;
+            }
+        }
+        self.put(&objects[accepted..]);
+        Ok(())
+    }
+
+    /// Takes objects in that were accepted.
+    fn put(&self, objects: &[*mut u8]) {
+        if self.attach() {
+            self.hold().put(objects);
+        } else {
+            // Every shard is held by others, and this handle is parked.
+            objects.iter().filter_map(|&object| self.core.place_of(object)).for_each(|place| {
+                self.core.free_stray(place);
+            });
+        }
+    }
+
+    /// Frees a block that is whole.
+    ///
+    /// # Safety
+    /// It came from [`alloc_block`](Handle::alloc_block) of this pool, and all its objects are given up.
+    pub(crate) unsafe fn free_block(&self, start: *mut u8) -> Result<(), FreeError> {
+        let bucket = self.core.accept_block(start)?;
+        if self.attach() {
+            self.hold().give_bucket(bucket);
+        } else {
+            self.core.free_bucket_stray(bucket);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        self.park();
+    }
+}
+
+impl Hold<'_> {
+    /// Takes objects into the cache, which makes room if it must.
+    pub(crate) fn put(self, objects: &[*mut u8]) {
+        let (cache, count) = (&self.shard.cache, objects.len());
+        if count > cache.limit() {
+            return self.give(objects);
+        }
+        if cache.len() + count > cache.limit() {
+            let keep = (cache.limit() / 2).min(cache.limit() - count);
+            self.empty_cache(cache.len() - keep);
+        }
+        // SAFETY: the shard is held (see `Hold::new`), and there is room below the limit.
+        unsafe {
+            ptr::copy_nonoverlapping(objects.as_ptr(), cache.end(), count);
+            cache.grew(count);
+        }
+    }
+
+    /// Puts all objects of a bucket back.
+    fn give_bucket(self, bucket: u32) {
+        for row in bucket..bucket + self.core.geometry.rows() {
+            self.give_run(row, self.core.geometry.full(row));
+        }
+    }
+}
+
+/// See [`Core::unless_it_panics`].
+struct Rest<'c> {
+    core: &'c Core,
+    objects: &'c [*mut u8],
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        for &object in self.objects {
+            if let Some(place) = self.core.place_of(object).filter(|&place| self.core.disarm(object, place)) {
+                self.core.free_stray(place);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Addresses of the first byte, and the distance of the last one.
+    #[inline(always)]
+    fn bounds(&self) -> (usize, usize) {
+        (self.memory.start().addr(), self.memory.end().wrapping_sub(1))
+    }
+
+    /// The objects of a bucket.
+    pub(crate) fn objects_of(&self, bucket: u32) -> impl Iterator<Item = *mut u8> {
+        let (first, stride) = (self.address(bucket, 0), self.geometry.stride());
+        (0..self.geometry.objects() as usize).map(move |index| first.wrapping_add(index * stride))
+    }
+
+    /// Looks at an object that is to be freed.
+    pub(crate) fn accept(&self, object: *mut u8) -> Result<Place, FreeReason> {
+        if self.offset_of(object).is_none() {
+            return Err(FreeReason::Foreign);
+        }
+        let place = self.place_of(object).ok_or(FreeReason::NotAnObject)?;
+        if self.verifies() {
+            // Nobody's object is shown to the user, and nobody else's.
+            if !self.is_armed(place) {
+                return Err(FreeReason::AlreadyFree);
+            }
+            self.inspect(object);
+        }
+        if self.disarm(object, place) {
+            Ok(place)
+        } else {
+            Err(FreeReason::AlreadyFree)
+        }
+    }
+
+    /// Looks at a block that is to be freed: its bucket.
+    fn accept_block(&self, start: *mut u8) -> Result<u32, FreeError> {
+        let refuse = |reason| FreeError { index: 0, reason };
+        if self.offset_of(start).is_none() {
+            return Err(refuse(FreeReason::Foreign));
+        }
+        let place = self.place_of(start).ok_or(refuse(FreeReason::NotAnObject))?;
+        let bucket = self.geometry.bucket_of(place.row);
+        if place != (Place { row: bucket, bit: 0 }) {
+            return Err(refuse(FreeReason::NotAnObject));
+        }
+        if self.verifies() {
+            let objects: Vec<_> = self.objects_of(bucket).collect();
+            let free = |&object: &*mut u8| self.place_of(object).is_none_or(|place| !self.is_armed(place));
+            // All or nothing.
+            if let Some(index) = objects.iter().position(free) {
+                return Err(FreeError { index, reason: FreeReason::AlreadyFree });
+            }
+            for (index, &object) in objects.iter().enumerate() {
+                let others =
+                    [&objects[..index], &objects[index + 1..]].map(|some| self.unless_it_panics(some));
+                self.inspect(object);
+                std::mem::forget(others);
+            }
+            let mut doubled = None;
+            let mut ours = Vec::with_capacity(objects.len());
+            for (index, &object) in objects.iter().enumerate() {
+                match self.place_of(object).filter(|&place| self.disarm(object, place)) {
+                    Some(place) => ours.push(place),
+                    None => doubled = doubled.or(Some(index)),
+                }
+            }
+            if let Some(index) = doubled {
+                // Another thread frees the same block at this moment: each object is freed by one of the two.
+                ours.into_iter().for_each(|place| self.free_stray(place));
+                return Err(FreeError { index, reason: FreeReason::AlreadyFree });
+            }
+        }
+        Ok(bucket)
+    }
+
+    /// Frees objects that belong to the caller, without having them validated, if it panics before it forgets this.
+    fn unless_it_panics<'c>(&'c self, objects: &'c [*mut u8]) -> Rest<'c> {
+        Rest { core: self, objects }
+    }
+
+    /// Frees an object that belongs to the caller, wherever it is freed: in the shard that it came with if the calling
+    /// thread holds that, else through the owner's inbox.
+    ///
+    /// # Safety
+    /// The object came from this pool, with `shard`, and is given up.
+    #[inline(always)]
+    pub(crate) unsafe fn free_anywhere(shard: &Shard, object: *mut u8) {
+        let here = shard.is_of(crate::sys::thread_handle());
+        // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
+        if !here || !unsafe { shard.cache.push(object) } {
+            Self::free_anywhere_slowly(shard, object);
+        }
+    }
+
+    #[inline(never)]
+    fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
+        let core = shard.core();
+        match core.accept(object) {
+            // After the validation, which may have parked the handle.
+            // SAFETY: as above.
+            Ok(_) if shard.is_of(crate::sys::thread_handle()) => unsafe { Hold::new(shard) }.put(&[object]),
+            Ok(place) => core.free_stray(place),
+            Err(reason) => core.report_refused(object, reason),
+        }
+    }
+
+    #[cold]
+    fn report_refused(&self, object: *mut u8, reason: FreeReason) {
+        match reason {
+            FreeReason::AlreadyFree => {
+                self.ledger.report(crate::pool::Misuse::DoubleFree { address: object.addr() });
+            }
+            _ => self.report_stranger(object),
+        }
+    }
+
+    /// As [`free_anywhere`](Core::free_anywhere), for all objects of a bucket.
+    ///
+    /// # Safety
+    /// The bucket came from this pool, with `shard`, and all its objects are given up.
+    pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
+        let core = shard.core();
+        let bucket = match core.accept_block(start) {
+            Ok(bucket) => bucket,
+            Err(error) => {
+                let offset = error.index * core.geometry.stride();
+                return core.report_refused(start.wrapping_add(offset), error.reason);
+            }
+        };
+        if shard.is_of(crate::sys::thread_handle()) {
+            // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
+            unsafe { Hold::new(shard) }.give_bucket(bucket);
+        } else {
+            core.free_bucket_stray(bucket);
+        }
+    }
+
+    /// Frees an object without looking who holds its shard.
+    pub(crate) fn free_without_shard(&self, object: *mut u8) {
+        match self.accept(object) {
+            Ok(place) => self.free_stray(place),
+            Err(reason) => self.report_refused(object, reason),
+        }
+    }
+
+    /// The shard that the bucket of an object belongs to.
+    pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
+        let bucket = self.geometry.bucket_of(self.place_of(object)?.row);
+        // Relaxed: as in `deliver`.
+        self.shard(self.rows[bucket as usize].owner.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,261 @@
+//! The engine: buckets, the rows beside them, shards, and the paths between these. It never reads or writes an object,
+//! unless the pool is hardened.
+
+mod audit;
+mod cache;
+pub(crate) mod geometry;
+mod grow;
+pub(crate) mod handle;
+mod harden;
+mod hold;
+mod ledger;
+mod list;
+mod own;
+mod remote;
+mod row;
+mod scarce;
+mod shard;
+mod store;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+pub(crate) use handle::Handle;
+pub(crate) use ledger::Ledger;
+pub(crate) use shard::Shard;
+
+use self::cache::Cache;
+use self::geometry::{Geometry, Place};
+use self::grow::Memory;
+pub(crate) use self::grow::{Piece, Refused};
+use self::harden::Tags;
+use self::row::Row;
+use self::store::Store;
+use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::spin;
+
+/// The most whole buckets that a shard keeps by itself, unless told otherwise.
+const HIGH_WATER: u32 = 32;
+
+/// What a pool is made with.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) geometry: Geometry,
+    /// Bytes of an object that belong to the user.
+    pub(crate) size: usize,
+    /// Buckets to begin with, at the most, and to add at a time.
+    pub(crate) buckets: u32,
+    pub(crate) most_buckets: u32,
+    pub(crate) step: u32,
+    pub(crate) cache: usize,
+    pub(crate) high_water: Option<u32>,
+    pub(crate) locals: usize,
+    /// Whether each object's state is recorded, and double frees are refused at once.
+    pub(crate) verify: bool,
+    /// Whether objects that are free hold a pattern.
+    pub(crate) poison: bool,
+    /// Whether what has been free for longest is handed out first.
+    pub(crate) cold_first: bool,
+    pub(crate) want: crate::sys::region::Want,
+}
+
+/// What is done to objects.
+#[derive(Default)]
+pub(crate) struct Life {
+    /// Makes the object at a place that holds none.
+    pub(crate) construct: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
+    pub(crate) destroy: Option<unsafe fn(*mut u8)>,
+    /// Prepares an object that is handed out.
+    pub(crate) reset: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
+    /// Whether an object that comes back is as it should be.
+    pub(crate) validate: Option<Box<dyn Fn(*mut u8) -> bool + Send + Sync>>,
+}
+
+/// A pool without its types.
+pub(crate) struct Core {
+    geometry: Geometry,
+    size: usize,
+    memory: Memory,
+    rows: Box<[Row]>,
+    store: Store,
+    shards: Box<[OnceLock<Box<Shard>>]>,
+    /// Handles that hold one of them, and how many may.
+    handles: AtomicUsize,
+    most_handles: usize,
+    /// For handles without a shard: its cache has no objects and no room.
+    nobody: OnceLock<Box<Shard>>,
+    cache: usize,
+    high_water: AtomicU32,
+    fixed_high_water: Option<u32>,
+    cold_first: bool,
+    poison: bool,
+    tags: Option<Tags>,
+    pub(crate) life: Life,
+    pub(crate) ledger: Ledger,
+    /// What frees have counted that were none.
+    corrections: AtomicIsize,
+}
+
+// SAFETY: the raw parts are memory that the core owns. What is in the rows and shards is used by the protocol of
+// `docs/design/pool.md`; the functions of `Life` are `Send` and `Sync`, and objects are `Send` where there are any.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
+
+impl Core {
+    /// The address stays the same as long as there is a reference.
+    pub(crate) fn new(plan: &Plan, life: Life) -> Result<Arc<Self>, Refused> {
+        let geometry = plan.geometry;
+        let memory = Memory::new(plan)?;
+        let rows = memory.places() as usize * geometry.rows() as usize;
+        let mut headers = Vec::new();
+        headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
+        headers.extend((0..rows).map(|_| Row::absent()));
+        let tags = plan.verify.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
+        let core = Arc::new(Self {
+            geometry,
+            size: plan.size,
+            memory,
+            rows: headers.into_boxed_slice(),
+            store: Store::new(),
+            // A handle holds one for long, and borrows another one for a moment.
+            shards: (0..2 * plan.locals).map(|_| OnceLock::new()).collect(),
+            handles: AtomicUsize::new(0),
+            most_handles: plan.locals,
+            nobody: OnceLock::new(),
+            cache: if plan.verify { 0 } else { plan.cache },
+            high_water: AtomicU32::new(0),
+            fixed_high_water: plan.high_water,
+            cold_first: plan.cold_first,
+            poison: plan.poison,
+            tags,
+            life,
+            ledger: Ledger::default(),
+            corrections: AtomicIsize::new(0),
+        });
+        // A model knows no order between whoever makes a shard and whoever holds it first.
+        let eager = if cfg!(loom) { 2 * plan.locals } else { 0 };
+        (0..eager).for_each(|index| _ = core.make_shard(index));
+        core.extend(plan.buckets)?;
+        Ok(core)
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn object_bytes(&self) -> usize {
+        self.size
+    }
+
+    /// Objects that the pool may grow to.
+    pub(crate) fn maximum(&self) -> usize {
+        self.memory.maximum() as usize * self.geometry.objects() as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn cache_limit(&self) -> usize {
+        self.cache
+    }
+
+    /// Where the first bucket begins.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.memory.start()
+    }
+
+    fn make_shard(&self, index: usize) -> &Shard {
+        let more = self.geometry.objects().min(geometry::ROW) as usize;
+        self.shards[index]
+            .get_or_init(|| Box::new(Shard::new(index as u32, self, Cache::new(self.cache, more))))
+    }
+
+    fn nobody(&self) -> &Shard {
+        self.nobody.get_or_init(|| Box::new(Shard::new(row::NONE, self, Cache::new(0, 0))))
+    }
+
+    /// The shards that there are.
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter_map(|shard| shard.get()).map(|shard| &**shard)
+    }
+
+    /// Takes hold of a shard: one that was left, or a new one. `None` when as many handles hold one as may.
+    fn hold_one(&self) -> Option<&Shard> {
+        let more = |handles: usize| (handles < self.most_handles).then_some(handles + 1);
+        // Relaxed, both: a count; the shards themselves are handed over by their own words.
+        self.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        loop {
+            // One of them is free at any time: another turn is needed only when others took hold and let go meanwhile.
+            let mut shards = (0..self.shards.len()).map(|index| self.make_shard(index));
+            if let Some(shard) = shards.find(|shard| shard.try_hold()) {
+                return Some(shard);
+            }
+            spin();
+        }
+    }
+
+    /// Lets go of a shard that came from [`hold_one`](Core::hold_one).
+    fn leave_one(&self, shard: &Shard) {
+        shard.leave();
+        // Relaxed: see `hold_one`.
+        self.handles.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn address(&self, row: u32, bit: u32) -> *mut u8 {
+        self.memory.start().wrapping_add(self.geometry.offset(Place { row, bit }))
+    }
+
+    /// Bytes from the pool's first object to `address`, if it is one of the pool's.
+    #[inline(always)]
+    pub(crate) fn offset_of(&self, address: *mut u8) -> Option<usize> {
+        let offset = address.addr().wrapping_sub(self.memory.start().addr());
+        (offset < self.memory.end()).then_some(offset)
+    }
+
+    /// The object that begins at `address`.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, address: *mut u8) -> Option<Place> {
+        self.geometry.place(self.offset_of(address)?)
+    }
+
+    pub(crate) fn high_water(&self) -> u32 {
+        // Relaxed: a setting that grows with the pool.
+        self.high_water.load(Ordering::Relaxed)
+    }
+
+    /// Buckets that go to the store, or come from it, at a time.
+    fn batch(&self) -> u32 {
+        (self.high_water() / 2).max(1)
+    }
+
+    fn set_high_water(&self, buckets: u32) {
+        let usual = (buckets / 16).clamp(1, HIGH_WATER);
+        // Relaxed: as in `high_water`.
+        self.high_water.store(self.fixed_high_water.unwrap_or(usual), Ordering::Relaxed);
+    }
+
+    /// Counts objects as out again that a free had counted as back.
+    fn correct(&self, objects: u32) {
+        // Relaxed: a count.
+        self.corrections.fetch_add(objects as isize, Ordering::Relaxed);
+    }
+
+    /// Counts objects as back that no shard has counted.
+    fn uncount(&self, objects: u32) {
+        // Relaxed: a count.
+        self.corrections.fetch_sub(objects as isize, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Some(destroy) = self.life.destroy {
+            self.memory.destroy_all(&self.geometry, destroy);
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! Frees by threads that do not hold the owner's shard. The argument is in `docs/design/pool.md`.
+
+use super::geometry::Place;
+use super::row::NONE;
+use super::shard::Shard;
+use super::Core;
+use crate::pool::busted::{is, order, Variant};
+use crate::sync::atomic::Ordering;
+
+impl Core {
+    /// Says in the remote word that objects of a row are free; the first one to do so puts the row into the owner's inbox.
+    /// Returns how many objects the caller has brought back.
+    pub(crate) fn deliver(&self, row: u32, bits: u64) -> u32 {
+        let far = &self.rows[row as usize].far;
+        let mut mine = bits;
+        let mut brought = None;
+        loop {
+            // Release: what the caller did with the objects comes before whatever the next one does who gets them, by
+            // the acquire in `take_remote`. Acquire: pairs with the release there, so that the row's link is not
+            // overwritten before it was read.
+            let before = far.remote.fetch_or(mine, order(Variant::FreeRelaxed, Ordering::AcqRel));
+            if brought.is_none() {
+                self.report_doubled(row, mine & before);
+                brought = Some((mine & !before).count_ones());
+            }
+            let brought = brought.unwrap_or_default();
+            if before != 0 && !is(Variant::PostAlways) {
+                return brought;
+            }
+            // Relaxed: while an object is out, the owner of its bucket is whoever was that when it was handed out, and
+            // the object came to the caller after that.
+            let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
+            if let Some(shard) = self.shard(owner) {
+                shard.post(&self.rows, row);
+                return brought;
+            }
+            // Nobody's bucket has no objects out: they were free already. No row is in an inbox here, so that the word
+            // is the caller's to take back. Others may have got the bucket meanwhile, and have freed objects of it.
+            let taken = self.take_remote(row);
+            self.report_doubled(row, taken & mine);
+            self.correct((taken & mine).count_ones());
+            mine = taken & !mine;
+            if mine == 0 {
+                return brought;
+            }
+        }
+    }
+
+    /// Takes the remote word of a row. Only for whoever has taken the row out of an inbox, or was to put it there.
+    pub(crate) fn take_remote(&self, row: u32) -> u64 {
+        // Acquire, release: pair with `deliver`.
+        self.rows[row as usize].far.remote.swap(0, order(Variant::CollectRelaxed, Ordering::AcqRel))
+    }
+
+    /// Takes the rows out of a shard's inbox: `each` gets a row and its bits.
+    pub(crate) fn empty_inbox(&self, shard: &Shard, mut each: impl FnMut(u32, u64)) -> bool {
+        let mut row = shard.take_inbox();
+        let some = row != NONE;
+        while row != NONE {
+            // Relaxed: published with the row. Before the word is taken: from then on, the row may be put into an inbox
+            // again.
+            let read = || self.rows[row as usize].far.behind.load(Ordering::Relaxed);
+            let early = read();
+            let bits = self.take_remote(row);
+            let behind = if is(Variant::NextAfterTake) { read() } else { early };
+            each(row, bits);
+            row = behind;
+        }
+        some
+    }
+
+    /// Frees one object without any shard.
+    pub(crate) fn free_stray(&self, place: Place) {
+        self.free_bits_stray(place.row, 1 << place.bit);
+    }
+
+    /// Frees all objects of a bucket without any shard.
+    pub(crate) fn free_bucket_stray(&self, bucket: u32) {
+        (bucket..bucket + self.geometry.rows())
+            .for_each(|row| self.free_bits_stray(row, self.geometry.full(row)));
+    }
+
+    fn free_bits_stray(&self, row: u32, bits: u64) {
+        // Relaxed: see `deliver`. Before that: afterwards the bucket may change hands.
+        let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
+        let brought = self.deliver(row, bits);
+        // Relaxed: a count.
+        match self.shard(owner) {
+            Some(shard) => _ = shard.strays.fetch_add(brought as isize, Ordering::Relaxed),
+            None => self.uncount(brought),
+        }
+    }
+}

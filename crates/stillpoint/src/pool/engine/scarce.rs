@@ -1,0 +1,184 @@
+//! Where objects come from when the holder's own buckets have none.
+
+use super::hold::Hold;
+use super::row::NONE;
+use super::Core;
+use crate::pool::busted::{is, Variant};
+use crate::sync::atomic::Ordering;
+
+impl Hold<'_> {
+    /// Gets at least `want` objects, if the pool has so many, and at most `room`; returns how many. No code of the user's
+    /// runs meanwhile.
+    ///
+    /// # Safety
+    /// There is room for so many at `to`.
+    pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, room: usize) -> usize {
+        self.collect();
+        let mut got = 0;
+        while got < want {
+            // SAFETY: the caller's promise; what was written before is behind.
+            let (to, room) = (unsafe { to.add(got) }, room - got);
+            // SAFETY: as above.
+            got += match unsafe { self.draw(to, room) } {
+                0 if self.find() => continue,
+                // SAFETY: as above.
+                0 => match unsafe { self.draw_left(to, room) } {
+                    // SAFETY: as above.
+                    0 => match unsafe { self.draw_sent(to, room) } {
+                        0 => break,
+                        drawn => drawn,
+                    },
+                    drawn => drawn,
+                },
+                drawn => drawn,
+            };
+        }
+        got
+    }
+
+    /// A whole bucket from anywhere. No code of the user's runs meanwhile.
+    pub(crate) fn obtain_whole(self) -> Option<u32> {
+        self.collect();
+        loop {
+            let found = self.draw_whole();
+            if found.is_some() || !(self.find() || self.free_cached()) {
+                return found;
+            }
+        }
+    }
+
+    /// Finds whole buckets for this shard.
+    fn find(self) -> bool {
+        self.stock() || self.inherit() || self.rescue()
+    }
+
+    /// Empties the cache: its objects may make buckets whole.
+    fn free_cached(self) -> bool {
+        let cached = self.shard.cache.len();
+        if cached == 0 {
+            return false;
+        }
+        self.empty_cache(cached);
+        true
+    }
+
+    /// Puts the oldest `count` objects of the cache back into their buckets.
+    pub(crate) fn empty_cache(self, count: usize) {
+        // SAFETY: the shard is held (see `Hold::new`); giving does not touch the cache.
+        unsafe { self.shard.cache.shift(count, |objects| self.give(objects)) };
+    }
+
+    /// Takes over the whole buckets of shards that nobody holds, or makes them go to the store.
+    fn inherit(self) -> bool {
+        let mut found = false;
+        for shard in self.core.shards().filter(|shard| shard.try_hold()) {
+            // SAFETY: taken hold of just now.
+            let left = unsafe { Hold::new(shard) };
+            found |= left.collect();
+            while let Some(bucket) = shard.whole.last() {
+                shard.whole.remove(&self.core.rows, bucket);
+                self.own(bucket);
+                found = true;
+            }
+            shard.leave();
+            if found {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Takes single objects from the broken buckets of shards that nobody holds. The buckets stay theirs.
+    ///
+    /// # Safety
+    /// As [`draw`](Hold::draw).
+    unsafe fn draw_left(self, to: *mut *mut u8, most: usize) -> usize {
+        for shard in self.core.shards().filter(|shard| shard.try_hold()) {
+            // SAFETY: taken hold of just now; the caller has room.
+            let drawn = unsafe { Hold::new(shard).draw(to, most) };
+            shard.leave();
+            if drawn > 0 {
+                return drawn;
+            }
+        }
+        0
+    }
+
+    /// Claims buckets of shards that are held, but whose holders do not look into their inboxes: those of which every
+    /// object has been freed by other threads.
+    fn rescue(self) -> bool {
+        let mut found = false;
+        let others = self.core.shards().filter(|shard| shard.index != self.shard.index && shard.is_held());
+        for shard in others {
+            self.core.empty_inbox(shard, |row, bits| {
+                if self.may_claim(row, bits, shard.index) {
+                    let header = &self.core.rows[row as usize];
+                    header.live.set(0);
+                    header.free.set(self.core.geometry.objects());
+                    // Relaxed: as in `own`.
+                    header.owner.store(self.shard.index, Ordering::Relaxed);
+                    self.keep_whole(row);
+                    found = true;
+                } else if !is(Variant::RescueForgets) {
+                    self.core.pass_on(row, bits);
+                }
+            });
+        }
+        found
+    }
+
+    /// Whether the owner of a row has nothing of its bucket left, not even in a list. Only for buckets of one row.
+    fn may_claim(self, row: u32, bits: u64, owner: u32) -> bool {
+        let (header, full) = (&self.core.rows[row as usize], self.core.geometry.full(row));
+        // If the owner has a free object of the bucket, one of these was freed twice: the owner finds out which.
+        let all = self.core.geometry.rows() == 1
+            && bits == full
+            && (header.live.get() == full || is(Variant::ClaimFree));
+        // Relaxed: as in `take_in`.
+        (all || is(Variant::ClaimAnyhow)) && header.owner.load(Ordering::Relaxed) == owner
+    }
+
+    /// Takes objects out of the inboxes of others, as they are: their buckets stay where they are, and whose they are.
+    ///
+    /// # Safety
+    /// There is room for so many.
+    unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> usize {
+        let mut drawn = 0;
+        for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
+            if drawn == most {
+                break;
+            }
+            self.core.empty_inbox(shard, |row, bits| {
+                // What is free in its bucket was freed twice.
+                let mut rest = bits & self.core.rows[row as usize].live.peek();
+                let twice = bits & !rest;
+                while rest != 0 && drawn < most {
+                    let bit = rest.trailing_zeros();
+                    rest &= rest - 1;
+                    // SAFETY: the caller's promise.
+                    unsafe { to.add(drawn).write(self.core.address(row, bit)) };
+                    drawn += 1;
+                }
+                self.core.pass_on(row, rest | twice);
+            });
+        }
+        self.shard.out.set(self.shard.out.get() + drawn as isize);
+        drawn
+    }
+}
+
+impl Core {
+    /// Sends bits that were taken from an inbox to the owner of their bucket.
+    pub(crate) fn pass_on(&self, row: u32, bits: u64) {
+        if bits != 0 {
+            // Counted when they were freed; what was freed again meanwhile counts as a double free.
+            let brought = self.deliver(row, bits);
+            self.correct(bits.count_ones() - brought);
+        }
+    }
+
+    /// The shard of an index that was read from a row.
+    pub(crate) fn shard(&self, index: u32) -> Option<&super::shard::Shard> {
+        (index != NONE).then(|| &**self.shards[index as usize].get().expect("an owner is a shard"))
+    }
+}

@@ -1,0 +1,132 @@
+//! What belongs to one thread at a time: a cache, and lists of buckets.
+
+use crossbeam_utils::CachePadded;
+
+use super::cache::Cache;
+use super::list::List;
+use super::own::OwnIsize;
+use super::row::{Row, Spot, NONE};
+use super::Core;
+use crate::pool::busted::{order, Variant};
+use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+/// A shard is made once and never dies. It is held by the handle of a thread, or by nobody; then whoever needs one, or
+/// needs its objects, takes hold of it.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) index: u32,
+    pub(crate) cache: Cache,
+    /// Objects taken out of buckets by this shard's holders, less those put back by them. The holder's.
+    pub(crate) out: OwnIsize,
+    pub(crate) partial: List,
+    pub(crate) whole: List,
+    core: *const Core,
+    /// The thread that holds it for longer, or 0.
+    thread: AtomicUsize,
+    state: AtomicU32,
+    /// Rows whose remote word is not zero.
+    inbox: CachePadded<AtomicU32>,
+    /// Objects of this shard's buckets that were freed without any shard.
+    pub(crate) strays: CachePadded<AtomicIsize>,
+}
+
+// SAFETY: cache, lists and counts are used by whoever holds the shard; see `try_hold`. The core outlives its shards.
+unsafe impl Send for Shard {}
+// SAFETY: as above; others only read counts, which are atomics.
+unsafe impl Sync for Shard {}
+
+impl Shard {
+    pub(crate) fn new(index: u32, core: *const Core, cache: Cache) -> Self {
+        Self {
+            index,
+            cache,
+            out: OwnIsize::new(0),
+            partial: List::new(Spot::Partial),
+            whole: List::new(Spot::Whole),
+            core,
+            thread: AtomicUsize::new(0),
+            state: AtomicU32::new(FREE),
+            inbox: CachePadded::new(AtomicU32::new(NONE)),
+            strays: CachePadded::new(AtomicIsize::new(0)),
+        }
+    }
+
+    /// The pool that it is a part of.
+    #[inline(always)]
+    pub(crate) fn core(&self) -> &Core {
+        // SAFETY: the core owns its shards, and does not move (see `Core::new`).
+        unsafe { &*self.core }
+    }
+
+    /// Takes hold of it, unless somebody has.
+    pub(crate) fn try_hold(&self) -> bool {
+        // Relaxed: spares the exchange where it would fail. Not in models, as in `take_inbox`.
+        let free = cfg!(loom) || self.state.load(Ordering::Relaxed) == FREE;
+        // Acquire: pairs with the release in `leave`.
+        let right = order(Variant::AdoptRelaxed, Ordering::Acquire);
+        free && self.state.compare_exchange(FREE, HELD, right, Ordering::Relaxed).is_ok()
+    }
+
+    /// Lets go of it.
+    pub(crate) fn leave(&self) {
+        // Relaxed: an answer of `is_of` was for the thread that asks.
+        self.thread.store(0, Ordering::Relaxed);
+        // Release: hands cache and lists over to the acquire in `try_hold`.
+        self.state.store(FREE, order(Variant::LeaveRelaxed, Ordering::Release));
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        // Relaxed: a figure.
+        self.state.load(Ordering::Relaxed) == HELD
+    }
+
+    /// Says which thread holds it for longer.
+    pub(crate) fn settle(&self, thread: usize) {
+        // Relaxed: see `is_of`.
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// Whether `thread`, the calling one, holds it for longer: then it may use the shard.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, thread: usize) -> bool {
+        // Relaxed: only the thread itself stores its own name here, and its own handle takes it away.
+        self.thread.load(Ordering::Relaxed) == thread
+    }
+
+    /// Puts a row into the inbox. Its remote word has just become other than zero, by the caller.
+    pub(crate) fn post(&self, rows: &[Row], row: u32) {
+        // A guess, which is right for an owner that keeps up.
+        let mut head = NONE;
+        loop {
+            // Relaxed: published by the exchange.
+            rows[row as usize].far.behind.store(head, Ordering::Relaxed);
+            // Release: publishes the link to the acquire in `take_inbox`.
+            let right = order(Variant::PostRelaxed, Ordering::Release);
+            match self.inbox.compare_exchange_weak(head, row, right, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes everything out of the inbox: the first row, to be followed by `behind`.
+    #[inline]
+    pub(crate) fn take_inbox(&self) -> u32 {
+        // Relaxed: spares the exchange of nothing for nothing. Not in models: loom takes the last access alone for one that
+        // another thread's may have to come before.
+        if !cfg!(loom) && self.inbox.load(Ordering::Relaxed) == NONE {
+            return NONE;
+        }
+        // Acquire: pairs with the release in `post`.
+        self.inbox.swap(NONE, order(Variant::InboxRelaxed, Ordering::Acquire))
+    }
+
+    /// Rows that wait, for a walk that is exact when nobody else uses the pool.
+    pub(crate) fn first_of_inbox(&self) -> u32 {
+        // Acquire: pairs with the release in `post`.
+        self.inbox.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,85 @@
+//! The shared store of whole buckets: a stack, from which several are taken, and to which several are given, at once.
+//!
+//! After R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986; a number beside the head that
+//! changes with every exchange tells a head from one that has come back meanwhile.
+
+use crossbeam_utils::CachePadded;
+
+use super::row::{Row, NONE};
+use crate::pool::busted::{is, order, Variant};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets that belong to nobody.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// The uppermost bucket in the lower half, the number of the exchange in the upper one.
+    head: CachePadded<AtomicU64>,
+}
+
+/// Buckets that are linked through `below`, from the first to the last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chain {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) len: u32,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self { head: CachePadded::new(AtomicU64::new(u64::from(NONE))) }
+    }
+
+    /// Gives a chain of buckets that are the caller's alone.
+    pub(crate) fn give(&self, rows: &[Row], chain: Chain) {
+        // Relaxed: the exchange below confirms it.
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            // Relaxed: published by the exchange.
+            rows[chain.last as usize].below.store(head as u32, Ordering::Relaxed);
+            let new = next(head, chain.first);
+            // Release: hands over the rows of the buckets to the acquire in `take`.
+            let right = order(Variant::GiveRelaxed, Ordering::Release);
+            match self.head.compare_exchange_weak(head, new, right, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes up to `most` buckets.
+    pub(crate) fn take(&self, rows: &[Row], most: u32) -> Option<Chain> {
+        let right = order(Variant::TakeRelaxed, Ordering::Acquire);
+        // Acquire: pairs with the release in `give`, for the links that are followed.
+        let mut head = self.head.load(right);
+        loop {
+            let first = head as u32;
+            if first == NONE {
+                return None;
+            }
+            let (mut last, mut len) = (first, 1);
+            // Relaxed: what others change here meanwhile makes the exchange fail; it is some bucket, or none.
+            let below = |bucket: u32| rows[bucket as usize].below.load(Ordering::Relaxed);
+            let mut rest = below(first);
+            while len < most && rest != NONE {
+                (last, len) = (rest, len + 1);
+                rest = below(last);
+            }
+            // Acquire: pairs with the release in `give`; the buckets are the caller's now. On failure as above.
+            match self.head.compare_exchange_weak(head, next(head, rest), right, right) {
+                Ok(_) => return Some(Chain { first, last, len }),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The uppermost bucket, for a walk that is exact when nobody else uses the store.
+    pub(crate) fn first(&self) -> u32 {
+        // Acquire: pairs with the release in `give`.
+        self.head.load(Ordering::Acquire) as u32
+    }
+}
+
+fn next(head: u64, first: u32) -> u64 {
+    let number = if is(Variant::Untagged) { 0 } else { (head >> 32).wrapping_add(1) << 32 };
+    number | u64::from(first)
+}

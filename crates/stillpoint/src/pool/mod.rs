@@ -1,0 +1,84 @@
+//! Objects in contiguous buckets: blocks out, single objects back, from any thread.
+//!
+//! A pool allocates memory once and never gives it back before its end. Its objects lie in *buckets*: power-of-two blocks
+//! of contiguous memory. A thread gets single objects, many at a time, or a [`Block`], which is a whole bucket; any thread
+//! frees any of them, one by one if it likes, and they are collected in their buckets until these are whole again.
+//!
+//! ```
+//! use stillpoint::pool::PoolBuilder;
+//!
+//! let pool = PoolBuilder::new(1_000).build(|| [0u8; 1500])?;
+//! let local = pool.local()?; // one for each thread, kept
+//!
+//! let mut packet = local.alloc().expect("the pool has more");
+//! packet[0] = 1;
+//! std::thread::scope(|scope| {
+//!     scope.spawn(move || drop(packet)); // freed by another thread, back in its bucket
+//! });
+//!
+//! let block = local.alloc_block().expect("whole buckets are left");
+//! assert_eq!(block.len(), pool.info().objects_per_block);
+//! for packet in block {
+//!     local.free(packet);
+//! }
+//! assert_eq!(pool.counts().in_use, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which pool, which call
+//!
+//! | | holds | who frees | for |
+//! |---|---|---|---|
+//! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
+//! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
+//!
+//! [`Local::free_many`] returns many objects of other threads with one exchange for each bucket; dropping each of them
+//! takes one exchange for each object. [`Local::alloc_block`] costs the same whatever the number of objects.
+//!
+//! # Who holds what
+//!
+//! Each thread works on a shard: a cache, and buckets that belong to it. Objects freed by other threads return to the
+//! owner of their bucket. A shard keeps a cache and a limited number of whole buckets to itself
+//! ([`PoolBuilder::cache`], [`PoolBuilder::high_water`]); others go to a shared store. A thread that ends leaves its shard
+//! to the next one, and to whoever finds the pool exhausted. **A thread that stays and does not use the pool** keeps its
+//! cache, its whole buckets up to the high-water mark, and the free objects of its other buckets: [`Local::park`] lets go
+//! of them. Buckets of which every object has come back from other threads are taken from it all the same.
+//!
+//! # Consistency
+//!
+//! [`Pool::counts`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
+//! counted with or without what this call moves. An allocation that fails has looked at everything but what other threads
+//! hold as above, and what they are moving at the moment.
+//!
+//! # Correctness
+//!
+//! The argument is in `docs/design/pool.md` of the repository; models run it under loom, with a broken variant for each
+//! step. After A. Rybchenko and A. Andreev, "Bucket mempool driver", DPDK, 2018; the stacks of whole buckets after J.
+//! Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
+
+mod block;
+mod builder;
+mod busted;
+mod engine;
+mod error;
+mod local;
+mod misuse;
+#[cfg(all(test, loom))]
+mod models;
+mod obj;
+#[expect(clippy::module_inception, reason = "the pool of the module `pool`")]
+mod pool;
+mod raw;
+mod region;
+mod report;
+
+pub use block::{Block, BlockObjects};
+pub use builder::{Hardening, Objects, PoolBuilder};
+pub use error::{BuildError, Exhausted, FreeError, FreeReason, TooManyLocals};
+pub use local::Local;
+pub use misuse::Misuse;
+pub use obj::Obj;
+pub use pool::Pool;
+pub use raw::{RawBlock, RawLocal, RawPool};
+pub use region::{Backing, Iova, Pages, Region};
+pub use report::{AuditError, Census, Counts, Info, Leak, Leaks, RegionInfo};

@@ -1,0 +1,360 @@
+//! loom models of the pool, on the engine itself: remote frees, the inbox, the store, and shards that change hands.
+//!
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib pool::models`
+//!
+//! Objects are addresses that nobody looks at; a cell beside each one says who has it, and loom watches its accesses: a
+//! free that does not come before the next allocation is found, and so is an object that two have got.
+
+#[cfg(stillpoint_busted)]
+use std::process::Command;
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use super::engine::geometry::Geometry;
+use super::engine::{Core, Handle, Life, Plan};
+use crate::sys::region::Want;
+
+/// What loom says when two accesses are not ordered.
+#[cfg(stillpoint_busted)]
+const UNORDERED: &str = "Causality violation";
+/// What loom says when a thread never ends: a list has become a circle.
+#[cfg(stillpoint_busted)]
+const ENDLESS: &str = "exceeded maximum number of branches";
+/// What a model says when the pool is not what it should be.
+const LOST: &str = "an object was lost or handed out twice";
+
+const OBJECT: usize = 8;
+
+struct World {
+    core: Arc<Core>,
+    /// Whether each object is out.
+    out: Vec<UnsafeCell<bool>>,
+}
+
+// SAFETY: that accesses to `out` are ordered is what the models check.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+impl World {
+    /// Without caches. Whole buckets are kept by their shards, or go to the store at once.
+    fn new(per_bucket: usize, buckets: u32, locals: usize, kept: u32) -> Arc<Self> {
+        let geometry = Geometry::new(OBJECT, OBJECT, Some(OBJECT * per_bucket)).expect("a small bucket");
+        let plan = Plan {
+            geometry,
+            size: OBJECT,
+            buckets,
+            most_buckets: buckets,
+            step: 0,
+            cache: 0,
+            high_water: Some(kept),
+            locals,
+            verify: false,
+            poison: false,
+            cold_first: false,
+            want: Want { reserved: false, transparent: false, small: true, node: None },
+        };
+        let core = Core::new(&plan, Life::default()).expect("a model needs no memory");
+        let out = (0..per_bucket * buckets as usize).map(|_| UnsafeCell::new(false)).collect();
+        Arc::new(Self { core, out })
+    }
+
+    fn cell(&self, object: *mut u8) -> &UnsafeCell<bool> {
+        &self.out[self.core.offset_of(object).expect("one of the pool's") / OBJECT]
+    }
+
+    /// Says that an object was handed out.
+    fn got(&self, object: *mut u8) {
+        // SAFETY: the protocol under test gives the object to this thread alone; loom reports it where it does not.
+        let before = self.cell(object).with_mut(|out| unsafe { std::mem::replace(&mut *out, true) });
+        assert!(!before, "{LOST}");
+    }
+
+    fn gives_up(&self, object: *mut u8) {
+        // SAFETY: as above.
+        let before = self.cell(object).with_mut(|out| unsafe { std::mem::replace(&mut *out, false) });
+        assert!(before, "{LOST}");
+    }
+
+    fn alloc(&self, handle: &Handle<'_>) -> Option<usize> {
+        let object = handle.alloc()?.as_ptr();
+        self.got(object);
+        Some(object.addr())
+    }
+
+    fn must_alloc(&self, handle: &Handle<'_>) -> usize {
+        self.alloc(handle).expect(LOST)
+    }
+
+    /// Frees without a shard.
+    fn free(&self, object: usize) {
+        let object = std::ptr::without_provenance_mut(object);
+        self.gives_up(object);
+        self.core.free_without_shard(object);
+    }
+
+    fn free_by(&self, handle: &Handle<'_>, object: usize) {
+        let object = std::ptr::without_provenance_mut(object);
+        self.gives_up(object);
+        // SAFETY: given up just now; nothing looks at the memory.
+        unsafe { handle.free(object) }.expect("an object of the pool");
+    }
+
+    /// When all others are gone: so many objects can be had, and everything adds up.
+    fn holds(&self, free: usize) {
+        self.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+        let handle = Handle::new(&self.core).expect(LOST);
+        (0..free).for_each(|_| _ = self.must_alloc(&handle));
+        assert!(self.alloc(&handle).is_none(), "{LOST}");
+        assert_eq!(self.core.totals(), (self.out.len(), self.out.len()), "{LOST}");
+        assert_eq!(self.core.ledger.count(), 0, "{LOST}");
+    }
+}
+
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+    let world = Arc::clone(world);
+    thread::spawn(move || work(&world))
+}
+
+/// Two threads free the two objects of a bucket, while their owner asks for more.
+fn frees_against_owner(per_bucket: usize, buckets: u32) {
+    let world = World::new(per_bucket, buckets, 1, 4);
+    let owner = Handle::new(&world.core).expect("nobody has a shard");
+    let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
+    let threads = objects.map(|object| spawn(&world, move |world| world.free(object)));
+    let again = [world.alloc(&owner), world.alloc(&owner)];
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    drop(owner);
+    world.holds(2 - again.iter().flatten().count());
+}
+
+#[test]
+fn remote_frees_of_one_bucket() {
+    explore(3, || frees_against_owner(2, 1));
+}
+
+#[test]
+fn remote_frees_of_two_buckets() {
+    explore(3, || frees_against_owner(1, 2));
+}
+
+/// A row is posted again while its owner collects it, with another row behind it.
+#[test]
+fn a_row_is_posted_again_while_it_is_collected() {
+    explore(2, || {
+        let world = World::new(2, 2, 1, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let [first, second, third] = [(); 3].map(|()| world.must_alloc(&owner));
+        let one = spawn(&world, move |world| {
+            world.free(third);
+            world.free(first);
+        });
+        let other = spawn(&world, move |world| world.free(second));
+        let again = [world.alloc(&owner), world.alloc(&owner)];
+        one.join().unwrap();
+        other.join().unwrap();
+        drop(owner);
+        world.holds(4 - again.iter().flatten().count());
+    });
+}
+
+/// A thread ends while an object is out, which comes back meanwhile; another thread takes its shard over.
+#[test]
+fn an_owner_ends_with_an_object_out() {
+    explore(3, || {
+        let world = World::new(2, 1, 1, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let object = world.must_alloc(&owner);
+        let freer = spawn(&world, move |world| world.free(object));
+        let heir = spawn(&world, |world| {
+            let handle = Handle::new(&world.core);
+            let object = handle.as_ref().and_then(|handle| world.alloc(handle));
+            object.zip(handle.as_ref()).map(|(object, handle)| world.free_by(handle, object));
+        });
+        drop(owner);
+        freer.join().unwrap();
+        heir.join().unwrap();
+        world.holds(2);
+    });
+}
+
+/// A thread that finds nothing takes what another one has left, or is leaving.
+#[test]
+fn an_exhausted_thread_takes_what_was_left() {
+    explore(3, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let object = world.must_alloc(&owner);
+        let other = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        drop(owner);
+        world.free(object);
+        other.join().unwrap();
+        world.holds(2);
+    });
+}
+
+/// Buckets go through the store: one thread takes and gives while another one takes.
+#[test]
+fn buckets_go_through_the_store() {
+    explore(2, || {
+        let world = World::new(1, 2, 2, 0);
+        let other = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            let objects = [world.alloc(&handle), world.alloc(&handle)];
+            objects.into_iter().flatten().for_each(|object| world.free_by(&handle, object));
+        });
+        let handle = Handle::new(&world.core).expect("there are two shards");
+        let (first, second) = (world.alloc(&handle), world.alloc(&handle));
+        first.map(|object| world.free_by(&handle, object));
+        other.join().unwrap();
+        second.map(|object| world.free_by(&handle, object));
+        drop(handle);
+        world.holds(2);
+    });
+}
+
+/// An owner that holds its shard while others free all of its objects: whoever needs them gets them.
+#[test]
+fn a_bucket_is_rescued_from_its_owner() {
+    explore(2, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
+        let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
+        let needy = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        let again = world.alloc(&owner);
+        freer.join().unwrap();
+        needy.join().unwrap();
+        again.map(|object| world.free_by(&owner, object));
+        drop(owner);
+        world.holds(2);
+    });
+}
+
+/// An object is freed twice, by two threads at once: one of them is told, and the pool stays whole.
+#[test]
+fn a_double_free_is_found() {
+    explore(3, || {
+        let world = World::new(2, 1, 1, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let object = world.must_alloc(&owner);
+        let _kept = world.must_alloc(&owner);
+        world.gives_up(std::ptr::without_provenance_mut(object));
+        let threads = [(); 2].map(|()| {
+            spawn(&world, move |world| {
+                world.core.free_without_shard(std::ptr::without_provenance_mut(object))
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_none(), "{LOST}");
+        assert_eq!(world.core.ledger.count(), 1, "{LOST}");
+        drop(owner);
+        world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+    });
+}
+
+/// An object that is free in its bucket is freed once more, by a thread that frees the other one, too: what comes back
+/// looks like a whole bucket, and another thread is in need of one.
+#[test]
+fn a_double_free_does_not_make_a_bucket_whole() {
+    explore(2, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let (first, second) = (world.must_alloc(&owner), world.must_alloc(&owner));
+        world.free_by(&owner, first);
+        let freer = spawn(&world, move |world| {
+            world.core.free_without_shard(std::ptr::without_provenance_mut(first));
+            world.free(second);
+        });
+        let needy = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        freer.join().unwrap();
+        needy.join().unwrap();
+        assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_some(), "{LOST}");
+        assert_eq!((world.alloc(&owner), world.core.ledger.count()), (None, 1), "{LOST}");
+        drop(owner);
+        world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+    });
+}
+
+/// An owner draws from a bucket while another thread takes an object of it that came back.
+#[test]
+fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
+    explore(2, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
+        let needy = spawn(&world, move |world| {
+            world.free(sent);
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        world.free_by(&owner, kept);
+        let again = world.alloc(&owner);
+        needy.join().unwrap();
+        again.map(|object| world.free_by(&owner, object));
+        drop(owner);
+        world.holds(2);
+    });
+}
+
+/// Which model catches which variant.
+#[cfg(stillpoint_busted)]
+const CAUGHT: &[(&str, &str)] = &[
+    ("free-relaxed", "remote_frees_of_one_bucket"),
+    ("collect-relaxed", "remote_frees_of_one_bucket"),
+    ("post-relaxed", "remote_frees_of_two_buckets"),
+    ("inbox-relaxed", "remote_frees_of_two_buckets"),
+    ("next-after-take", "a_row_is_posted_again_while_it_is_collected"),
+    ("take-unposted", "remote_frees_of_one_bucket"),
+    ("post-always", "remote_frees_of_one_bucket"),
+    ("give-relaxed", "buckets_go_through_the_store"),
+    ("take-relaxed", "buckets_go_through_the_store"),
+    ("untagged", "buckets_go_through_the_store"),
+    ("leave-relaxed", "an_owner_ends_with_an_object_out"),
+    ("adopt-relaxed", "an_owner_ends_with_an_object_out"),
+    ("never-left", "an_owner_ends_with_an_object_out"),
+    ("claim-anyhow", "a_bucket_is_rescued_from_its_owner"),
+    ("claim-free", "a_double_free_does_not_make_a_bucket_whole"),
+    ("rescue-forgets", "a_bucket_is_rescued_from_its_owner"),
+];
+
+#[cfg(stillpoint_busted)]
+#[test]
+fn every_variant_is_caught_by_its_model() {
+    let missed: Vec<_> = CAUGHT.iter().filter(|(variant, model)| !is_caught(variant, model)).collect();
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+/// Runs one model with the variant in a process of its own, and looks for a violation in what it prints.
+#[cfg(stillpoint_busted)]
+fn is_caught(variant: &str, model: &str) -> bool {
+    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
+        .args(["--exact", &format!("pool::models::{model}"), "--nocapture"])
+        .env("STILLPOINT_BUSTED_POOL", variant)
+        .output()
+        .expect("the test program starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("running 1 test"), "there is no model `{model}`");
+    let signs = [UNORDERED, LOST, ENDLESS];
+    let caught = !output.status.success() && signs.iter().any(|sign| text.contains(sign));
+    println!("{variant:24} {model:40} {}", if caught { "caught" } else { "MISSED" });
+    caught
+}

@@ -1,0 +1,80 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+use super::engine::{Core, Shard};
+
+/// An object that is out. When dropped, it goes back to its pool, from whatever thread.
+///
+/// In the thread whose [`Local`](super::Local) it came from, that is as cheap as [`Local::free`](super::Local::free). In
+/// another one it takes an exchange on a shared word: there, free it through a local, many at a time.
+pub struct Obj<'p, T: Send + 'static> {
+    object: NonNull<T>,
+    /// The shard that it came from.
+    shard: &'p Shard,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: it owns its object, which may be used by any thread; a shard may be referred to by any thread.
+unsafe impl<T: Send + 'static> Send for Obj<'_, T> {}
+// SAFETY: a shared reference gives shared access to the object alone.
+unsafe impl<T: Send + Sync + 'static> Sync for Obj<'_, T> {}
+
+impl<'p, T: Send + 'static> Obj<'p, T> {
+    /// # Safety
+    /// The object is one of the shard's pool, of this type, and the caller's alone.
+    #[inline(always)]
+    pub(super) unsafe fn new(object: NonNull<T>, shard: &'p Shard) -> Self {
+        Self { object, shard, owns: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(super) fn address(&self) -> NonNull<u8> {
+        self.object.cast()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_of(&self, core: &Core) -> bool {
+        ptr::eq(self.shard.core(), core)
+    }
+
+    /// Gives the object away by its address, to be published to other threads. It stays out until
+    /// [`Pool::from_raw`](super::Pool::from_raw) has it again.
+    pub fn into_raw(self) -> NonNull<T> {
+        ManuallyDrop::new(self).object
+    }
+}
+
+impl<T: Send + 'static> Deref for Obj<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the object is this value's, and initialised.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Obj<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { self.object.as_mut() }
+    }
+}
+
+impl<T: Send + 'static> Drop for Obj<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the object is of the shard's pool, and given up here.
+        unsafe { Core::free_anywhere(self.shard, self.object.as_ptr().cast()) };
+    }
+}
+
+impl<T: Send + fmt::Debug + 'static> fmt::Debug for Obj<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Obj").field(&**self).finish()
+    }
+}

@@ -1,0 +1,283 @@
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::builder::{Kind, LeakHook};
+use super::engine::{Core, Handle};
+use super::error::{Exhausted, FreeError, TooManyLocals};
+use super::misuse::Misuse;
+use super::pool::iova;
+use super::region::{self, Iova};
+use super::report::{self, AuditError, Census, Counts, Info, Leaks};
+
+/// A pool of bare memory: objects of a size and an alignment that are known at run time. Made by
+/// [`PoolBuilder::build_raw`](super::PoolBuilder::build_raw).
+///
+/// What is handed out is an address. Its memory is the caller's until it is freed, and what it holds then is not
+/// remembered. Nothing may be used after the pool was dropped.
+///
+/// ```
+/// use stillpoint::pool::PoolBuilder;
+///
+/// let pool = PoolBuilder::new(1_000).build_raw(2048, 64)?;
+/// let local = pool.local()?;
+/// let buffer = local.alloc().expect("nobody has one");
+/// // SAFETY: 2048 bytes, of this caller alone.
+/// unsafe { buffer.as_ptr().write_bytes(0, 2048) };
+/// // SAFETY: handed out by this pool, and not used any more.
+/// unsafe { local.free(buffer) }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RawPool {
+    core: Arc<Core>,
+    kind: Kind,
+    leak_hook: Option<LeakHook>,
+}
+
+impl RawPool {
+    pub(super) fn new(core: Arc<Core>, kind: Kind, leak_hook: Option<LeakHook>) -> Self {
+        Self { core, kind, leak_hook }
+    }
+
+    /// As [`Pool::local`](super::Pool::local).
+    ///
+    /// # Errors
+    /// When as many threads use the pool as it allows.
+    pub fn local(&self) -> Result<RawLocal<'_>, TooManyLocals> {
+        let handle = Handle::new(&self.core).ok_or(TooManyLocals { limit: self.kind.locals })?;
+        Ok(RawLocal { handle })
+    }
+
+    /// As [`Pool::info`](super::Pool::info).
+    pub fn info(&self) -> Info {
+        report::info(&self.core, &self.kind)
+    }
+
+    /// As [`Pool::counts`](super::Pool::counts).
+    pub fn counts(&self) -> Counts {
+        report::counts(&self.core)
+    }
+
+    /// As [`Pool::audit`](super::Pool::audit).
+    ///
+    /// # Errors
+    /// As [`Pool::audit`](super::Pool::audit).
+    pub fn audit(&self) -> Result<Census, AuditError> {
+        report::census(&self.core)
+    }
+
+    /// As [`Pool::misuses`](super::Pool::misuses).
+    pub fn misuses(&self) -> Vec<Misuse> {
+        self.core.ledger.first()
+    }
+
+    /// As [`Pool::misuse_count`](super::Pool::misuse_count).
+    pub fn misuse_count(&self) -> usize {
+        self.core.ledger.count()
+    }
+
+    /// Whether an object of this pool begins at an address.
+    pub fn owns(&self, object: *const u8) -> bool {
+        self.core.place_of(object.cast_mut()).is_some()
+    }
+
+    /// The address of an object for a device; see [`Region::iova`](super::Region::iova).
+    pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
+        iova(&self.core, object)
+    }
+
+    /// Whether a block lies in one piece of physical memory; see
+    /// [`Region::physically_contiguous`](super::Region::physically_contiguous).
+    pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
+        let start = block.start.as_ptr().addr();
+        let end = start + block.len * block.stride;
+        let regions = report::regions(&self.core, None);
+        let holds = |piece: std::ops::Range<usize>| piece.contains(&start) && end <= piece.end;
+        let region = regions.iter().find(|region| holds(region.start..region.start + region.bytes))?;
+        region::contiguous(region.backing, start..end)
+    }
+
+    /// As [`Pool::leaks`](super::Pool::leaks).
+    pub fn leaks(&mut self) -> Leaks {
+        // SAFETY: every local borrows the pool, which is the caller's alone.
+        unsafe { report::leaks(&self.core) }
+    }
+
+    /// As [`Pool::close`](super::Pool::close).
+    ///
+    /// # Errors
+    /// As [`Pool::close`](super::Pool::close).
+    pub fn close(mut self) -> Result<(), Leaks> {
+        self.leak_hook = None;
+        match self.leaks() {
+            leaks if leaks.0.is_empty() => Ok(()),
+            leaks => Err(leaks),
+        }
+    }
+}
+
+impl Drop for RawPool {
+    fn drop(&mut self) {
+        if let Some(hook) = self.leak_hook.take() {
+            let leaks = self.leaks();
+            if !leaks.0.is_empty() {
+                hook(&leaks);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RawPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawPool").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// A whole bucket of a [`RawPool`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawBlock {
+    start: NonNull<u8>,
+    len: usize,
+    stride: usize,
+}
+
+// SAFETY: an address and two numbers; what may be done with the memory is up to unsafe code.
+unsafe impl Send for RawBlock {}
+// SAFETY: as above.
+unsafe impl Sync for RawBlock {}
+
+impl RawBlock {
+    /// Address of the first object.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The number of objects.
+    #[expect(clippy::len_without_is_empty, reason = "a bucket has at least one object")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes from one object to the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Address of the object at a position, which may be freed by itself.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> Option<NonNull<u8>> {
+        // The pool may be gone by now, and the memory with it: the address is computed all the same.
+        let at = || self.start.as_ptr().wrapping_add(index * self.stride);
+        NonNull::new((index < self.len).then(at)?)
+    }
+}
+
+/// One thread's access to a [`RawPool`]. It stays in its thread.
+pub struct RawLocal<'p> {
+    handle: Handle<'p>,
+}
+
+impl RawLocal<'_> {
+    /// An object, or nothing when the pool is exhausted. Constant time, but for refills.
+    #[inline(always)]
+    pub fn alloc(&self) -> Option<NonNull<u8>> {
+        self.handle.alloc()
+    }
+
+    /// Fills a slice with objects.
+    ///
+    /// # Errors
+    /// When the pool has not so many that the caller can get: none was taken.
+    ///
+    /// ```
+    /// # use std::mem::MaybeUninit;
+    /// # let pool = stillpoint::pool::PoolBuilder::new(100).build_raw(64, 64)?;
+    /// let local = pool.local()?;
+    /// let mut burst = [const { MaybeUninit::uninit() }; 32];
+    /// let burst = local.alloc_many(&mut burst)?;
+    /// // SAFETY: handed out just now, and not used any more.
+    /// unsafe { local.free_many(burst) }?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn alloc_many<'b>(
+        &self,
+        to: &'b mut [MaybeUninit<NonNull<u8>>],
+    ) -> Result<&'b mut [NonNull<u8>], Exhausted> {
+        let (start, count) = (to.as_mut_ptr(), to.len());
+        // SAFETY: there is room for so many addresses, none of which is null.
+        if unsafe { self.handle.alloc_many(start.cast(), count) } {
+            // SAFETY: all of them were written.
+            Ok(unsafe { std::slice::from_raw_parts_mut(start.cast(), count) })
+        } else {
+            Err(Exhausted { wanted: count })
+        }
+    }
+
+    /// A whole bucket, or nothing when the pool has none that the caller can get.
+    #[inline]
+    pub fn alloc_block(&self) -> Option<RawBlock> {
+        let start = self.handle.alloc_block()?;
+        let geometry = self.handle.core().geometry();
+        Some(RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() })
+    }
+
+    /// Frees an object, which any thread may have got.
+    ///
+    /// # Errors
+    /// When it is none of the pool's, or, in a hardened pool, free already. Other pools find a double free when the object
+    /// comes back to its bucket, unless it was handed out again before: [`RawPool::misuses`].
+    ///
+    /// # Safety
+    /// Nobody uses the object any more, and nobody else frees it.
+    #[inline(always)]
+    pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), FreeError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.handle.free(object.as_ptr()) }
+    }
+
+    /// Frees objects: those of one bucket that follow each other at once.
+    ///
+    /// # Errors
+    /// As [`free`](RawLocal::free). The error says which one; those before it were freed.
+    ///
+    /// # Safety
+    /// As [`free`](RawLocal::free), for each of them.
+    #[inline(always)]
+    pub unsafe fn free_many(&self, objects: &[NonNull<u8>]) -> Result<(), FreeError> {
+        // SAFETY: the same addresses.
+        let objects = unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), objects.len()) };
+        // SAFETY: the caller's promise.
+        unsafe { self.handle.free_many(objects) }
+    }
+
+    /// Frees a block as a whole.
+    ///
+    /// # Errors
+    /// As [`free`](RawLocal::free).
+    ///
+    /// # Safety
+    /// As [`free`](RawLocal::free), for each of its objects.
+    #[inline]
+    pub unsafe fn free_block(&self, block: RawBlock) -> Result<(), FreeError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.handle.free_block(block.start.as_ptr()) }
+    }
+
+    /// As [`Local::park`](super::Local::park).
+    pub fn park(&self) {
+        self.handle.park();
+    }
+
+    /// As [`Local::set_tag`](super::Local::set_tag).
+    pub fn set_tag(&self, tag: u32) {
+        self.handle.set_tag(tag);
+    }
+}
+
+impl fmt::Debug for RawLocal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawLocal").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use super::error::BuildError;
+use crate::sys::page_map;
+use crate::sys::region::{Made, Refusal, Reservation, Want, HUGE};
+
+/// What pages memory may be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pages {
+    /// Reserved huge pages; if there are too few, transparent ones; if there are none, small ones.
+    #[default]
+    Best,
+    /// Reserved huge pages (`vm.nr_hugepages`) or nothing.
+    Reserved,
+    /// Transparent huge pages, or small ones.
+    Transparent,
+    /// Small pages.
+    Small,
+}
+
+impl Pages {
+    pub(super) fn want(self, node: Option<u32>) -> Want {
+        let (reserved, transparent, small) = match self {
+            Self::Best => (true, true, true),
+            Self::Reserved => (true, false, false),
+            Self::Transparent => (false, true, true),
+            Self::Small => (false, false, true),
+        };
+        Want { reserved, transparent, small, node }
+    }
+}
+
+/// What memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// Reserved huge pages of 2 MiB. They stay where they are: the only ones with addresses for devices.
+    Reserved,
+    /// Ordinary memory in which the kernel has put huge pages, some at least. It may move them.
+    Transparent,
+    /// Small pages.
+    Small,
+}
+
+impl From<Made> for Backing {
+    fn from(made: Made) -> Self {
+        match made {
+            Made::Reserved => Self::Reserved,
+            Made::Transparent => Self::Transparent,
+            Made::Small => Self::Small,
+        }
+    }
+}
+
+impl fmt::Display for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reserved => "reserved huge pages",
+            Self::Transparent => "transparent huge pages",
+            Self::Small => "small pages",
+        })
+    }
+}
+
+/// An address for devices without an IOMMU: a physical one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Iova(pub u64);
+
+/// A mapping of its own: zeroed memory, with all its pages, on one NUMA node if asked for.
+///
+/// Pools make theirs themselves. This is for rings and descriptors beside them.
+///
+/// ```
+/// use stillpoint::pool::{Backing, Pages, Region};
+///
+/// let region = Region::new(1 << 20, Pages::Best, None)?;
+/// println!("{} bytes of {}", region.bytes(), region.backing());
+/// let first = region.start().as_ptr();
+/// // Device addresses exist for reserved huge pages alone, and only if the kernel shows frame numbers.
+/// assert!(region.iova(first).is_none() || region.backing() == Backing::Reserved);
+/// # Ok::<(), stillpoint::pool::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct Region {
+    space: Reservation,
+    bytes: usize,
+    backing: Backing,
+    node: Option<u32>,
+}
+
+impl Region {
+    /// Maps so many bytes.
+    ///
+    /// # Errors
+    /// [`Memory`](BuildError::Memory), [`ReservedPages`](BuildError::ReservedPages) and [`Node`](BuildError::Node), and
+    /// [`SizeZero`](BuildError::SizeZero) for no bytes at all.
+    pub fn new(bytes: usize, pages: Pages, node: Option<u32>) -> Result<Self, BuildError> {
+        if bytes == 0 {
+            return Err(BuildError::SizeZero);
+        }
+        let space = Reservation::new(bytes, HUGE)
+            .map_err(|cause| BuildError::Memory { bytes, cause: Some(cause) })?;
+        // SAFETY: the space was made for so many bytes, and holds nothing yet.
+        let made =
+            unsafe { space.fill(0, bytes, pages.want(node)) }.map_err(|refusal| refused(refusal, bytes))?;
+        Ok(Self { space, bytes, backing: made.into(), node })
+    }
+
+    /// The first byte; a multiple of 2 MiB.
+    pub fn start(&self) -> NonNull<u8> {
+        self.space.start()
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the kernel made it of.
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// The NUMA node that was asked for.
+    pub fn node(&self) -> Option<u32> {
+        self.node
+    }
+
+    /// The address of a byte of this region for a device. `None` for other addresses, for pages that the kernel may move,
+    /// and when it hides frame numbers from this process (it shows them to `CAP_SYS_ADMIN`). Two system calls or more.
+    pub fn iova(&self, byte: *const u8) -> Option<Iova> {
+        let offset = byte.addr().wrapping_sub(self.start().as_ptr().addr());
+        (offset < self.bytes).then(|| iova(self.backing, byte.addr())).flatten()
+    }
+
+    /// Whether bytes from one offset to another lie in one piece of physical memory. `None` when that cannot be known, or
+    /// may change.
+    ///
+    /// ```
+    /// # use stillpoint::pool::{Backing, Pages, Region};
+    /// let region = Region::new(4096, Pages::Small, None)?;
+    /// assert_eq!(region.physically_contiguous(0..4096), None); // the kernel may move small pages
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn physically_contiguous(&self, range: Range<usize>) -> Option<bool> {
+        if range.end > self.bytes {
+            return None;
+        }
+        let start = self.start().as_ptr().addr();
+        contiguous(self.backing, start + range.start..start + range.end)
+    }
+}
+
+/// The device's address of a byte in memory of this kind.
+pub(super) fn iova(backing: Backing, address: usize) -> Option<Iova> {
+    (backing == Backing::Reserved).then(|| page_map::physical(address)).flatten().map(Iova)
+}
+
+/// Whether addresses in memory of this kind lie in one piece.
+pub(super) fn contiguous(backing: Backing, addresses: Range<usize>) -> Option<bool> {
+    if backing != Backing::Reserved || addresses.is_empty() {
+        return None;
+    }
+    let first = addresses.start / HUGE * HUGE;
+    let mut pages = (first..addresses.end).step_by(HUGE);
+    if first + HUGE >= addresses.end {
+        return Some(true);
+    }
+    let begin = page_map::physical(pages.next()?)?;
+    let mut answer = true;
+    for (number, page) in pages.enumerate() {
+        answer &= page_map::physical(page)? == begin + ((number + 1) * HUGE) as u64;
+    }
+    Some(answer)
+}
+
+/// What the kernel's answer means to the user.
+pub(super) fn refused(refusal: Refusal, bytes: usize) -> BuildError {
+    match refusal {
+        Refusal::Node(node) => BuildError::Node { node },
+        Refusal::Reserved(cause) => BuildError::ReservedPages(cause),
+        Refusal::Memory(cause) => BuildError::Memory { bytes, cause: Some(cause) },
+        Refusal::Lost => BuildError::Memory { bytes, cause: None },
+    }
+}

@@ -1,0 +1,315 @@
+//! Address space that is reserved as a whole and filled with memory piece by piece: `mmap(2)`, `mprotect(2)`,
+//! `madvise(2)`, `mbind(2)`.
+//!
+//! A mapping at a fixed address first unmaps what is there, and may fail after that: then another thread's mapping may
+//! come to lie there. So huge pages are asked for elsewhere first, and ordinary ones need no new mapping at all. What
+//! may have been lost all the same is never touched again.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use super::pages::SMALL;
+
+/// A huge page on x86-64, and on aarch64 with small pages of 4 KiB.
+pub(crate) const HUGE: usize = 2 << 20;
+
+/// What kind of pages may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Pages from the reserve of `vm.nr_hugepages`: the first choice if they may be used at all.
+    pub(crate) reserved: bool,
+    /// Ordinary memory that the kernel may gather into huge pages.
+    pub(crate) transparent: bool,
+    /// Ordinary small pages.
+    pub(crate) small: bool,
+    pub(crate) node: Option<u32>,
+}
+
+/// What the memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    Reserved,
+    Transparent,
+    Small,
+}
+
+/// Why there is no memory.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The node does not exist, or has no memory.
+    Node(u32),
+    /// No reserved huge pages, and nothing else is allowed.
+    Reserved(io::Error),
+    Memory(io::Error),
+    /// The part may be another mapping's now: nothing can be filled from here on.
+    Lost,
+}
+
+/// Address space, of which nobody else uses a part. Unmapped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    whole: NonNull<u8>,
+    whole_bytes: usize,
+    /// Aligned as asked.
+    start: NonNull<u8>,
+    /// From this offset on, addresses may be another mapping's.
+    lost_from: AtomicUsize,
+}
+
+// SAFETY: it owns its addresses, and gives no access to what is there.
+unsafe impl Send for Reservation {}
+// SAFETY: as above.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// `align` is a power of two. Nothing can be read or written yet.
+    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let align = align.max(HUGE);
+        let bytes = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_large)?;
+        let whole_bytes = bytes.checked_add(align).ok_or_else(too_large)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), flags) }?;
+        let whole = NonNull::new(raw.cast::<u8>()).ok_or_else(too_large)?;
+        // SAFETY: within the mapping, which has `align` bytes to spare.
+        let start = unsafe { whole.add(whole.as_ptr().align_offset(align)) };
+        Ok(Self { whole, whole_bytes, start, lost_from: AtomicUsize::new(usize::MAX) })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Makes zeroed memory of a part that has none yet; its pages are there when the call returns.
+    ///
+    /// # Safety
+    /// The part lies within what was reserved, has not been filled before (or was refused), and begins at a multiple of
+    /// the size of a page.
+    pub(crate) unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
+        // Relaxed: a part is filled by one thread at a time, which its caller orders.
+        if offset >= self.lost_from.load(Ordering::Relaxed) {
+            return Err(Refusal::Lost);
+        }
+        // SAFETY: within the reservation, by the caller's promise.
+        let begin = unsafe { self.start.add(offset) };
+        let mut refusal = Refusal::Memory(io::ErrorKind::OutOfMemory.into());
+        if want.reserved {
+            let whole = bytes.next_multiple_of(HUGE);
+            // SAFETY: the caller's promise; the reservation ends at a multiple of a huge page.
+            match unsafe { fill_reserved(begin, whole, want.node) } {
+                Ok(()) => return Ok(Made::Reserved),
+                Err(Refusal::Memory(error)) => refusal = Refusal::Reserved(error),
+                Err(other) => {
+                    if matches!(other, Refusal::Lost) {
+                        // Relaxed: as above.
+                        self.lost_from.store(offset, Ordering::Relaxed);
+                    }
+                    return Err(other);
+                }
+            }
+        }
+        if want.transparent || want.small {
+            // SAFETY: the caller's promise.
+            return unsafe { fill_ordinary(begin, bytes.next_multiple_of(SMALL), want) };
+        }
+        Err(refusal)
+    }
+
+    /// Takes back the memory of a part.
+    ///
+    /// # Safety
+    /// Nothing refers to it.
+    pub(crate) unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
+        let unit = if made == Made::Reserved { HUGE } else { SMALL };
+        // SAFETY: within the reservation; it is the caller's promise that nothing refers to it.
+        unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) };
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let head = self.start.as_ptr().addr() - self.whole.as_ptr().addr();
+        let bytes = self.whole_bytes.min(self.lost_from.get_mut().saturating_add(head));
+        // SAFETY: nobody else uses these addresses, and their owner is gone. A failure leaves them mapped.
+        let _ = unsafe { munmap(self.whole.as_ptr().cast(), bytes) };
+    }
+}
+
+const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// # Safety
+/// As [`Reservation::fill`]; `bytes` is a multiple of a huge page.
+unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refusal> {
+    let memory = |error: Errno| Refusal::Memory(error.into());
+    if begin.as_ptr().addr() % HUGE != 0 {
+        return Err(Refusal::Memory(io::ErrorKind::InvalidInput.into()));
+    }
+    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
+    // Elsewhere first: a refusal of the mapping below would leave a hole.
+    // SAFETY: a new mapping, wherever the kernel likes.
+    let elsewhere = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ACCESS, flags) }.map_err(memory)?;
+    // SAFETY: made just now, and used by nobody.
+    unsafe { munmap(elsewhere, bytes) }.map_err(memory)?;
+    // SAFETY: the addresses are the reservation's, which are empty by the caller's promise.
+    let here = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ACCESS, flags | MapFlags::FIXED) };
+    if let Err(error) = here {
+        let again = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: the flag keeps what is there.
+        let closed = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), again) };
+        // What is there may be what was there before: older kernels do not tell.
+        return Err(if closed.is_ok() { memory(error) } else { Refusal::Lost });
+    }
+    let answer = bind(begin, bytes, node).and_then(|()| populate(begin, bytes).map_err(memory));
+    if answer.is_err() {
+        // SAFETY: filled just now, and used by nobody.
+        unsafe { withdraw(begin, bytes) };
+    }
+    answer
+}
+
+/// # Safety
+/// As [`Reservation::fill`]; `bytes` is a multiple of a small page.
+unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<Made, Refusal> {
+    let access = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: the addresses are the reservation's, by the caller's promise.
+    let allowed = unsafe { mprotect(begin.as_ptr().cast(), bytes, access) };
+    allowed.map_err(|error| Refusal::Memory(error.into()))?;
+    let advised = want.transparent && bytes >= HUGE && {
+        // SAFETY: the advice changes no contents.
+        unsafe { madvise(begin.as_ptr().cast(), bytes, Advice::LinuxHugepage) }.is_ok()
+    };
+    let answer = bind(begin, bytes, want.node)
+        .and_then(|()| populate(begin, bytes).map_err(|error| Refusal::Memory(error.into())));
+    if let Err(refusal) = answer {
+        // SAFETY: filled just now, and used by nobody.
+        unsafe { withdraw(begin, bytes) };
+        return Err(refusal);
+    }
+    Ok(if advised && has_huge_pages(begin) { Made::Transparent } else { Made::Small })
+}
+
+/// Back to addresses without memory.
+///
+/// # Safety
+/// The addresses are a reservation's, and nothing refers to them.
+unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: the caller's promise. A failure leaves memory there, which is unmapped with the reservation.
+    let _ = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), flags) };
+}
+
+/// All pages at once, so that a lack of memory is an error here, and no signal later.
+fn populate(begin: NonNull<u8>, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: the advice changes no contents.
+    match unsafe { madvise(begin.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+        // Linux before 5.14 does not know the advice: the pages come as they are touched.
+        Err(Errno::INVAL) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// `long mbind(void *addr, unsigned long len, int mode, const unsigned long *nodemask, unsigned long maxnode, unsigned)`
+fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refusal> {
+    /// `linux/mempolicy.h`
+    const MPOL_BIND: libc::c_int = 2;
+    const BITS: usize = usize::BITS as usize;
+    /// The kernel has at most 1,024 nodes.
+    const WORDS: usize = 1024 / BITS;
+    let Some(node) = node else { return Ok(()) };
+    let mut mask = [0usize; WORDS];
+    let Some(word) = mask.get_mut(node as usize / BITS) else { return Err(Refusal::Node(node)) };
+    *word = 1 << (node as usize % BITS);
+    // SAFETY: the mask has as many bits as said (the kernel counts one more), and the call changes no contents.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_mbind, begin.as_ptr(), bytes, MPOL_BIND, mask.as_ptr(), WORDS * BITS + 1, 0)
+    };
+    if answer == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => Err(Refusal::Node(node)),
+        // A kernel without NUMA has one node.
+        Some(libc::ENOSYS) if node == 0 => Ok(()),
+        Some(libc::ENOSYS) => Err(Refusal::Node(node)),
+        _ => Err(Refusal::Memory(error)),
+    }
+}
+
+/// Whether the kernel has put huge pages into the mapping at `begin`: `AnonHugePages` in `/proc/self/smaps`.
+fn has_huge_pages(begin: NonNull<u8>) -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
+    let address = begin.as_ptr().addr();
+    let holds = |line: &str| {
+        let range = line.split_whitespace().next()?;
+        let (from, to) = range.split_once('-')?;
+        let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
+        Some((from..to).contains(&address))
+    };
+    let mut lines = text.lines().skip_while(|line| holds(line) != Some(true));
+    let figure = lines.find_map(|line| line.strip_prefix("AnonHugePages:"));
+    figure.and_then(|figure| figure.split_whitespace().next()?.parse::<u64>().ok()).is_some_and(|kib| kib > 0)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    const ORDINARY: Want = Want { reserved: false, transparent: true, small: true, node: None };
+
+    #[test]
+    fn parts_are_filled_one_after_the_other_and_hold_zeroes() {
+        let space = Reservation::new(3 * HUGE, 1 << 22).unwrap();
+        assert_eq!(space.start().as_ptr().addr() % (1 << 22), 0);
+        for part in [0, HUGE] {
+            // SAFETY: within the space, once each.
+            unsafe { space.fill(part, HUGE, ORDINARY) }.unwrap();
+            for offset in [part, part + HUGE - 1] {
+                // SAFETY: filled above.
+                let byte = unsafe { space.start().add(offset) };
+                // SAFETY: as above.
+                unsafe {
+                    assert_eq!(byte.read(), 0);
+                    byte.write(7);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_can_be_filled_again() {
+        let space = Reservation::new(HUGE, SMALL).unwrap();
+        // SAFETY: within the space; emptied in between.
+        unsafe {
+            let made = space.fill(0, HUGE, ORDINARY).unwrap();
+            space.start().write(7);
+            space.empty(0, HUGE, made);
+            space.fill(0, HUGE, ORDINARY).unwrap();
+            assert_eq!(space.start().read(), 0);
+        }
+    }
+
+    #[test]
+    fn a_node_that_does_not_exist_is_refused_and_the_space_stays_usable() {
+        let space = Reservation::new(HUGE, SMALL).unwrap();
+        for node in [1023, 5000] {
+            // SAFETY: within the space; refused.
+            let refusal = unsafe { space.fill(0, SMALL, Want { node: Some(node), ..ORDINARY }) };
+            // A kernel that forbids the call says so.
+            assert!(matches!(&refusal, Err(Refusal::Node(_) | Refusal::Memory(_))), "{refusal:?}");
+        }
+        // SAFETY: within the space.
+        assert!(unsafe { space.fill(0, SMALL, ORDINARY) }.is_ok());
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        assert!(Reservation::new(usize::MAX - 5, SMALL).is_err());
+        assert!(Reservation::new(1 << 60, SMALL).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! The pool: what each call promises, beside a set, with several threads, and with bad input.
+
+#![cfg(not(any(loom, miri)))]
+
+#[path = "pool/bad_input.rs"]
+mod bad_input;
+#[path = "pool/defects.rs"]
+mod defects;
+#[path = "pool/differential.rs"]
+mod differential;
+#[path = "pool/hardened.rs"]
+mod hardened;
+#[path = "pool/memory.rs"]
+mod memory;
+#[path = "pool/misuse.rs"]
+mod misuse;
+#[path = "pool/operations.rs"]
+mod operations;
+#[path = "pool/reentrancy.rs"]
+mod reentrancy;
+#[path = "pool/retirement.rs"]
+mod retirement;
+#[path = "pool/stress.rs"]
+mod stress;
+#[path = "pool/threads.rs"]
+mod threads;

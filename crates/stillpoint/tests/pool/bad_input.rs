@@ -1,0 +1,238 @@
+//! Every bad input has a clear error, and leaves the pool intact.
+
+use std::ptr::NonNull;
+
+use stillpoint::pool::{BuildError, FreeReason, Misuse, Pages, Pool, PoolBuilder, Region};
+
+#[track_caller]
+fn refused(builder: PoolBuilder, size: usize, align: usize, part: &str) -> BuildError {
+    let error = builder.build_raw(size, align).expect_err("it was taken");
+    assert!(error.to_string().contains(part), "'{part}' is not in: {error}");
+    error
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    let new = || PoolBuilder::new(10);
+    refused(new(), 0, 8, "size zero");
+    refused(new(), usize::MAX, 8, "largest bucket");
+    refused(new(), (1 << 30) + 1, 8, "largest bucket");
+    refused(new(), 64, 0, "power of two, which 0 is not");
+    refused(new(), 64, 48, "power of two, which 48 is not");
+    refused(new(), 8, 1 << 40, "largest bucket");
+    refused(new().bucket_bytes(1000), 64, 8, "power of two of bytes");
+    refused(new().bucket_bytes(0), 64, 8, "power of two of bytes");
+    refused(new().bucket_bytes(1 << 40), 64, 8, "power of two of bytes");
+    refused(new().bucket_bytes(2048), 2048, 8, "needs 4096 or more");
+    refused(PoolBuilder::new(0), 64, 8, "pool of 0 objects");
+    refused(PoolBuilder::new(usize::MAX), 64, 8, "cannot be made");
+    refused(new().growth(9, 1), 64, 8, "not above the maximum");
+    refused(new().locals(0), 64, 8, "0 threads");
+    refused(new().locals(1 << 20), 64, 8, "1 to 65536");
+    assert!(matches!(PoolBuilder::new(10).build(|| ()), Err(BuildError::SizeZero)));
+}
+
+#[test]
+fn no_memory_is_an_error() {
+    // More addresses than there are, and more headers.
+    let error = refused(PoolBuilder::new(1 << 31), 1 << 29, 8, "no memory");
+    assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
+    refused(PoolBuilder::new(10).growth(1 << 45, 1), 8, 8, "cannot be made");
+    assert!(Region::new(usize::MAX, Pages::Small, None).is_err());
+    assert!(Region::new(0, Pages::Small, None).is_err());
+}
+
+#[test]
+fn a_node_that_does_not_exist_is_refused() {
+    for node in [1023, 1024, u32::MAX] {
+        let error = refused(PoolBuilder::new(10).node(node).pages(Pages::Small), 64, 8, "");
+        // Where a sandbox forbids to choose nodes, it says that.
+        assert!(
+            matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
+            "{error:?}"
+        );
+        assert!(Region::new(1, Pages::Small, Some(node)).is_err());
+    }
+}
+
+#[test]
+fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
+    // A terabyte of reserved pages: no machine has them to spare.
+    let error = Region::new(1 << 40, Pages::Reserved, None).unwrap_err();
+    assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
+    assert!(std::error::Error::source(&error).is_some());
+    assert!(PoolBuilder::new(10).pages(Pages::Best).build_raw(64, 8).is_ok());
+}
+
+#[test]
+fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
+    let pool = PoolBuilder::new(100).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let another = PoolBuilder::new(100).pages(Pages::Small).build_raw(64, 64).unwrap();
+    for cache in [false, true] {
+        let (local, other) = (pool.local().unwrap(), another.local().unwrap());
+        let foreign = other.alloc().unwrap();
+        let mine = [local.alloc().unwrap(), local.alloc().unwrap()];
+        let on_the_stack = 7u8;
+        if !cache {
+            local.park();
+        }
+        for stranger in [
+            foreign,
+            NonNull::from(&on_the_stack),
+            NonNull::dangling(),
+            NonNull::new(usize::MAX as *mut u8).unwrap(),
+        ] {
+            // SAFETY: no objects of the pool, which says so.
+            let error = unsafe { local.free(stranger) }.unwrap_err();
+            assert_eq!((error.index, error.reason), (0, FreeReason::Foreign));
+        }
+        // SAFETY: as above; the first one was handed out above.
+        let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
+        assert_eq!((error.index, error.reason), (1, FreeReason::Foreign));
+        assert!(error.to_string().contains("none of the pool's"), "{error}");
+        assert_eq!(pool.counts().in_use, 1);
+        // SAFETY: handed out above, and freed once.
+        unsafe {
+            local.free(mine[1]).unwrap();
+            other.free(foreign).unwrap();
+        }
+        assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+        pool.audit().unwrap();
+    }
+}
+
+#[test]
+fn an_address_inside_of_an_object_is_found_at_its_bucket() {
+    let pool = PoolBuilder::new(100).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    // SAFETY: within the object; not its beginning, which the pool notices.
+    let error = unsafe { local.free(object.add(8)) }.unwrap_err();
+    assert_eq!(error.reason, FreeReason::NotAnObject);
+    assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
+
+    // With a cache in front, when the cache is emptied.
+    let pool = PoolBuilder::new(100).cache(32).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    // A refill is larger than the cache: it has room for frees again when most of that is out.
+    let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
+    // SAFETY: as above.
+    unsafe { local.free(object.add(8)) }.unwrap();
+    local.park();
+    assert_eq!(pool.misuses(), [Misuse::NotAnObject { address: object.as_ptr().addr() + 8 }]);
+}
+
+#[test]
+fn a_double_free_in_the_cache_is_found_when_the_cache_is_emptied() {
+    let pool = PoolBuilder::new(64).cache(32).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
+    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    unsafe {
+        local.free(object).unwrap();
+        local.free(object).unwrap();
+    }
+    local.park();
+    assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
+    assert_eq!(pool.audit().unwrap().objects_out, 49);
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 15);
+}
+
+#[test]
+fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
+    let pool = PoolBuilder::new(8).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
+    let object = owner.alloc().unwrap();
+    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    unsafe {
+        other.free(object).unwrap();
+        other.free(object).unwrap();
+    }
+    assert_eq!(pool.misuse_count(), 1, "both are on their way");
+    assert_eq!(owner.alloc(), Some(object));
+    // SAFETY: as above.
+    unsafe {
+        owner.free(object).unwrap();
+        other.free(object).unwrap();
+    }
+    let all: Vec<_> = std::iter::from_fn(|| owner.alloc()).collect();
+    assert_eq!((all.len(), pool.misuse_count()), (8, 2), "the owner has collected it");
+    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (8, 8));
+}
+
+/// A bucket that nobody owns: its objects cannot be freed.
+#[test]
+fn a_double_free_into_the_store_is_found() {
+    let pool = PoolBuilder::new(8)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(0)
+        .pages(Pages::Small)
+        .build_raw(64, 64)
+        .unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    unsafe {
+        local.free(object).unwrap();
+        local.free(object).unwrap();
+    }
+    assert_eq!(pool.misuse_count(), 1);
+    pool.audit().unwrap();
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8);
+}
+
+#[test]
+fn a_block_that_is_none_is_refused() {
+    let pool = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let another = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (local, other) = (pool.local().unwrap(), another.local().unwrap());
+    let block = other.alloc_block().unwrap();
+    // SAFETY: another pool's block, which this one notices.
+    let error = unsafe { local.free_block(block) }.unwrap_err();
+    assert_eq!(error.reason, FreeReason::Foreign);
+    // SAFETY: handed out above.
+    unsafe { other.free_block(block) }.unwrap();
+    // SAFETY: freed already, which the pool notices.
+    unsafe { other.free_block(block) }.unwrap();
+    assert_eq!(another.misuse_count(), block.len());
+    another.audit().unwrap();
+}
+
+#[test]
+fn more_threads_than_allowed_are_refused_until_one_parks() {
+    let pool = PoolBuilder::new(1_000).locals(2).build(|| 0u8).unwrap();
+    let (first, second) = (pool.local().unwrap(), pool.local().unwrap());
+    let error = pool.local().unwrap_err();
+    assert!(error.to_string().starts_with("2 threads use the pool already"), "{error}");
+    let object = first.alloc().unwrap();
+    first.park();
+    let third = pool.local().unwrap();
+    assert!(first.alloc().is_none(), "a parked local finds no shard");
+    first.free(object);
+    drop(second);
+    assert!(first.alloc().is_some());
+    drop(third);
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+#[test]
+fn an_object_of_another_pool_is_freed_there() {
+    let pools = [Pool::new(10, || 0u8).unwrap(), Pool::new(10, || 0u8).unwrap()];
+    let locals = [pools[0].local().unwrap(), pools[1].local().unwrap()];
+    locals[0].free(locals[1].alloc().unwrap());
+    locals[0].free_many(vec![locals[1].alloc().unwrap(), locals[0].alloc().unwrap()]);
+    assert!(pools.iter().all(|pool| pool.counts().in_use == 0 && pool.misuse_count() == 0));
+    // SAFETY: no object of this pool, which is refused.
+    assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
+}
+
+#[test]
+fn a_block_tells_addresses_after_its_pool_is_gone() {
+    let pool = PoolBuilder::new(8).bucket_bytes(256).build_raw(64, 64).unwrap();
+    let block = pool.local().unwrap().alloc_block().unwrap();
+    drop(pool);
+    let addresses: Vec<_> = (0..5).map(|index| block.get(index).map(|at| at.as_ptr().addr())).collect();
+    let start = block.start().as_ptr().addr();
+    assert_eq!(addresses, [Some(start), Some(start + 64), Some(start + 128), Some(start + 192), None]);
+}

@@ -1,0 +1,193 @@
+//! What the bucket driver of DPDK gets wrong, read from its source: a test for each.
+
+use stillpoint::pool::{Pages, PoolBuilder};
+
+/// There, the fill of a bucket is counted in eight bits.
+#[test]
+fn more_than_256_objects_fit_into_a_bucket() {
+    let pool =
+        PoolBuilder::new(5_000).bucket_bytes(1 << 16).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    assert_eq!(pool.info().objects_per_block, 1024);
+    let local = pool.local().unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!(all.len(), 5 * 1024);
+    // Back in another order, so that every bucket is broken for long.
+    for turn in 0..7 {
+        for object in all.iter().skip(turn).step_by(7) {
+            // SAFETY: handed out above, and freed once.
+            unsafe { local.free(*object) }.unwrap();
+        }
+    }
+    assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+    let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
+    assert_eq!(blocks.len(), 5);
+    pool.audit().unwrap();
+}
+
+/// There, a ring of a power of two entries holds one fewer.
+#[test]
+fn a_power_of_two_of_buckets_is_all_there() {
+    for buckets in [1, 2, 64, 256] {
+        let pool =
+            PoolBuilder::new(buckets * 4).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+        let local = pool.local().unwrap();
+        assert_eq!(std::iter::from_fn(|| local.alloc_block()).count(), buckets);
+    }
+}
+
+/// There, the objects of a last bucket that is not full are counted, but never come out.
+#[test]
+fn what_is_counted_can_be_had() {
+    let pool = PoolBuilder::new(33).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let available = pool.counts().available;
+    assert_eq!(available, 36, "whole buckets");
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), available);
+}
+
+/// There, the threshold above which a thread shares its buckets cannot be reached.
+#[test]
+fn no_thread_hoards_whole_buckets() {
+    let pool = PoolBuilder::new(400).bucket_bytes(256).cache(0).high_water(8).pages(Pages::Small);
+    let pool = pool.build_raw(64, 64).unwrap();
+    let hoarder = pool.local().unwrap();
+    let blocks: Vec<_> = std::iter::from_fn(|| hoarder.alloc_block()).collect();
+    assert_eq!(blocks.len(), 100);
+    // SAFETY: handed out above, and freed once.
+    blocks.into_iter().for_each(|block| unsafe { hoarder.free_block(block) }.unwrap());
+    let census = pool.audit().unwrap();
+    assert!(census.buckets_whole <= 8, "{census:?}");
+    let other = pool.local().unwrap();
+    let got = std::iter::from_fn(|| other.alloc_block()).count();
+    assert!(got >= 92, "the other thread got {got} of 100 buckets");
+}
+
+/// There, a block is looked for before the objects are collected that others have freed.
+#[test]
+fn a_block_is_made_of_what_others_have_freed() {
+    let pool = PoolBuilder::new(4).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
+    let block = owner.alloc_block().unwrap();
+    for index in 0..4 {
+        // SAFETY: handed out above, and freed once.
+        unsafe { other.free(block.get(index).unwrap()) }.unwrap();
+    }
+    assert_eq!(pool.audit().unwrap().objects_on_their_way, 4);
+    assert!(owner.alloc_block().is_some());
+}
+
+/// There, objects that are freed by others wait for an owner that does not call any more.
+#[test]
+fn objects_do_not_strand_with_an_idle_owner() {
+    let pool = PoolBuilder::new(40).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
+    let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
+    // SAFETY: handed out above, and freed once.
+    all.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
+    assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 40, "the owner has not called since");
+    pool.audit().unwrap();
+}
+
+/// The same where the bucket is broken, because the owner has freed some of its objects itself, and where it has many rows.
+#[test]
+fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
+    let pool = PoolBuilder::new(40).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
+    let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
+    for (index, object) in all.into_iter().enumerate() {
+        let local = if index % 4 == 0 { &idle } else { &busy };
+        // SAFETY: handed out above, and freed once.
+        unsafe { local.free(object) }.unwrap();
+    }
+    let again: Vec<_> = std::iter::from_fn(|| busy.alloc()).collect();
+    assert_eq!(again.len(), 30, "all but what the owner has freed itself");
+    pool.audit().unwrap();
+    // SAFETY: as above.
+    again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
+    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+
+    let pool = PoolBuilder::new(2560).bucket_bytes(16 << 10).cache(0).pages(Pages::Small);
+    let pool = pool.build_raw(64, 64).unwrap();
+    let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
+    let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
+    // SAFETY: as above.
+    all.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
+    assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 2560);
+    pool.audit().unwrap();
+}
+
+/// There, and in a rescue that claims all it finds, one thread has everything.
+#[test]
+fn a_rescuer_keeps_no_more_than_others() {
+    let pool = PoolBuilder::new(400).bucket_bytes(256).cache(0).high_water(4).pages(Pages::Small);
+    let pool = pool.build_raw(64, 64).unwrap();
+    let (idle, rescuer, other) = (pool.local().unwrap(), pool.local().unwrap(), pool.local().unwrap());
+    let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
+    // SAFETY: handed out above, and freed once.
+    all.into_iter().for_each(|object| unsafe { other.free(object) }.unwrap());
+    assert!(rescuer.alloc().is_some());
+    assert!(pool.audit().unwrap().buckets_whole <= 4);
+    let got = std::iter::from_fn(|| other.alloc()).count();
+    assert!(got >= 400 - 5 * 4, "the other thread got {got} of 400 objects");
+}
+
+/// An object that its owner has back, and somebody frees again together with the others, which looks like a whole bucket.
+#[test]
+fn a_double_free_does_not_get_a_bucket_rescued() {
+    let pool = PoolBuilder::new(2).bucket_bytes(128).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (owner, rescuer) = (pool.local().unwrap(), pool.local().unwrap());
+    let (first, second) = (owner.alloc().unwrap(), owner.alloc().unwrap());
+    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    unsafe {
+        owner.free(first).unwrap();
+        rescuer.free(first).unwrap();
+        rescuer.free(second).unwrap();
+    }
+    assert_eq!((rescuer.alloc(), rescuer.alloc()), (Some(second), None));
+    assert_eq!((owner.alloc(), owner.alloc()), (Some(first), None));
+    assert_eq!((pool.misuse_count(), pool.counts().in_use), (1, 2));
+    pool.audit().unwrap();
+}
+
+/// The same with an owner that has parked, and objects of broken buckets.
+#[test]
+fn a_parked_owner_leaves_everything() {
+    let pool = PoolBuilder::new(40).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
+    let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
+    for object in all.iter().step_by(2) {
+        // SAFETY: handed out above, and freed once.
+        unsafe { idle.free(*object) }.unwrap();
+    }
+    idle.park();
+    assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 20);
+    // The parked one takes hold of a shard again.
+    // SAFETY: as above.
+    all.iter().skip(1).step_by(2).for_each(|object| unsafe { idle.free(*object) }.unwrap());
+    assert_eq!(std::iter::from_fn(|| idle.alloc()).count(), 20);
+}
+
+/// There, nothing looks for double frees.
+#[test]
+fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
+    let pool = PoolBuilder::new(8).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    unsafe {
+        local.free(object).unwrap();
+        local.free(object).unwrap();
+    }
+    assert_eq!(pool.misuse_count(), 1);
+    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8, "the pool is intact");
+}
+
+/// There, a bucket shrinks to a page when there are no huge pages.
+#[test]
+fn the_size_of_a_bucket_does_not_depend_on_pages() {
+    for pages in [Pages::Small, Pages::Transparent, Pages::Best] {
+        let pool = PoolBuilder::new(1_000).pages(pages).build_raw(2048, 64).unwrap();
+        assert_eq!((pool.info().bucket_bytes, pool.info().objects_per_block), (128 << 10, 62));
+    }
+}

@@ -1,0 +1,159 @@
+//! Random calls beside a set of what is out.
+
+use std::collections::HashSet;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use proptest::prelude::*;
+use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawBlock, RawLocal};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Alloc { thread: usize },
+    AllocMany { thread: usize, count: usize },
+    AllocBlock { thread: usize },
+    Free { thread: usize, which: usize },
+    FreeMany { thread: usize, from: usize, count: usize },
+    FreeBlock { thread: usize, which: usize },
+    Park { thread: usize },
+    Restart { thread: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let thread = || 0..3usize;
+    let any = || 0..10_000usize;
+    let step = prop_oneof![
+        4 => thread().prop_map(|thread| Step::Alloc { thread }),
+        3 => (thread(), 0..40usize).prop_map(|(thread, count)| Step::AllocMany { thread, count }),
+        2 => thread().prop_map(|thread| Step::AllocBlock { thread }),
+        4 => (thread(), any()).prop_map(|(thread, which)| Step::Free { thread, which }),
+        3 => (thread(), any(), 0..40usize).prop_map(|(thread, from, count)| Step::FreeMany { thread, from, count }),
+        2 => (thread(), any()).prop_map(|(thread, which)| Step::FreeBlock { thread, which }),
+        1 => thread().prop_map(|thread| Step::Park { thread }),
+        1 => thread().prop_map(|thread| Step::Restart { thread }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+/// What is out, in the order in which it came.
+#[derive(Default)]
+struct Out {
+    objects: Vec<NonNull<u8>>,
+    blocks: Vec<RawBlock>,
+    all: HashSet<NonNull<u8>>,
+}
+
+impl Out {
+    fn add(&mut self, object: NonNull<u8>) {
+        assert!(self.all.insert(object), "an object was handed out twice");
+        // SAFETY: 16 bytes, which are this thread's.
+        unsafe { object.as_ptr().write_bytes(object.as_ptr().addr() as u8 | 1, 16) };
+    }
+
+    fn check(&mut self, object: NonNull<u8>) {
+        assert!(self.all.remove(&object));
+        // SAFETY: written when it was handed out.
+        let bytes = unsafe { std::slice::from_raw_parts(object.as_ptr(), 16) };
+        assert!(bytes.iter().all(|&byte| byte == object.as_ptr().addr() as u8 | 1), "somebody wrote to it");
+    }
+}
+
+fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
+    match *step {
+        Step::Alloc { thread } => {
+            locals[thread].alloc().into_iter().for_each(|object| {
+                out.add(object);
+                out.objects.push(object);
+            });
+        }
+        Step::AllocMany { thread, count } => {
+            let mut room = vec![MaybeUninit::uninit(); count];
+            if let Ok(objects) = locals[thread].alloc_many(&mut room) {
+                objects.iter().for_each(|&object| out.add(object));
+                out.objects.extend_from_slice(objects);
+            }
+        }
+        Step::AllocBlock { thread } => {
+            locals[thread].alloc_block().into_iter().for_each(|block| {
+                (0..block.len()).for_each(|index| out.add(block.get(index).unwrap()));
+                out.blocks.push(block);
+            });
+        }
+        Step::Free { thread, which } if !out.objects.is_empty() => {
+            let object = out.objects.swap_remove(which % out.objects.len());
+            out.check(object);
+            // SAFETY: handed out, and freed once.
+            unsafe { locals[thread].free(object) }.unwrap();
+        }
+        Step::FreeMany { thread, from, count } if !out.objects.is_empty() => {
+            let from = from % out.objects.len();
+            let some: Vec<_> = out.objects.drain(from..out.objects.len().min(from + count)).collect();
+            some.iter().for_each(|&object| out.check(object));
+            // SAFETY: as above.
+            unsafe { locals[thread].free_many(&some) }.unwrap();
+        }
+        Step::FreeBlock { thread, which } if !out.blocks.is_empty() => {
+            let block = out.blocks.swap_remove(which % out.blocks.len());
+            let objects: Vec<_> = (0..block.len()).map(|index| block.get(index).unwrap()).collect();
+            objects.iter().for_each(|&object| out.check(object));
+            match which % 3 {
+                // SAFETY: as above.
+                0 => unsafe { locals[thread].free_many(&objects) }.unwrap(),
+                // SAFETY: as above.
+                1 => objects.iter().rev().for_each(|&object| unsafe { locals[thread].free(object) }.unwrap()),
+                // SAFETY: as above.
+                _ => unsafe { locals[thread].free_block(block) }.unwrap(),
+            }
+        }
+        Step::Park { thread } => locals[thread].park(),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_call_does_what_a_set_would(
+        steps in steps(),
+        (size, bucket) in prop_oneof![Just((64, 256)), Just((16, 4096)), Just((200, 4096)), Just((16, 16))],
+        capacity in 1..400usize,
+        cache in prop_oneof![Just(0), Just(5), Just(32)],
+        high_water in 0..4u32,
+        hardening in prop_oneof![4 => Just(Hardening::None), 1 => Just(Hardening::Verify), 1 => Just(Hardening::Trace)],
+        grows in any::<bool>(),
+    ) {
+        let mut builder = PoolBuilder::new(capacity).bucket_bytes(bucket).cache(cache).high_water(high_water);
+        builder = builder.hardening(hardening).pages(Pages::Small);
+        if grows {
+            builder = builder.growth(capacity + 50, 20);
+        }
+        let mut pool = builder.build_raw(size, 8).unwrap();
+        let mut out = Out::default();
+        {
+            let mut locals: Vec<_> = (0..3).map(|_| pool.local().unwrap()).collect();
+            for step in &steps {
+                if let Step::Restart { thread } = *step {
+                    locals.remove(thread);
+                    locals.insert(thread, pool.local().unwrap());
+                }
+                run(step, &locals, &mut out);
+                let counts = pool.counts();
+                prop_assert_eq!(counts.in_use, out.all.len());
+                prop_assert_eq!(counts.available + counts.in_use, counts.capacity);
+            }
+            let census = pool.audit().unwrap();
+            prop_assert_eq!(census.objects_out, out.all.len());
+        }
+        // When all have ended, everything that is not out can be had.
+        let left = pool.counts().available;
+        let (missing, local) = (pool.info().maximum - pool.counts().capacity, pool.local().unwrap());
+        let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+        prop_assert_eq!(rest.len(), left + missing);
+        rest.iter().for_each(|&object| out.add(object));
+        drop(local);
+        prop_assert_eq!(pool.misuse_count(), 0);
+        let leaks: HashSet<usize> = pool.leaks().0.into_iter().map(|leak| leak.address).collect();
+        prop_assert_eq!(leaks, out.all.iter().map(|object| object.as_ptr().addr()).collect::<HashSet<_>>());
+    }
+}

@@ -1,0 +1,172 @@
+//! What hardened pools notice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use stillpoint::pool::{FreeReason, Hardening, Misuse, Objects, Pages, PoolBuilder};
+
+fn hardened(level: Hardening) -> PoolBuilder {
+    PoolBuilder::new(8).bucket_bytes(256).hardening(level).pages(Pages::Small)
+}
+
+#[test]
+fn a_double_free_is_refused_at_once_in_any_thread() {
+    for level in [Hardening::Verify, Hardening::Trace] {
+        let pool = hardened(level).build_raw(64, 64).unwrap();
+        let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
+        let objects = [local.alloc().unwrap(), local.alloc().unwrap()];
+        // SAFETY: handed out above; freed again, which the pool refuses.
+        unsafe {
+            other.free(objects[0]).unwrap();
+            for local in [&local, &other] {
+                assert_eq!(local.free(objects[0]).unwrap_err().reason, FreeReason::AlreadyFree);
+            }
+            let error = local.free_many(&[objects[1], objects[1]]).unwrap_err();
+            assert_eq!((error.index, error.reason), (1, FreeReason::AlreadyFree));
+            assert!(error.to_string().contains("twice"), "{error}");
+            let block = local.alloc_block().unwrap();
+            local.free_block(block).unwrap();
+            assert_eq!(local.free_block(block).unwrap_err().reason, FreeReason::AlreadyFree);
+        }
+        assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+        pool.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_write_to_a_free_object_is_reported_when_it_is_handed_out() {
+    let pool = hardened(Hardening::Verify).build_raw(50, 8).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    // SAFETY: handed out above; the write that follows is what the test is about.
+    unsafe {
+        object.as_ptr().write_bytes(1, 50);
+        local.free(object).unwrap();
+        object.as_ptr().add(49).write(0);
+    }
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!(all.len(), pool.counts().capacity);
+    assert_eq!(pool.misuses(), [Misuse::WrittenAfterFree { address: object.as_ptr().addr(), offset: 49 }]);
+}
+
+#[test]
+fn an_object_that_is_not_valid_is_replaced_and_reported() {
+    let good = Arc::new(AtomicBool::new(true));
+    let shown = Arc::clone(&good);
+    let objects = Objects::new(|| 7u32).validate(move |value| *value == 7 || !shown.load(Ordering::Relaxed));
+    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let mut object = local.alloc().unwrap();
+    *object = 8;
+    drop(object);
+    assert_eq!(pool.misuse_count(), 1);
+    assert_eq!(*local.alloc().unwrap(), 7, "a new one");
+    good.store(false, Ordering::Relaxed);
+    let mut object = local.alloc().unwrap();
+    *object = 9;
+    let address = (&raw const *object).addr();
+    local.free(object);
+    assert_eq!(pool.misuses().len(), 1, "{address:x} was said to be valid");
+}
+
+#[test]
+fn traced_objects_rest_while_others_of_their_bucket_do() {
+    let pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let first = local.alloc().unwrap();
+    // SAFETY: handed out above, and freed once.
+    unsafe { local.free(first) }.unwrap();
+    let next: Vec<_> = (0..3).map(|_| local.alloc().unwrap()).collect();
+    assert!(!next.contains(&first), "an object that came back was handed out before others");
+    assert_eq!(local.alloc(), Some(first), "the last one");
+    let hot = PoolBuilder::new(8).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = hot.local().unwrap();
+    let object = local.alloc().unwrap();
+    // SAFETY: as above.
+    unsafe { local.free(object) }.unwrap();
+    assert_eq!(local.alloc(), Some(object), "without tracing, the hottest comes first");
+}
+
+#[test]
+fn leaks_name_who_got_them() {
+    let mut pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    {
+        let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
+        local.set_tag(7);
+        other.set_tag(8);
+        let kept = local.alloc_block().unwrap();
+        let object = other.alloc().unwrap();
+        // SAFETY: handed out above.
+        unsafe { local.free(kept.get(0).unwrap()) }.unwrap();
+        assert!(pool.owns(object.as_ptr()));
+    }
+    let mut tags: Vec<_> = pool.leaks().0.iter().map(|leak| leak.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, [Some(7), Some(7), Some(7), Some(8)]);
+    let leaks = pool.close().unwrap_err();
+    assert!(leaks.to_string().starts_with("4 objects"), "{leaks}");
+}
+
+#[test]
+fn tags_are_those_of_the_local_and_survive_its_parking() {
+    let mut pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    pool.local().unwrap().set_tag(77);
+    {
+        let local = pool.local().unwrap();
+        local.alloc().unwrap();
+        local.set_tag(5);
+        local.park();
+        let other = pool.local().unwrap();
+        local.alloc().unwrap();
+        drop(other);
+        local.set_tag(u32::MAX);
+        local.alloc().unwrap();
+    }
+    let mut tags: Vec<_> = pool.leaks().0.iter().map(|leak| leak.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, [Some(0), Some(5), Some(u32::MAX)], "not that of a local before");
+}
+
+#[test]
+fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
+    let pool = hardened(Hardening::Verify).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let block = local.alloc_block().unwrap();
+    // SAFETY: handed out above; what is freed again is refused.
+    unsafe {
+        local.free(block.get(2).unwrap()).unwrap();
+        let error = local.free_block(block).unwrap_err();
+        assert_eq!((error.index, error.reason), (2, FreeReason::AlreadyFree));
+        assert_eq!(pool.counts().in_use, 3);
+        for index in [0, 1, 3] {
+            local.free(block.get(index).unwrap()).unwrap();
+        }
+    }
+    assert_eq!(pool.counts().in_use, 0);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn a_validation_sees_no_object_that_is_free() {
+    let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&seen);
+    let objects = Objects::new(|| 0u64).validate(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        true
+    });
+    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap().into_raw();
+    for _ in 0..2 {
+        // SAFETY: given away above. The second time it is free, which the pool notices; nobody has it meanwhile.
+        drop(unsafe { pool.from_raw(object.as_ptr()) });
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
+    let block = local.alloc_block().unwrap();
+    let first = block.as_ptr().cast_mut();
+    drop(block.into_iter().map(stillpoint::pool::Obj::into_raw).collect::<Vec<_>>());
+    // SAFETY: as above.
+    drop(unsafe { pool.from_raw(first) });
+    assert_eq!((seen.load(Ordering::Relaxed), pool.misuse_count()), (2, 1));
+}

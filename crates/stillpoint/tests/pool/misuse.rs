@@ -1,0 +1,329 @@
+//! Safe code that does what it should not.
+
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool, PoolBuilder};
+
+#[test]
+fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Noted(Arc<AtomicUsize>);
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let counter = Arc::clone(&dropped);
+    let told = Arc::new(AtomicUsize::new(0));
+    let tell = Arc::clone(&told);
+    let pool = PoolBuilder::new(10)
+        .leak_hook(move |leaks| tell.store(leaks.0.len(), Ordering::Relaxed))
+        .build(move || Noted(Arc::clone(&counter)))
+        .unwrap();
+    let capacity = pool.counts().capacity;
+    let local = pool.local().unwrap();
+    std::mem::forget(local.alloc());
+    std::mem::forget(local.alloc_block());
+    std::mem::forget(local);
+    drop(pool);
+    assert_eq!(dropped.load(Ordering::Relaxed), capacity);
+    assert!(told.load(Ordering::Relaxed) >= 1);
+}
+
+#[test]
+fn a_forgotten_local_keeps_what_it_holds_and_nothing_else_breaks() {
+    let pool =
+        PoolBuilder::new(100).cache(0).bucket_bytes(256).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
+    let object = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let local = pool.local().unwrap();
+                let object = local.alloc().unwrap();
+                std::mem::forget(local);
+                object
+            })
+            .join()
+            .unwrap()
+    });
+    let local = pool.local().unwrap();
+    let got: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert!(got.len() >= 90 && got.len() < 100, "{}", got.len());
+    drop((object, got));
+    assert_eq!(pool.counts().in_use, 0);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn a_constructor_that_panics_leaves_nothing_behind() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let counter = Arc::clone(&alive);
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let make = move || {
+        if counter.fetch_add(1, Ordering::Relaxed) % 8 == 6 && failing.load(Ordering::Relaxed) {
+            counter.fetch_sub(1, Ordering::Relaxed);
+            panic!("as asked");
+        }
+        Counted(Arc::clone(&counter))
+    };
+    // While the pool grows: the allocation fails, and the next one goes on.
+    let pool = PoolBuilder::new(4).bucket_bytes(32).growth(12, 8).build(make.clone()).unwrap();
+    let local = pool.local().unwrap();
+    let first: Vec<_> = (0..4).map(|_| local.alloc().unwrap()).collect();
+    fails.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
+    assert_eq!((alive.load(Ordering::Relaxed), pool.counts().capacity), (4, 4));
+    fails.store(false, Ordering::Relaxed);
+    assert!(local.alloc().is_some());
+    assert_eq!(pool.counts().capacity, 12);
+    drop(first);
+    drop(local);
+    drop(pool);
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+    // At the beginning: there is no pool.
+    fails.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| PoolBuilder::new(100).build(make))).is_err());
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_reset_that_panics_gives_the_object_back() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = Arc::clone(&fails);
+    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "as asked"));
+    let pool = PoolBuilder::new(1_000).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let mut some = Vec::new();
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(3, &mut some))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_block())).is_err());
+    assert_eq!(pool.counts().in_use, some.len());
+    drop(some);
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), pool.counts().capacity);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn destructors_that_panic_do_not_keep_the_others_from_running() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Panics(usize);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(self.0, 3, "as asked");
+        }
+    }
+    let numbers = AtomicUsize::new(0);
+    let pool = Pool::new(10, move || Panics(numbers.fetch_add(1, Ordering::Relaxed))).unwrap();
+    let capacity = pool.counts().capacity;
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(pool))).is_err());
+    assert_eq!(DROPPED.load(Ordering::Relaxed), capacity);
+}
+
+/// Constructors and hooks that use the very pool that calls them.
+#[test]
+fn code_of_the_users_may_use_the_pool() {
+    static KEPT: Mutex<Vec<Obj<'static, u64>>> = Mutex::new(Vec::new());
+    let reset = |value: &mut u64| {
+        *value += 1;
+        drop(KEPT.lock().unwrap().pop());
+    };
+    let make = || {
+        // Frees an object while the pool grows, into the shard for which it grows.
+        drop(KEPT.lock().unwrap().pop());
+        0
+    };
+    let pool = PoolBuilder::new(4).bucket_bytes(32).cache(4).growth(40, 4);
+    let pool: &'static Pool<u64> =
+        Box::leak(Box::new(pool.build_with(Objects::new(make).reset(reset)).unwrap()));
+    let local = pool.local().unwrap();
+    for round in 0..100 {
+        let mut objects: Vec<_> = std::iter::from_fn(|| local.alloc()).take(10 + round % 30).collect();
+        assert!(!objects.is_empty());
+        KEPT.lock().unwrap().extend(objects.drain(..objects.len() / 2));
+        local.free_many(objects);
+    }
+    let kept = std::mem::take(&mut *KEPT.lock().unwrap());
+    drop(kept);
+    drop(local);
+    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    pool.audit().unwrap();
+}
+
+/// A constructor that parks the very local for which the pool grows, so that another thread may take the shard over.
+#[test]
+fn a_constructor_that_parks_the_local_takes_nothing_away() {
+    thread_local! {
+        static LOCAL: RefCell<Option<&'static Local<'static, u64>>> = const { RefCell::new(None) };
+    }
+    let make = || {
+        if let Some(local) = LOCAL.with(|local| *local.borrow()) {
+            local.park();
+        }
+        0
+    };
+    for cache in [0, 4] {
+        let pool = PoolBuilder::new(8).bucket_bytes(64).cache(cache).growth(4_000, 8).build(make).unwrap();
+        let pool: &'static Pool<u64> = Box::leak(Box::new(pool));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Takes over what was parked.
+                    drop(pool.local().unwrap().alloc());
+                }
+            });
+            let local: &'static Local<'static, u64> = Box::leak(Box::new(pool.local().unwrap()));
+            LOCAL.with(|place| *place.borrow_mut() = Some(local));
+            let mut objects: Vec<_> = (0..1_000).filter_map(|_| local.alloc()).collect();
+            let mut many = Vec::new();
+            local.alloc_many(100, &mut many).unwrap();
+            let blocks: Vec<_> = (0..10).filter_map(|_| local.alloc_block()).collect();
+            assert!(objects.len() > 900 && blocks.len() == 10);
+            objects.append(&mut many);
+            let addresses: std::collections::HashSet<_> =
+                objects.iter().map(|object| &raw const **object).collect();
+            assert_eq!(addresses.len(), objects.len());
+            drop((objects, blocks));
+            LOCAL.with(|place| *place.borrow_mut() = None);
+            local.park();
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+        pool.audit().unwrap();
+    }
+}
+
+/// An object that a constructor asks of its own pool: it is not there, and nobody waits for himself.
+#[test]
+fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
+    thread_local! {
+        static POOL: RefCell<Option<&'static Pool<u64>>> = const { RefCell::new(None) };
+        static ASKED: RefCell<usize> = const { RefCell::new(0) };
+    }
+    let make = || {
+        if let Some(pool) = POOL.with(|pool| *pool.borrow()) {
+            let local = pool.local().unwrap();
+            assert!(local.alloc().is_none());
+            ASKED.with(|asked| *asked.borrow_mut() += 1);
+        }
+        7
+    };
+    let pool = PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap();
+    let pool: &'static Pool<u64> = Box::leak(Box::new(pool));
+    POOL.with(|place| *place.borrow_mut() = Some(pool));
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((objects.len(), ASKED.with(|asked| *asked.borrow())), (4, 2));
+}
+
+#[test]
+fn a_validation_that_panics_leaves_the_object_out() {
+    let objects = Objects::new(|| 0u64).validate(|value| {
+        assert_eq!(*value, 0, "as asked");
+        true
+    });
+    let pool = PoolBuilder::new(4).hardening(Hardening::Verify).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let mut object = local.alloc().unwrap();
+    *object = 1;
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(object))).is_err());
+    assert_eq!(pool.counts().in_use, 1);
+    pool.audit().unwrap();
+}
+
+/// Of many objects that are freed at once, only the one is lost whose validation panics.
+#[test]
+fn a_validation_that_panics_leaves_no_other_object_out() {
+    let objects = Objects::new(|| 0u64).validate(|value| {
+        assert_eq!(*value, 0, "as asked");
+        true
+    });
+    let pool =
+        PoolBuilder::new(256).bucket_bytes(64).hardening(Hardening::Verify).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let mut many = Vec::new();
+    local.alloc_many(100, &mut many).unwrap();
+    *many[10] = 1;
+    assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(many))).is_err());
+    assert_eq!(pool.counts().in_use, 1);
+    let mut block = local.alloc_block().unwrap();
+    *block.get_mut(3).unwrap() = 1;
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(block))).is_err());
+    assert_eq!(pool.counts().in_use, 2);
+    let mut block = local.alloc_block().unwrap();
+    *block.get_mut(3).unwrap() = 1;
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(block.into_iter()))).is_err());
+    assert_eq!(pool.counts().in_use, 3);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn an_iterator_that_panics_loses_no_object() {
+    let pool = PoolBuilder::new(100).build(|| 0u64).unwrap();
+    let local = pool.local().unwrap();
+    let mut many = Vec::new();
+    local.alloc_many(80, &mut many).unwrap();
+    let mut count = 0;
+    let counted = many.into_iter().inspect(|_| {
+        count += 1;
+        assert_ne!(count, 70, "as asked");
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(counted))).is_err());
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+/// A constructor that panics while many objects are collected for the caller.
+#[test]
+fn a_growth_that_panics_loses_no_object() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let make = move || {
+        assert!(!failing.load(Ordering::Relaxed), "as asked");
+        0u64
+    };
+    for cache in [0, 4] {
+        fails.store(false, Ordering::Relaxed);
+        let pool = PoolBuilder::new(8).bucket_bytes(8).cache(cache).growth(400, 40);
+        let pool = pool.build(make.clone()).unwrap();
+        let local = pool.local().unwrap();
+        let one = local.alloc();
+        fails.store(true, Ordering::Relaxed);
+        let mut many = Vec::new();
+        let all = pool.counts().capacity;
+        assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(all, &mut many).is_ok())).is_err());
+        assert_eq!(pool.counts().in_use, 1 + many.len());
+        drop((one, many));
+        pool.audit().unwrap();
+        fails.store(false, Ordering::Relaxed);
+        let mut many = Vec::new();
+        assert_eq!(local.alloc_many(all + 1, &mut many), Ok(()), "the pool grows");
+    }
+}
+
+#[test]
+fn two_locals_of_one_thread_share_nothing() {
+    let pool = PoolBuilder::new(1000).build(|| 0u64).unwrap();
+    let (first, second) = (pool.local().unwrap(), pool.local().unwrap());
+    let (mut some, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..50 {
+        first.alloc_many(10, &mut some).unwrap();
+        second.alloc_many(5, &mut others).unwrap();
+        first.free_many(others.drain(..));
+        some.truncate(some.len() - 5);
+        second.free_many(some.drain(..3));
+    }
+    assert_eq!(pool.counts().in_use, some.len());
+    drop(some);
+    pool.audit().unwrap();
+}

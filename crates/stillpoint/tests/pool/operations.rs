@@ -1,0 +1,183 @@
+//! One thread: what goes out comes back, and everything is counted.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use stillpoint::pool::{Counts, Exhausted, Objects, Pages, Pool, PoolBuilder};
+
+/// Four objects to a bucket.
+fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
+    PoolBuilder::new(capacity).bucket_bytes(256).pages(Pages::Small)
+}
+
+#[test]
+fn every_object_of_the_capacity_can_be_had_and_no_more() {
+    for capacity in [1, 4, 5, 1000] {
+        for cache in [0, 3, 32] {
+            let pool = four_to_a_bucket(capacity).cache(cache).build(|| [0u8; 64]).unwrap();
+            let local = pool.local().unwrap();
+            let all = pool.counts().capacity;
+            assert_eq!(all, capacity.next_multiple_of(4));
+            for _ in 0..3 {
+                let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+                assert_eq!(objects.len(), all);
+                let addresses: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
+                assert_eq!(addresses.len(), all, "an object was handed out twice");
+                assert_eq!(pool.counts(), Counts { capacity: all, available: 0, in_use: all });
+                drop(objects);
+                assert_eq!(pool.counts(), Counts { capacity: all, available: all, in_use: 0 });
+                assert_eq!(pool.audit().unwrap().objects_out, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_objects_come_all_or_none() {
+    let pool = four_to_a_bucket(64).build(|| 0u64).unwrap();
+    let local = pool.local().unwrap();
+    let all = pool.counts().capacity;
+    let mut objects = Vec::new();
+    local.alloc_many(all - 3, &mut objects).unwrap();
+    assert_eq!(local.alloc_many(4, &mut objects), Err(Exhausted { wanted: 4 }));
+    assert_eq!(objects.len(), all - 3);
+    local.alloc_many(3, &mut objects).unwrap();
+    local.alloc_many(0, &mut objects).unwrap();
+    assert!(local.alloc().is_none());
+    assert!(local.alloc_many(usize::MAX, &mut objects).is_err());
+    local.free_many(objects.drain(..));
+    assert_eq!(pool.counts().in_use, 0);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
+    let pool = PoolBuilder::new(100).bucket_bytes(4096).pages(Pages::Small).build(|| [0u8; 200]).unwrap();
+    let (local, info) = (pool.local().unwrap(), pool.info());
+    assert_eq!(info.stride, 320, "an odd number of cache lines");
+    let mut block = local.alloc_block().unwrap();
+    assert_eq!((block.len(), info.objects_per_block), (12, 12));
+    let start = block.as_ptr().addr();
+    assert_eq!(start % 64, 0);
+    for (index, object) in block.iter_mut().enumerate() {
+        assert_eq!((&raw const *object).addr(), start + index * info.stride);
+        object[0] = index as u8;
+    }
+    assert!(block.get(11).is_some() && block.get(12).is_none() && block.get_mut(12).is_none());
+    assert_eq!(pool.counts().in_use, 12);
+    // Whole.
+    drop(block);
+    assert_eq!(pool.counts().in_use, 0);
+    // In parts, of which some are not taken out of the block.
+    let mut objects = local.alloc_block().unwrap().into_iter();
+    let third = objects.nth(2).unwrap();
+    assert_eq!((third[0], objects.len()), (2, 9), "the same block came again");
+    drop(objects);
+    assert_eq!(pool.counts().in_use, 1);
+    drop(third);
+    assert_eq!(pool.counts().in_use, 0);
+    // The bucket is whole once more.
+    let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
+    assert_eq!(blocks.len(), pool.counts().capacity / 12);
+    drop(blocks);
+    pool.audit().unwrap();
+}
+
+#[test]
+fn a_broken_bucket_is_no_block_until_its_last_object_is_back() {
+    let pool = four_to_a_bucket(8).cache(0).build(|| [0u8; 64]).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    let block = local.alloc_block().unwrap();
+    assert!(local.alloc_block().is_none());
+    drop(object);
+    assert!(local.alloc_block().is_some());
+    drop(block);
+}
+
+#[test]
+fn a_constructor_runs_once_for_each_object_and_its_destructor_with_the_pool() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let alive = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&alive);
+    let pool = Pool::new(100, move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(&counter))
+    })
+    .unwrap();
+    let capacity = pool.counts().capacity;
+    let local = pool.local().unwrap();
+    for _ in 0..1000 {
+        drop(local.alloc());
+    }
+    std::mem::forget(local.alloc());
+    assert_eq!(alive.load(Ordering::Relaxed), capacity);
+    drop(local);
+    drop(pool);
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn reset_runs_for_every_way_out() {
+    let objects = Objects::new(|| 7u32).reset(|value| *value += 1);
+    let pool = four_to_a_bucket(32).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    assert_eq!(*local.alloc().unwrap(), 8);
+    let mut some = Vec::new();
+    local.alloc_many(2, &mut some).unwrap();
+    assert_eq!(some.iter().map(|value| **value).max(), Some(9), "the first object once more");
+    drop(some);
+    assert!(local.alloc_block().unwrap().iter().all(|value| *value >= 8));
+}
+
+#[test]
+fn the_pool_grows_up_to_its_maximum() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&made);
+    let make = move || counter.fetch_add(1, Ordering::Relaxed);
+    let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, 8).build(make).unwrap();
+    assert_eq!((pool.counts().capacity, pool.info().maximum), (4, 20));
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((objects.len(), pool.counts().capacity, made.load(Ordering::Relaxed)), (20, 20, 20));
+    assert_eq!(pool.info().regions.iter().map(|region| region.buckets).collect::<Vec<_>>(), [1, 2, 2]);
+    let values: HashSet<usize> = objects.iter().map(|object| **object).collect();
+    assert_eq!(values.len(), 20);
+    drop(objects);
+    assert_eq!(pool.audit().unwrap().fill.iter().sum::<usize>(), 5);
+    assert!(local.alloc_block().is_some());
+}
+
+#[test]
+fn large_pieces_grow_at_huge_pages() {
+    let pool =
+        PoolBuilder::new(100).growth(4000, 1500).pages(Pages::Transparent).build_raw(2048, 64).unwrap();
+    let local = pool.local().unwrap();
+    let count = std::iter::from_fn(|| local.alloc()).count();
+    assert_eq!(count, pool.info().maximum);
+    let regions = pool.info().regions;
+    let large: Vec<_> = regions.iter().filter(|region| region.bytes >= 2 << 20).collect();
+    assert!(large.len() > 1 && large.iter().all(|region| region.start % (2 << 20) == 0), "{regions:?}");
+    assert_eq!(pool.audit().unwrap().objects_out, count);
+}
+
+#[test]
+fn histogram_and_census_tell_where_everything_is() {
+    let pool = four_to_a_bucket(16).cache(0).high_water(1).build(|| [0u8; 64]).unwrap();
+    let local = pool.local().unwrap();
+    let block = local.alloc_block();
+    let two = [local.alloc(), local.alloc()];
+    let census = pool.audit().unwrap();
+    assert_eq!(census.fill, [2, 0, 1, 0, 1]);
+    assert_eq!((census.buckets_busy, census.buckets_partial, census.buckets_in_store), (1, 1, 2));
+    assert_eq!((census.objects_out, census.objects_held), (6, 2));
+    drop((block, two));
+    let census = pool.audit().unwrap();
+    assert_eq!((census.buckets_whole, census.buckets_in_store), (1, 3));
+}

@@ -1,0 +1,117 @@
+//! Code of the user's that takes away from under a call what the call works on.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::Instant;
+
+use stillpoint::pool::{Hardening, Local, Objects, Pages, Pool, PoolBuilder};
+
+/// A validation that drops the local of the thread that frees: another thread has its shard from then on.
+#[test]
+fn a_validation_may_drop_the_local_that_the_object_came_from() {
+    thread_local! {
+        static LOCAL: RefCell<Option<Local<'static, AtomicBool>>> = const { RefCell::new(None) };
+        static DROPS: Cell<bool> = const { Cell::new(false) };
+    }
+    let objects = Objects::new(|| AtomicBool::new(false)).validate(|_| {
+        if DROPS.replace(false) {
+            LOCAL.with(|local| drop(local.borrow_mut().take()));
+            std::thread::yield_now();
+        }
+        true
+    });
+    let pool = PoolBuilder::new(200).bucket_bytes(64).locals(8).hardening(Hardening::Verify);
+    let pool: &'static Pool<AtomicBool> =
+        Box::leak(Box::new(pool.pages(Pages::Small).build_with(objects).unwrap()));
+    let twice = AtomicUsize::new(0);
+    let flip = |object: &AtomicBool, to: bool| {
+        if object.swap(to, Ordering::SeqCst) == to {
+            twice.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while start.elapsed().as_millis() < 300 {
+                    let local = pool.local().unwrap();
+                    let got: Vec<_> = (0..40).filter_map(|_| local.alloc()).collect();
+                    LOCAL.with(|place| *place.borrow_mut() = Some(local));
+                    got.iter().for_each(|object| flip(object, true));
+                    let half = got.len() / 2;
+                    for (index, object) in got.into_iter().enumerate() {
+                        flip(&object, false);
+                        DROPS.set(index == half);
+                        drop(object);
+                    }
+                    LOCAL.with(|place| drop(place.borrow_mut().take()));
+                }
+            });
+        }
+    });
+    assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were handed out twice");
+    assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+    pool.audit().unwrap();
+}
+
+/// A constructor that parks the local for which the pool grows, and waits until another thread has taken the shard over.
+#[test]
+fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
+    static POOL: OnceLock<Pool<u64>> = OnceLock::new();
+    static PARKS: AtomicBool = AtomicBool::new(false);
+    static TAKEN: OnceLock<Barrier> = OnceLock::new();
+    thread_local! {
+        static LOCAL: OnceCell<Local<'static, u64>> = const { OnceCell::new() };
+    }
+    let taken = TAKEN.get_or_init(|| Barrier::new(2));
+    let make = || {
+        if PARKS.swap(false, Ordering::SeqCst) {
+            LOCAL.with(|local| local.get().unwrap().park());
+            TAKEN.get().unwrap().wait();
+            TAKEN.get().unwrap().wait();
+        }
+        0
+    };
+    let pool = PoolBuilder::new(8).bucket_bytes(64).cache(8).growth(24, 16).pages(Pages::Small);
+    let pool = POOL.get_or_init(|| pool.build(make).unwrap());
+    let own = |work: &dyn Fn(&Local<'static, u64>)| {
+        LOCAL.with(|local| work(local.get_or_init(|| pool.local().unwrap())));
+    };
+    let kept = RefCell::new(Vec::new());
+    own(&|local| local.alloc_many(8, &mut kept.borrow_mut()).unwrap());
+    PARKS.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            taken.wait();
+            let local = pool.local().unwrap();
+            taken.wait();
+            let got: Vec<_> = std::iter::from_fn(|| local.alloc()).take(8).collect();
+            drop(got);
+        });
+        own(&|local| kept.borrow_mut().push(local.alloc().unwrap()));
+    });
+    let addresses: std::collections::HashSet<_> =
+        kept.borrow().iter().map(|object| &raw const **object).collect();
+    assert_eq!(addresses.len(), 9, "an object was handed out twice");
+    drop(kept);
+    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    pool.audit().unwrap();
+}
+
+/// What a constructor may ask of its pool while that grows; nobody waits for himself.
+#[test]
+fn a_constructor_may_ask_how_its_pool_is_made() {
+    static POOL: OnceLock<Pool<u64>> = OnceLock::new();
+    let make = || {
+        if let Some(pool) = POOL.get() {
+            assert_eq!(pool.info().regions.len(), 1, "the new one is not there yet");
+            pool.audit().unwrap();
+        }
+        7
+    };
+    let pool = POOL.get_or_init(|| PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap());
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((objects.len(), pool.info().regions.len()), (4, 2));
+}

@@ -1,0 +1,117 @@
+//! Objects that come back after a grace period.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use stillpoint::pool::{Objects, Pool, PoolBuilder};
+use stillpoint::rcu::Domain;
+
+const ALIVE: u64 = 7;
+const RESET: u64 = 13;
+
+/// Readers under guards see no object that was handed out again, while a writer replaces it all the time.
+#[test]
+fn readers_never_see_an_object_that_was_reused() {
+    let domain = Domain::new();
+    let objects = Objects::new(|| RESET).reset(|value| *value = RESET);
+    let pool = PoolBuilder::new(64).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    let make = || {
+        let mut object = local.alloc()?;
+        *object = ALIVE;
+        Some(object.into_raw().as_ptr())
+    };
+    let current = AtomicPtr::new(make().unwrap());
+    let (stop, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut reclaimer = domain.reclaimer();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = reader.pin();
+                    // SAFETY: what is unlinked is retired, and this guard is older.
+                    let value = unsafe { &*current.load(Ordering::Acquire) };
+                    for _ in 0..3 {
+                        assert_eq!(*value, ALIVE);
+                        std::thread::yield_now();
+                    }
+                    drop(guard);
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut replaced = 0;
+        while replaced < 2_000 || seen.load(Ordering::Relaxed) < 100 {
+            reclaimer.poll();
+            let Some(new) = make() else {
+                std::thread::yield_now();
+                continue;
+            };
+            let old = current.swap(new, Ordering::AcqRel);
+            // SAFETY: it came from `into_raw`, and is linked no more.
+            let old = unsafe { pool.from_raw(old) }.unwrap();
+            pool.retire(old, &mut reclaimer).unwrap();
+            replaced += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    reclaimer.flush().unwrap();
+    assert_eq!(pool.counts().in_use, 1);
+    // SAFETY: as above; no reader is left.
+    drop(unsafe { pool.from_raw(current.into_inner()) });
+    assert_eq!(pool.audit().unwrap().objects_out, 0);
+}
+
+#[test]
+fn a_full_reclaimer_hands_the_object_back() {
+    let domain = Domain::new();
+    let pool = Pool::new(4, || 0u64).unwrap();
+    let local = pool.local().unwrap();
+    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap();
+    let object = pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap_err();
+    assert_eq!((*object, pool.counts().in_use), (0, 2));
+    drop((object, guard));
+    reclaimer.flush().unwrap();
+    assert_eq!(pool.counts().in_use, 0);
+}
+
+/// The reclaimer outlives the pool, and then the objects are dropped with their memory.
+#[test]
+fn an_object_that_waits_keeps_the_memory_of_its_pool() {
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let alive = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&alive);
+    let domain = Domain::new();
+    let mut reclaimer = domain.reclaimer();
+    let pool = Pool::new(4, move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(&counter))
+    });
+    let mut pool = pool.unwrap();
+    let capacity = pool.counts().capacity;
+    pool.retire(pool.local().unwrap().alloc().unwrap(), &mut reclaimer).unwrap();
+    assert_eq!(pool.leaks().0.len(), 1, "it is out as long as it waits");
+    drop(pool);
+    assert_eq!(alive.load(Ordering::Relaxed), capacity);
+    reclaimer.flush().unwrap();
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+#[should_panic(expected = "retired to another one")]
+fn an_object_of_another_pool_is_not_taken() {
+    let domain = Domain::new();
+    let (pool, another) = (Pool::new(4, || 0u64).unwrap(), Pool::new(4, || 0u64).unwrap());
+    let local = another.local().unwrap();
+    let _ = pool.retire(local.alloc().unwrap(), &mut domain.reclaimer());
+}

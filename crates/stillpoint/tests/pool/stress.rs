@@ -1,0 +1,183 @@
+//! Several threads at once, every object filled with a pattern and looked at when it comes back.
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::Mutex;
+
+use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawLocal, RawPool};
+
+const BYTES: usize = 96;
+
+/// An address that may go to another thread.
+#[derive(Clone, Copy)]
+struct Handed(NonNull<u8>);
+
+// SAFETY: the object goes with it.
+unsafe impl Send for Handed {}
+
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 11) as usize
+}
+
+fn pattern(object: NonNull<u8>) -> u8 {
+    (object.as_ptr().addr() >> 5) as u8 | 1
+}
+
+fn fill(object: NonNull<u8>) {
+    // SAFETY: the object is the caller's.
+    unsafe { object.as_ptr().write_bytes(pattern(object), BYTES) };
+}
+
+fn check(object: NonNull<u8>) {
+    // SAFETY: filled by whoever got it.
+    let bytes = unsafe { std::slice::from_raw_parts(object.as_ptr(), BYTES) };
+    assert!(bytes.iter().all(|&byte| byte == pattern(object)), "two had the same object");
+}
+
+/// Takes objects in some way; returns how many.
+fn take(local: &RawLocal<'_>, mine: &mut Vec<NonNull<u8>>, choice: usize) {
+    let before = mine.len();
+    match choice % 4 {
+        0 => mine.extend(
+            local
+                .alloc_block()
+                .into_iter()
+                .flat_map(|block| (0..block.len()).map(move |index| block.get(index).unwrap())),
+        ),
+        1 => {
+            let mut room = [const { MaybeUninit::uninit() }; 31];
+            mine.extend(local.alloc_many(&mut room).into_iter().flat_map(|objects| objects.iter().copied()));
+        }
+        _ => mine.extend(local.alloc()),
+    }
+    mine[before..].iter().for_each(|&object| fill(object));
+}
+
+fn give(local: &RawLocal<'_>, objects: &[NonNull<u8>], choice: usize) {
+    objects.iter().for_each(|&object| check(object));
+    if choice % 2 == 0 {
+        // SAFETY: handed out, checked, and freed once.
+        unsafe { local.free_many(objects) }.unwrap();
+    } else {
+        // SAFETY: as above.
+        objects.iter().for_each(|&object| unsafe { local.free(object) }.unwrap());
+    }
+}
+
+/// One of the threads: takes, frees here, hands on to the next thread, frees what came from others, parks, starts anew.
+fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receiver<Handed>>) {
+    let mut state = seed * 0x9e37_79b9 + 1;
+    let mut local = pool.local().unwrap();
+    let mut mine = Vec::new();
+    for _ in 0..20_000 {
+        let choice = random(&mut state);
+        match choice % 8 {
+            0..3 if mine.len() < 200 => take(&local, &mut mine, choice / 8),
+            3..5 if !mine.is_empty() => {
+                let from = random(&mut state) % mine.len();
+                let some: Vec<_> = mine.drain(from..).collect();
+                give(&local, &some, choice / 8);
+            }
+            5 if !mine.is_empty() => {
+                let object = mine.swap_remove(random(&mut state) % mine.len());
+                if to.try_send(Handed(object)).is_err() {
+                    mine.push(object);
+                }
+            }
+            6 => {
+                let come: Vec<_> = from.lock().unwrap().try_iter().take(40).map(|handed| handed.0).collect();
+                give(&local, &come, choice / 8);
+            }
+            7 if choice % 512 == 7 => local.park(),
+            7 if choice % 1024 == 15 => {
+                drop(local);
+                local = pool.local().unwrap();
+            }
+            _ => {}
+        }
+    }
+    give(&local, &mine, 0);
+}
+
+fn stress(threads: usize, builder: PoolBuilder) {
+    let pool = builder.pages(Pages::Small).build_raw(BYTES, 32).unwrap();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| sync_channel(500)).unzip();
+    let receivers: Vec<_> = receivers.into_iter().map(Mutex::new).collect();
+    std::thread::scope(|scope| {
+        for index in 0..threads {
+            let (pool, to, from) = (&pool, &senders[(index + 1) % threads], &receivers[index]);
+            scope.spawn(move || work(pool, index as u64 + 1, to, from));
+        }
+        // Counts always add up, and are never beyond what there is.
+        for _ in 0..200 {
+            let counts = pool.counts();
+            assert_eq!(counts.available + counts.in_use, counts.capacity);
+            let _ = pool.audit();
+            std::thread::yield_now();
+        }
+    });
+    let local = pool.local().unwrap();
+    for receiver in receivers {
+        let rest: Vec<_> = receiver.into_inner().unwrap().try_iter().map(|handed| handed.0).collect();
+        give(&local, &rest, 0);
+    }
+    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0), "{:?}", pool.misuses());
+    assert_eq!(pool.audit().unwrap().objects_out, 0);
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!(all.len(), pool.info().maximum);
+}
+
+#[test]
+fn two_threads() {
+    stress(2, PoolBuilder::new(2_000).bucket_bytes(4096));
+}
+
+#[test]
+fn four_threads_in_a_pool_that_is_too_small() {
+    stress(4, PoolBuilder::new(300).bucket_bytes(1024).cache(40).high_water(1));
+}
+
+#[test]
+fn eight_threads_without_caches() {
+    stress(8, PoolBuilder::new(3_000).bucket_bytes(1024).cache(0).high_water(2));
+}
+
+#[test]
+fn four_threads_in_a_pool_that_grows_with_buckets_of_several_rows() {
+    stress(4, PoolBuilder::new(200).bucket_bytes(1 << 14).growth(4_000, 500));
+}
+
+#[test]
+fn four_threads_in_a_hardened_pool() {
+    stress(4, PoolBuilder::new(1_000).bucket_bytes(1024).hardening(Hardening::Trace));
+}
+
+/// What an audit finds during traffic need not fit; it never panics, and the last one fits.
+#[test]
+fn an_audit_during_traffic_is_an_answer() {
+    let pool = PoolBuilder::new(62 * 4).bucket_bytes(4096).cache(0).pages(Pages::Small);
+    let pool = pool.build(|| [0u8; 64]).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(64);
+        scope.spawn(|| receiver.into_iter().for_each(drop));
+        scope.spawn(|| {
+            let (local, sender) = (pool.local().unwrap(), sender);
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Some(object) = local.alloc() {
+                    sender.send(object).unwrap();
+                }
+            }
+        });
+        let answers = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            (0..5_000).filter(|_| pool.audit().is_ok()).count()
+        }));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(answers.is_ok(), "an audit panicked");
+    });
+    assert_eq!(pool.audit().unwrap().objects_out, 0);
+}
