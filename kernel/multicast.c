@@ -18,6 +18,8 @@
  * receivers execute. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so that
  * the last one, which the initiator waits for, follows all of them.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -25,6 +27,8 @@
 #include <linux/timekeeping.h>
 
 #include "multicast.h"
+
+#define MOST_CPUS 1024u
 
 static struct still_mb_context **contexts;	/* by CPU */
 
@@ -257,6 +261,11 @@ int still_mb_contexts_init(void)
 {
 	u32 cpu;
 
+	/* A node for each pair: beyond this it is gigabytes. */
+	if (nr_cpu_ids > MOST_CPUS) {
+		pr_err("%u possible CPUs, and at most %u are supported\n", nr_cpu_ids, MOST_CPUS);
+		return -E2BIG;
+	}
 	contexts = kvcalloc(nr_cpu_ids, sizeof(*contexts), GFP_KERNEL);
 	if (!contexts)
 		return -ENOMEM;

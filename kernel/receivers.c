@@ -8,6 +8,7 @@
  * - P's bit is clear. The kernel sets it by an atomic read-modify-write, or finds it set, before P returns to a thread of
  *   the process: if that comes after our read, this thread sees what the caller wrote. P clears it after it left such a
  *   thread, through the full barrier in schedule(): if that comes before our read, we see what this thread wrote.
+ *   use_temporary_mm() clears and sets it under such a thread: by locked instructions, full barriers on this CPU.
  * - P is lazy: it idles, or runs a kernel thread, on the page tables of the process. enter_lazy_tlb() sets the flag behind
  *   the full barrier in schedule(). On the way back switch_mm_irqs_off() clears it, and then executes smp_mb(). So it is
  *   the same store-buffering pattern, with a full barrier on both sides.

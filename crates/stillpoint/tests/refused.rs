@@ -10,13 +10,16 @@ mod census;
 #[path = "support/child.rs"]
 mod child;
 
+use std::cell::RefCell;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
 use stillpoint::multicast::signals;
-use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
+use stillpoint::rcu::{BuildError, Domain, RcuCell, Reader, Reclaimer, Retired, SynchronizeError};
 
 use census::{Census, Object};
 use child::in_child;
@@ -26,14 +29,16 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Lets the kernel refuse membarrier to this thread and those that it starts, with `errno`, from now on.
 fn refuse_membarrier(errno: i32) {
+    refuse(libc::SYS_membarrier, errno);
+}
+
+/// The same for any system call.
+fn refuse(call: i64, errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
         // The number of the system call is the first field of `seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        libc::sock_filter {
-            jf: 1,
-            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_membarrier as u32)
-        },
+        libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32) },
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()),
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
     ];
@@ -421,6 +426,91 @@ fn signals_that_the_program_handles_are_refused() {
         assert!(error.to_string().contains("signals::choose"), "{error}");
         signals::choose(libc::SIGUSR1).expect("nobody handles it");
         Domain::builder().fence(Mode::Signals).build().expect("another one is used");
+    });
+}
+
+/// The kernel stops the writer from sending signals when a reader is there already.
+#[test]
+fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
+    in_child("a_signal_that_cannot_be_sent_makes_the_fence_fail", || {
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
+        let cell = domain.cell(census.object());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                let object = cell.protect(&reader).expect("never empty");
+                barrier.wait();
+                barrier.wait();
+                object.verify();
+            });
+            barrier.wait();
+            refuse(libc::SYS_tgkill, libc::EPERM);
+            let late = signals::multicast().expect("it was started").fence().expect_err("it is refused");
+            assert!(late.to_string().contains("allow tgkill"), "{late}");
+            let mut reclaimer = eager(&domain);
+            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+            let error = fence_error(domain.synchronize());
+            assert_eq!((error.backend(), error.raw_os_error()), (Backend::Signals, libc::EPERM));
+            assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
+            barrier.wait();
+            while reclaimer.poll() == 0 {
+                thread::yield_now();
+            }
+        });
+    });
+}
+
+/// The reader in thread-local storage is dropped after what its thread writes down about registrations: no fence reaches
+/// it any more, and it is used all the same.
+#[test]
+fn a_reader_that_outlives_the_registration_of_its_thread() {
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+    struct Late {
+        domain: Domain,
+        reader: Reader,
+        cell: Arc<RcuCell<Object>>,
+        over: Arc<AtomicBool>,
+    }
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert_eq!(signals::members(), 0, "the thread has left");
+            assert_eq!(signals::join().map(drop), Err(signals::SignalError::Ending));
+            while !self.over.load(Ordering::Relaxed) {
+                self.cell.protect(&self.reader).expect("never empty").verify();
+                let guard = self.reader.pin();
+                self.cell.load(&guard).expect("never empty").verify();
+            }
+            // One that is made now fences by itself as well.
+            let reader = self.domain.reader();
+            self.cell.protect(&reader).expect("never empty").verify();
+        }
+    }
+    in_child("a_reader_that_outlives_the_registration_of_its_thread", || {
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let census = Census::default();
+        let (cell, over) = (Arc::new(domain.cell(census.object())), Arc::new(AtomicBool::new(false)));
+        let thread = {
+            let (domain, cell, over) = (domain.clone(), Arc::clone(&cell), Arc::clone(&over));
+            thread::spawn(move || {
+                // Used first, dropped last.
+                LATE.with(|late| *late.borrow_mut() = None);
+                let reader = domain.reader();
+                assert_eq!(signals::members(), 1);
+                LATE.with(|late| *late.borrow_mut() = Some(Late { domain, reader, cell, over }));
+            })
+        };
+        let mut reclaimer = eager(&domain);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+            reclaimer.poll();
+        }
+        over.store(true, Ordering::Relaxed);
+        thread.join().expect("nothing was read after it was freed");
+        assert!(census.freed() > 0);
     });
 }
 

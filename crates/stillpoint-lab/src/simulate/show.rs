@@ -64,9 +64,12 @@ const TABLES: [Shown; 6] = [
 
 /// Prints the tables of the rows that there are.
 pub(super) fn tables(machine: &Machine, rows: &[Row]) {
-    let threshold = machine.multicast.hybrid_threshold.unwrap_or(0);
+    let hybrid = machine
+        .multicast
+        .hybrid_threshold
+        .map_or_else(String::new, |threshold| format!("; hybrid: flat up to {threshold} receivers"));
     say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
-    say(format!("split: {} %; hybrid: flat up to {threshold} receivers", machine.multicast.split_percent));
+    say(format!("split: {} %{hybrid}", machine.multicast.split_percent));
     for shown in &TABLES {
         one(shown, rows);
     }

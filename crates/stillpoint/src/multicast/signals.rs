@@ -388,6 +388,10 @@ impl Late {
         if let Some(signal) = self.signal {
             self.is_replaced = !signal::is_handled_by(signal, answer);
             for &tid in &self.threads {
+                // Again: as long as one that could not be sent is not made up for, nobody announces what follows it.
+                if !self.is_replaced {
+                    self.refused = signal::send(tid, signal).err().unwrap_or(self.refused);
+                }
                 match signal::blocks(tid, signal) {
                     Some(false) => {}
                     Some(true) => self.blocked.push(tid),

@@ -148,6 +148,9 @@ impl PoolBuilder {
     /// The pool grows by `step` objects at a time, up to `maximum`, when an allocation finds nothing. The addresses for all
     /// of them, and their headers, are taken from the beginning. Without this call it never grows.
     ///
+    /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: behind a smaller piece, it may grow no
+    /// further. Steps of less than 64 KiB waste headers.
+    ///
     /// The allocation that grows the pool takes as long as the kernel, and the constructors of the new objects, take.
     pub fn growth(mut self, maximum: usize, step: usize) -> Self {
         self.growth = Some((maximum, step));

@@ -42,7 +42,8 @@
 //! ([`PoolBuilder::cache`], [`PoolBuilder::high_water`]); others go to a shared store. A thread that ends leaves its shard
 //! to the next one, and to whoever finds the pool exhausted. **A thread that stays and does not use the pool** keeps its
 //! cache, its whole buckets up to the high-water mark, and the free objects of its other buckets: [`Local::park`] lets go
-//! of them. Buckets of which every object has come back from other threads are taken from it all the same.
+//! of them. Objects of its buckets that other threads have freed can be had all the same; blocks of them only if a bucket
+//! has up to 64 objects, and all of them have come back from other threads.
 //!
 //! # Consistency
 //!

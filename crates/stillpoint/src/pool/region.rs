@@ -144,7 +144,7 @@ impl Region {
     /// # Ok::<(), stillpoint::pool::BuildError>(())
     /// ```
     pub fn physically_contiguous(&self, range: Range<usize>) -> Option<bool> {
-        if range.end > self.bytes {
+        if range.start > range.end || range.end > self.bytes {
             return None;
         }
         let start = self.start().as_ptr().addr();

@@ -72,9 +72,10 @@ impl Reservation {
         let align = align.max(HUGE);
         let bytes = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_large)?;
         let whole_bytes = bytes.checked_add(align).ok_or_else(too_large)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // Without access it is not accounted for; each part is when it is filled, so that too much is refused there.
         // SAFETY: a new mapping, wherever the kernel likes.
-        let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), flags) }?;
+        let raw =
+            unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
         let whole = NonNull::new(raw.cast::<u8>()).ok_or_else(too_large)?;
         // SAFETY: within the mapping, which has `align` bytes to spare.
         let start = unsafe { whole.add(whole.as_ptr().align_offset(align)) };
@@ -149,7 +150,7 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
     if begin.as_ptr().addr() % HUGE != 0 {
         return Err(Refusal::Memory(io::ErrorKind::InvalidInput.into()));
     }
-    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
+    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
     // Elsewhere first: a refusal of the mapping below would leave a hole.
     // SAFETY: a new mapping, wherever the kernel likes.
     let elsewhere = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ACCESS, flags) }.map_err(memory)?;
@@ -158,7 +159,7 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
     // SAFETY: the addresses are the reservation's, which are empty by the caller's promise.
     let here = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ACCESS, flags | MapFlags::FIXED) };
     if let Err(error) = here {
-        let again = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         // SAFETY: the flag keeps what is there.
         let closed = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), again) };
         // What is there may be what was there before: older kernels do not tell.
@@ -198,7 +199,7 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
 /// # Safety
 /// The addresses are a reservation's, and nothing refers to them.
 unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
     // SAFETY: the caller's promise. A failure leaves memory there, which is unmapped with the reservation.
     let _ = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), flags) };
 }
@@ -241,17 +242,18 @@ fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refus
     }
 }
 
+/// Whether a line of `smaps` begins the mapping that an address is in.
+fn holds(line: &str, address: usize) -> Option<bool> {
+    let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+    let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
+    Some((from..to).contains(&address))
+}
+
 /// Whether the kernel has put huge pages into the mapping at `begin`: `AnonHugePages` in `/proc/self/smaps`.
 fn has_huge_pages(begin: NonNull<u8>) -> bool {
     let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
     let address = begin.as_ptr().addr();
-    let holds = |line: &str| {
-        let range = line.split_whitespace().next()?;
-        let (from, to) = range.split_once('-')?;
-        let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-        Some((from..to).contains(&address))
-    };
-    let mut lines = text.lines().skip_while(|line| holds(line) != Some(true));
+    let mut lines = text.lines().skip_while(|line| holds(line, address) != Some(true));
     let figure = lines.find_map(|line| line.strip_prefix("AnonHugePages:"));
     figure.and_then(|figure| figure.split_whitespace().next()?.parse::<u64>().ok()).is_some_and(|kib| kib > 0)
 }
@@ -305,6 +307,20 @@ mod tests {
         }
         // SAFETY: within the space.
         assert!(unsafe { space.fill(0, SMALL, ORDINARY) }.is_ok());
+    }
+
+    /// The kernel counts what it has promised, and refuses more than it can keep, unless it was told not to.
+    #[test]
+    fn memory_is_accounted_for() {
+        let space = Reservation::new(HUGE, SMALL).unwrap();
+        // SAFETY: within the space.
+        unsafe { space.fill(0, HUGE, Want { transparent: false, ..ORDINARY }) }.unwrap();
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines =
+            text.lines().skip_while(|line| holds(line, space.start().as_ptr().addr()) != Some(true));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).unwrap();
+        let has = |flag| flags.split_whitespace().any(|each| each == flag);
+        assert!(has("ac") && !has("nr"), "{flags}");
     }
 
     #[test]

@@ -38,6 +38,7 @@ variants! {
     FinishRelaxed = "finish-relaxed": "The owner ends a callback by a relaxed operation.",
     PublishRelaxed = "publish-relaxed": "The source publishes what it wrote into the ring by a relaxed store.",
     RoomRelaxed = "room-relaxed": "The owner gives room in the ring back by a relaxed store.",
+    TakeTwice = "take-twice": "The owner takes an arming in that it has taken in already.",
     HintRelaxed = "hint-relaxed": "A hint is pushed by a relaxed operation.",
     HintByStore = "hint-by-store": "The owner takes a hint by a relaxed store to its mark.",
     HintMarkLate = "hint-mark-late": "The owner clears the mark of a hint after it has looked at the timer.",

@@ -13,13 +13,19 @@ const CALIBRATION: Duration = Duration::from_millis(10);
 const TRIES: usize = 16;
 
 /// A monotonic clock for wheels: reads the time stamp counter (on aarch64 the virtual counter) where that runs at one
-/// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere.
+/// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere. On x86-64 that
+/// is where the processor says so and the kernel tells the time by the counter, too.
 ///
 /// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A counter is turned into
 /// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the
 /// system's clock, which is corrected all the time, it may drift by some millionths.
 ///
-/// A clone, which is a copy of some words, shows the same time: one clock, made once, serves all threads.
+/// While the machine is suspended, `CLOCK_MONOTONIC` stands still. A counter may go on, or begin anew: nanoseconds from a
+/// counter that began anew stand still until it has come to where it was when the clock was made, and other units go back. A
+/// program that is to survive this makes its clock anew, or takes [`of_system`](Self::of_system).
+///
+/// A clone shows the same time, and is a copy of some words (of a [mock](Self::mock) clock, a reference): one clock, made once,
+/// serves all threads.
 ///
 /// ```
 /// use std::time::Duration;
@@ -151,20 +157,20 @@ impl Clock {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// What so many ticks last.
+    /// What so many ticks last; the longest duration there is, if it is longer.
     pub fn duration_of(&self, ticks: u64) -> Duration {
-        let nanoseconds = match (&self.source, self.unit) {
+        // What is divided by so many of them makes a second. Below 2^127, since a shift is below 64.
+        let (count, each) = match (&self.source, self.unit) {
             (Source::Counter { hertz }, Unit::Cycles { shift }) => {
-                // Below 2^127 up to a shift of 33; a longer time is the longest.
-                let cycles =
-                    u128::from(ticks).checked_shl(shift).filter(|cycles| *cycles <= u128::from(u64::MAX));
-                cycles.unwrap_or(u128::from(u64::MAX)) * 1_000_000_000 / u128::from(*hertz)
+                (u128::from(ticks) << shift, u128::from(*hertz))
             }
-            (_, Unit::Cycles { shift }) => u128::from(ticks) << shift.min(63),
-            (_, Unit::Nanoseconds { .. }) => u128::from(ticks),
+            (_, Unit::Cycles { shift }) => (u128::from(ticks) << shift, 1_000_000_000),
+            (_, Unit::Nanoseconds { .. }) => (u128::from(ticks), 1_000_000_000),
         };
-        let seconds = u64::try_from(nanoseconds / 1_000_000_000).unwrap_or(u64::MAX);
-        Duration::new(seconds, (nanoseconds % 1_000_000_000) as u32)
+        match u64::try_from(count / each) {
+            Ok(seconds) => Duration::new(seconds, (count % each * 1_000_000_000 / each) as u32),
+            Err(_) => Duration::MAX,
+        }
     }
 
     /// Whether the clock reads a counter of the processor.
@@ -178,11 +184,13 @@ impl Clock {
 pub struct MockTime(Arc<AtomicU64>);
 
 impl MockTime {
-    /// Lets time pass.
+    /// Lets time pass, up to the greatest number there is.
     pub fn advance(&self, duration: Duration) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         // Relaxed: the time alone is told.
-        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+        let advance = |now: u64| Some(now.saturating_add(nanoseconds));
+        let advanced = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
+        debug_assert!(advanced.is_ok());
     }
 
     /// Sets the time, which may go back: what a wheel does about that can be tested so.
@@ -240,15 +248,20 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether the counter runs at one speed whatever the processor does: what its manuals call invariant.
+/// Whether the counter runs at one speed whatever the processor does, which its manuals call invariant, and the kernel has found
+/// nothing else: it tells the time by it itself. It does not where the processors' counters differ, or have jumped.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[allow(unused_unsafe, reason = "safe in newer versions of the standard library")]
 fn is_steady() -> bool {
     use core::arch::x86_64::__cpuid;
     // SAFETY: every x86-64 processor has the instruction.
     let (most, power) = unsafe { (__cpuid(0x8000_0000).eax, __cpuid(0x8000_0007).edx) };
-    most >= 0x8000_0007 && power & (1 << 8) != 0
+    let is_invariant = most >= 0x8000_0007 && power & (1 << 8) != 0;
+    is_invariant && std::fs::read_to_string(KERNEL_S_CHOICE).is_ok_and(|name| name.trim() == "tsc")
 }
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const KERNEL_S_CHOICE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn known_frequency() -> Option<u64> {

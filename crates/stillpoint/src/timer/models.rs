@@ -341,7 +341,8 @@ fn a_mailbox_is_made_beside_the_owner() {
     });
 }
 
-/// The message of a cancelled arming comes while a periodic timer beats: no beat comes twice.
+/// The message of a cancelled arming comes while a periodic timer beats, from a mailbox that is served before that of the
+/// present arming: no beat comes twice.
 #[test]
 fn a_late_message_rewinds_no_beat() {
     explore(3, || {
@@ -350,11 +351,11 @@ fn a_late_message_rewinds_no_beat() {
         let mut mailboxes = [service.remote().mailbox(2), service.remote().mailbox(2)];
         let other = timer.clone();
         let thread = thread::spawn(move || {
-            add(&mut mailboxes[0], &other, 9);
+            add(&mut mailboxes[1], &other, 9);
             cancel(&other);
             turn();
             let schedule = super::Schedule::at(1).every(std::num::NonZeroU64::MIN);
-            usize::from(mailboxes[1].add_with(&other, schedule, Object::new(1)).is_ok())
+            usize::from(mailboxes[0].add_with(&other, schedule, Object::new(1)).is_ok())
         });
         let mut last = 0;
         let mut beat = |service: &mut Service, now| {
@@ -530,6 +531,53 @@ fn a_service_goes() {
     });
 }
 
+/// A service hands its values out while another thread adds: each has one end.
+#[test]
+fn a_service_closes_beside_an_addition() {
+    explore(3, || {
+        let service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let source = timer.clone();
+        let thread = thread::spawn(move || {
+            let added = add(&mut mailbox, &source, 1);
+            (mailbox, added)
+        });
+        let mut handed_out = 0;
+        turn();
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let (mailbox, added) = thread.join().unwrap();
+        let cancelled = cancel(&timer);
+        drop(mailbox);
+        assert_eq!(added, handed_out + cancelled, "{ENDS}");
+    });
+}
+
+/// A burst that finds the mailbox full has shown the owner what is in it.
+#[test]
+fn a_burst_goes_on_when_the_owner_has_made_room() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timers = [service.remote().timer(), service.remote().timer()];
+        let mut mailbox = service.remote().mailbox(1);
+        let thread = thread::spawn(move || {
+            let mut burst = mailbox.burst();
+            let add = |timer| {
+                turn();
+                usize::from(burst.add(timer, 1, Object::new(1)).is_ok())
+            };
+            timers.iter().map(add).sum::<usize>()
+        });
+        let (first, _) = run(&mut service, 1);
+        let added = thread.join().unwrap();
+        let (second, _) = run(&mut service, 2);
+        assert_eq!(first + second, added, "{ENDS}");
+    });
+}
+
 /// Which model catches which variant, and how.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str, &str)] = &[
@@ -544,6 +592,7 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::FinishRelaxed, "a_timer_is_armed_after_it_has_fired", UNORDERED),
     (Variant::PublishRelaxed, "a_mailbox_hands_over", UNORDERED),
     (Variant::RoomRelaxed, "a_place_in_the_ring_is_used_again", UNORDERED),
+    (Variant::TakeTwice, "a_late_message_rewinds_no_beat", ENDS),
     (Variant::HintRelaxed, "two_threads_give_hints", PILED_UP),
     (Variant::HintByStore, "a_hint_is_not_lost", PILED_UP),
     (Variant::HintMarkLate, "a_hint_is_not_lost", PILED_UP),

@@ -175,6 +175,94 @@ fn initiators_that_block_the_signal_do_not_wait_for_each_other() {
     });
 }
 
+/// Members multicast to each other, and one of them stops and computes: it is told of what comes then.
+#[test]
+fn an_initiator_that_goes_on_with_something_else_is_told() {
+    in_child("signals::an_initiator_that_goes_on_with_something_else_is_told", || {
+        const OTHERS: usize = 3;
+        let (fences, flag, ended) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            let member = signals::join().expect("nobody handles the signal");
+            for _ in 0..OTHERS {
+                scope.spawn(|| {
+                    let _member = signals::join().expect("nobody handles the signal");
+                    while !End(&flag).has_come() {
+                        signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                        fences.fetch_add(1, Ordering::Relaxed);
+                    }
+                    ended.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            let _ending = Ending(&flag);
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(3) {
+                signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                // Nothing is blocked, and nothing polls.
+                let (before, waiting) = (fences.load(Ordering::Relaxed), Instant::now());
+                while fences.load(Ordering::Relaxed) < before + OTHERS + 1 {
+                    std::hint::spin_loop();
+                    if waiting.elapsed() > crate::LONG {
+                        flag.store(true, Ordering::Relaxed);
+                        let lost = member.poll();
+                        while ended.load(Ordering::Relaxed) < OTHERS {
+                            member.poll();
+                        }
+                        panic!("{lost} messages were not announced");
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// In the destructor of a thread-local value that comes after the thread has left for good.
+#[test]
+fn a_thread_that_has_left_for_good_cannot_join() {
+    use std::cell::RefCell;
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert_eq!(signals::join().map(std::mem::forget), Err(SignalError::Ending));
+            assert!(SignalError::Ending.to_string().contains("join before"));
+        }
+    }
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+    in_child("signals::a_thread_that_has_left_for_good_cannot_join", || {
+        let thread = thread::spawn(|| {
+            LATE.with(|late| *late.borrow_mut() = Some(Late));
+            std::mem::forget(signals::join().expect("nobody handles the signal"));
+        });
+        thread.join().expect("it is refused");
+        assert_eq!(signals::members(), 0);
+        assert_eq!(signals::multicast().unwrap().fence().expect("nobody is there").receivers, 0);
+    });
+}
+
+/// A thread that ends itself behind the C library's back is named; what is retired stays.
+#[test]
+fn a_thread_that_is_gone_makes_the_fence_fail() {
+    in_child("signals::a_thread_that_is_gone_makes_the_fence_fail", || {
+        let id = std::sync::Arc::new(AtomicI32::new(0));
+        let told = std::sync::Arc::clone(&id);
+        thread::spawn(move || {
+            std::mem::forget(signals::join().expect("nobody handles the signal"));
+            // SAFETY: the thread holds nothing that anybody waits for.
+            unsafe {
+                told.store(libc::gettid(), Ordering::Relaxed);
+                libc::syscall(libc::SYS_exit, 0);
+            }
+        });
+        while signals::members() == 0 || id.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        let late = signals::multicast().unwrap().fence().expect_err("it is gone");
+        assert_eq!(late.threads(), [id.load(Ordering::Relaxed).unsigned_abs()]);
+        assert!(late.to_string().contains("has ended without leaving"), "{late}");
+    });
+}
+
 #[test]
 fn a_signal_that_the_program_handles_is_not_taken_away() {
     extern "C" fn own(_: libc::c_int) {}

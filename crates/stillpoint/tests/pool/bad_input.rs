@@ -228,6 +228,14 @@ fn an_object_of_another_pool_is_freed_there() {
 }
 
 #[test]
+fn a_range_that_is_none_of_the_regions_is_not_looked_at() {
+    let region = Region::new(4096, Pages::Small, None).unwrap();
+    for (start, end) in [(usize::MAX, 5), (5, usize::MAX), (4097, 4096)] {
+        assert_eq!(region.physically_contiguous(std::ops::Range { start, end }), None);
+    }
+}
+
+#[test]
 fn a_block_tells_addresses_after_its_pool_is_gone() {
     let pool = PoolBuilder::new(8).bucket_bytes(256).build_raw(64, 64).unwrap();
     let block = pool.local().unwrap().alloc_block().unwrap();

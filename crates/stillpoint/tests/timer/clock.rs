@@ -69,6 +69,9 @@ fn a_mock_clock_does_as_it_is_told() {
     assert!(!clock.has_counter());
     time.advance(Duration::from_nanos(10));
     assert_eq!((clock.now(), other.now()), (15, 15));
+    time.set(u64::MAX - 5);
+    time.advance(Duration::from_nanos(10));
+    assert_eq!(clock.now(), u64::MAX, "it does not go back");
     time.set(3);
     assert_eq!(clock.now(), 3);
     assert_eq!(clock.ticks_of(Duration::from_micros(1)), 1_000);
@@ -78,4 +81,18 @@ fn a_mock_clock_does_as_it_is_told() {
 #[test]
 fn a_tick_of_no_size_is_refused() {
     assert!(std::panic::catch_unwind(|| Clock::of_ticks(64)).is_err());
+}
+
+#[test]
+fn ticks_of_any_size_are_turned_into_durations() {
+    for shift in [0, 20, 33, 63] {
+        let clock = Clock::of_ticks(shift);
+        let one = clock.duration_of(1);
+        let thousand = clock.duration_of(1_000);
+        assert!(thousand >= one * 1_000 && thousand <= (one + Duration::from_nanos(1)) * 1_000, "{shift}");
+        assert!(clock.duration_of(u64::MAX) >= clock.duration_of(u64::MAX - 1));
+    }
+    // 2^83 cycles are no fewer than 2^64.
+    let (long, short) = (Clock::of_ticks(20).duration_of(1 << 63), Clock::of_ticks(0).duration_of(u64::MAX));
+    assert!(long > short, "{long:?} {short:?}");
 }

@@ -343,3 +343,40 @@ fn values_are_dropped_with_the_wheel_and_once() {
     drop(wheel);
     assert_eq!(std::rc::Rc::strong_count(&value), 1);
 }
+
+#[test]
+fn a_capacity_beyond_all_memory_is_refused() {
+    for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2] {
+        assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_capacity(0, capacity)).is_err());
+    }
+}
+
+#[test]
+fn a_coarse_timer_that_is_near_is_exact() {
+    for (begin, delay) in [(60, 15), (0, 62), (4_090, 40)] {
+        let mut wheel = Wheel::new(begin);
+        wheel.add_with(Schedule::at(begin + delay).coarse(), 7).unwrap();
+        for now in begin + 1..begin + delay {
+            assert!(fired(&mut wheel, now).is_empty());
+        }
+        assert_eq!(fired(&mut wheel, begin + delay), [7]);
+        assert!(wheel.stats().moved <= 1);
+    }
+}
+
+#[test]
+fn a_value_that_is_lent_is_popped_without() {
+    let mut wheel = Wheel::new(0);
+    let every = std::num::NonZeroU64::MAX;
+    wheel.add_with(Schedule::at(1).every(every), 7).unwrap();
+    let mut popped = Vec::new();
+    let _ = wheel.poll(1, NONE, |wheel, _| {
+        wheel.advance(u64::MAX);
+        popped.extend(wheel.pop());
+    });
+    assert_eq!(
+        popped.iter().map(|popped| (popped.deadline, popped.value)).collect::<Vec<_>>(),
+        [(u64::MAX, None)]
+    );
+    assert!(wheel.is_empty());
+}

@@ -241,3 +241,46 @@ fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
     assert_eq!(timer.cancel(), Outcome::Fired);
     assert_eq!(service.arm(&timer, 20, 2).unwrap_err().reason, Reason::Foreign);
 }
+
+#[test]
+fn a_message_that_waits_for_room_keeps_nobody_busy() {
+    let mut service = TimerService::bounded(0, 1);
+    service.add(10, 0).unwrap();
+    let timers = [service.remote().timer(), service.remote().timer()];
+    let mut mailbox = service.remote().mailbox(2);
+    for timer in &timers {
+        mailbox.add(timer, 10, 1).unwrap();
+    }
+    assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(0));
+    assert_eq!(service.next_deadline(), Some(10));
+    // There is room now: at once, and not at the next deadline.
+    assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
+    assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
+    assert_eq!(service.run(10, NONE, |_, _| {}), Progress::Done(1));
+    assert_eq!(service.next_deadline(), None);
+}
+
+#[test]
+fn hints_and_messages_share_a_limit() {
+    for limit in [1, 2, 3] {
+        let mut service = TimerService::new(0);
+        let mut mailbox = service.remote().mailbox(64);
+        let timers: Vec<_> = (0..40).map(|_| service.remote().timer()).collect();
+        for timer in &timers[..20] {
+            service.arm(timer, 50, 0).unwrap();
+        }
+        for timer in &timers[..20] {
+            assert!(timer.cancel().is_cancelled());
+        }
+        for timer in &timers[20..] {
+            mailbox.add(timer, 60, 1).unwrap();
+        }
+        let mut calls = 0;
+        while !service.process(limit, |_, _| {}).is_done() {
+            calls += 1;
+            // As many are taken in as are taken out, but for one.
+            assert!(calls <= 40 && service.stats().timers.abs_diff(20) <= 1, "{limit} {calls}");
+        }
+        assert_eq!(service.stats().timers, 20);
+    }
+}

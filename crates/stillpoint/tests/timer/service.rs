@@ -96,9 +96,9 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
     assert_eq!((refused.reason, refused.value), (Reason::Full, "first"));
     mailbox.add(&first, 10, "first").unwrap();
     mailbox.add(&second, 20, "second").unwrap();
-    assert_eq!(service.process(9, |_, _| {}), Progress::More(0));
+    assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
     assert_eq!(first.cancel(), Outcome::Cancelled("first"), "from the mailbox");
-    assert_eq!(service.process(9, |_, _| {}), Progress::More(2), "the hint and the message");
+    assert_eq!(service.process(9, |_, _| {}), Progress::Done(2), "the hint and the message");
     assert_eq!(service.cancel(key), Some("own"));
     assert_eq!(run(&mut service, 20), ["second"]);
 }

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     seconds: f64,
 
     /// How often the slow side of the litmus test must get inside for each strategy
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     entries: u32,
 
     /// What runs the guest's instructions

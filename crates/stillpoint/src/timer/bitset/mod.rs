@@ -280,7 +280,7 @@ impl FromIterator<usize> for Bitset {
     /// A set of these numbers, with the size that the largest needs.
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
         let numbers: alloc::vec::Vec<usize> = numbers.into_iter().collect();
-        let mut bits = Self::new(numbers.iter().max().map_or(0, |most| most + 1));
+        let mut bits = Self::new(numbers.iter().max().map_or(0, |most| most.saturating_add(1)));
         numbers.into_iter().for_each(|number| bits.set(number));
         bits
     }

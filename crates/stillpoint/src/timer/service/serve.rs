@@ -24,6 +24,8 @@ impl<T> TimerService<T> {
         let processed = self.process(usize::MAX, &mut callback);
         match self.manage(now, limit, callback) {
             Progress::Done(expired) if !processed.is_done() => Progress::More(expired),
+            // What has fired has made room for a message.
+            Progress::Done(expired) if self.held_up && self.wheel.has_room() => Progress::More(expired),
             progress => progress,
         }
     }
@@ -32,8 +34,9 @@ impl<T> TimerService<T> {
     /// `limit` of them all together, and returns their number. The callback gets the values of
     /// [revoked](SharedTimer::revoke) timers alone; nothing fires.
     ///
-    /// [`Progress::More`] says that the limit was reached, that the wheel has no room for what is in a mailbox, or that
-    /// another thread is just making a mailbox, which nobody waits for.
+    /// [`Progress::More`] says that the limit was reached, or that another thread is just making a mailbox, which nobody waits
+    /// for. What a [bounded](Self::bounded) wheel has no room for stays in its mailbox, which is no reason to call again
+    /// before a timer has fired or was cancelled.
     ///
     /// # Panics
     /// With the panic of the callback; the rest is done in the next call.
@@ -43,15 +46,11 @@ impl<T> TimerService<T> {
     {
         let mut has_more = self.home.take_rings(&mut self.sinks);
         let mut left = limit;
-        while left > 0 {
-            if self.hints.is_empty() {
-                self.hints = self.home.take_hints();
-            }
-            let Some(record) = self.hints.pop() else { break };
-            left -= 1;
-            self.unlink(SharedTimer(record), &mut callback);
-        }
-        has_more |= left == 0 && !(self.hints.is_empty() && self.home.has_no_hints());
+        // Hints and messages share the limit, so that neither holds the other up: of an odd one, each has the rest in turn.
+        self.favour = !self.favour;
+        let share = limit / 2 + (limit % 2) * usize::from(self.favour);
+        self.heed(share, &mut left, &mut callback);
+        self.held_up = false;
         let mut over = false;
         for _ in 0..self.sinks.len() {
             self.turn += 1;
@@ -64,10 +63,25 @@ impl<T> TimerService<T> {
             // After the round: in it, another ring would take the place of one that goes, and be left out.
             self.sinks.retain_mut(|sink| !sink.is_over());
         }
+        let rest = left;
+        self.heed(rest, &mut left, &mut callback);
+        has_more |= left == 0 && !(self.hints.is_empty() && self.home.has_no_hints());
         if has_more {
             Progress::More(limit - left)
         } else {
             Progress::Done(limit - left)
+        }
+    }
+
+    /// Takes so many hints at most.
+    fn heed(&mut self, share: usize, left: &mut usize, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
+        for _ in 0..share {
+            if self.hints.is_empty() {
+                self.hints = self.home.take_hints();
+            }
+            let Some(record) = self.hints.pop() else { return };
+            *left -= 1;
+            self.unlink(SharedTimer(record), callback);
         }
     }
 
@@ -90,7 +104,8 @@ impl<T> TimerService<T> {
                 let Some(record) = sink.pop() else { break false };
                 take_in(&mut self.wheel, SharedTimer(record));
             } else {
-                break true;
+                self.held_up = true;
+                break false;
             }
             *left -= 1;
         };
@@ -211,7 +226,9 @@ impl<T> Drop for Beat<'_, T> {
             }
         };
         if let Some(rest) = rest {
-            self.service.wheel.cancel(self.key);
+            if is_there {
+                self.service.wheel.cancel(self.key);
+            }
             drop(rest);
         }
     }

@@ -3,7 +3,7 @@ use core::num::NonZeroU64;
 /// Names a timer of a [`Wheel`](super::Wheel), from the addition to the expiry or the cancellation.
 ///
 /// A key that is kept for longer is recognised: each use of a node has a generation of its own, and a node whose
-/// generations are used up is never used again. So what is done with a stale key does nothing.
+/// generations are used up is never used again, but replaced. So what is done with a stale key does nothing.
 ///
 /// Every wheel begins with a generation of its own, far from those of the others: the key of another wheel can be taken for
 /// one of this wheel's only when a node has been used some 2³¹ times divided by the number of wheels made so far. A key is

@@ -55,7 +55,7 @@ pub(super) fn exact(now: u64, deadline: u64) -> Place {
 /// Where a coarse timer belongs; `deadline` is after `now`.
 ///
 /// The level is the lowest that has room for the delay: so its granularity is at most 8/63 of that. The slot is the first
-/// that begins at the deadline or after it.
+/// that begins at the deadline or after it. A delay below 63 ticks needs no granularity: it has the place of an exact timer.
 #[inline]
 pub(super) fn coarse(now: u64, deadline: u64) -> Place {
     let delay = deadline - now;

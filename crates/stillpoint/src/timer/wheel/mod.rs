@@ -40,7 +40,8 @@ use slab::Slab;
 /// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
 ///
 /// A timer is moved at most ten times before it fires, and as a rule not more than once for each time its remaining delay
-/// shrinks to a 64th; a [coarse](Schedule::coarse) one never. A timer takes 32 bytes and an `Option<T>`; the wheel itself
+/// shrinks to a 64th; a [coarse](Schedule::coarse) one never, or once
+/// when its delay is below 63 ticks. A timer takes 32 bytes and an `Option<T>`; the wheel itself
 /// 64 KiB, of which only what is in use is touched often.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
@@ -93,16 +94,22 @@ impl<T> Wheel<T> {
     /// An empty wheel with memory for so many timers, which grows beyond that: it doubles, and the addition that finds it
     /// full pays for the copy.
     ///
+    /// As everywhere in the standard library, the process ends when there is no memory; an addition later on is answered
+    /// [`Full`] instead.
+    ///
     /// # Panics
-    /// If there is no memory.
+    /// If so many timers would take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
     }
 
-    /// An empty wheel with memory for so many timers, and room for no more: it never asks for memory again.
+    /// An empty wheel with memory for so many timers, and room for no more. It asks for memory again only to replace a
+    /// place that is worn out, which each is after 2³¹ to 2³² timers, so that no [key](Key) comes twice.
+    ///
+    /// As everywhere in the standard library, the process ends when there is no memory.
     ///
     /// # Panics
-    /// If there is no memory.
+    /// If so many timers would take more than half of the address space.
     ///
     /// ```
     /// use stillpoint::timer::{Full, Wheel};

@@ -20,7 +20,7 @@ pub struct Schedule {
     pub(crate) flags: u32,
 }
 
-/// Never moved, and late by up to 8/63 of its delay.
+/// Late by up to 8/63 of its delay, and not moved for it.
 pub(crate) const COARSE: u32 = 1;
 /// Armed again when it fires.
 pub(crate) const PERIODIC: u32 = 2;
@@ -50,7 +50,8 @@ impl Schedule {
     }
 
     /// Late by up to 8/63 of the delay (an eighth), and never moved between the addition and the expiry: for timeouts that
-    /// are nearly always cancelled. Never early.
+    /// are nearly always cancelled. Never early. With a delay below 63 ticks, or so near the end of time that there is no
+    /// later slot, it is an exact timer, which may be moved.
     #[inline]
     pub fn coarse(self) -> Self {
         Self { flags: self.flags | COARSE, ..self }

@@ -46,6 +46,8 @@ pub(super) struct Slab<T> {
     /// Of a node that was never used, in the lower half: so that each node has 2³¹ uses at least.
     first_generation: u32,
     len: usize,
+    /// Nodes whose generations are used up: others take their places.
+    worn: usize,
     limit: usize,
 }
 
@@ -57,7 +59,7 @@ impl<T> Slab<T> {
         // Relaxed: only that wheels have different numbers matters. The multiplier, 2³² divided by the golden section, keeps
         // the first generations of few wheels far apart.
         let first_generation = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
-        let mut nodes = Vec::with_capacity(SENTINELS as usize + capacity);
+        let mut nodes = Vec::with_capacity((SENTINELS as usize).saturating_add(capacity));
         nodes.extend((0..SENTINELS).map(|head| Node {
             deadline: 0,
             period: 0,
@@ -75,6 +77,7 @@ impl<T> Slab<T> {
             free: NONE,
             first_generation,
             len: 0,
+            worn: 0,
             limit,
         };
         slab.extend(capacity.min(limit));
@@ -86,9 +89,9 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Nodes there are, those that are used up included.
+    /// Nodes that can be used.
     pub(super) fn capacity(&self) -> usize {
-        self.values.len()
+        self.values.len() - self.worn
     }
 
     /// Makes so many nodes, free ones, in the order of their indices.
@@ -116,11 +119,12 @@ impl<T> Slab<T> {
         self.free != NONE || self.grow()
     }
 
-    /// Doubles the number of nodes; whether that was possible.
+    /// Doubles the number of nodes, up to the limit, in which those that are worn out do not count; whether that was possible.
     #[cold]
     fn grow(&mut self) -> bool {
-        let have = self.values.len();
-        let count = have.max(BATCH).min(self.limit - have);
+        let have = self.capacity();
+        let indices = (u32::MAX - SENTINELS) as usize - self.values.len();
+        let count = have.max(BATCH).min(self.limit - have).min(indices);
         if count == 0
             || self.nodes.try_reserve_exact(count).is_err()
             || self.values.try_reserve_exact(count).is_err()
@@ -210,6 +214,8 @@ impl<T> Slab<T> {
         if node.generation != 0 {
             node.next = free;
             self.free = index;
+        } else {
+            self.worn += 1;
         }
         self.len -= 1;
     }

@@ -13,8 +13,11 @@ fn a_node_whose_generations_are_used_up_is_never_used_again() {
     assert_eq!(wheel.cancel(first), None, "the key of another generation");
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
-    assert_eq!(wheel.add(30, "third"), Err(super::Full("third")), "the worn node is not used");
+    let third = wheel.add(30, "third").unwrap();
+    assert_ne!(third.index(), first.index(), "the worn node is not used, but replaced");
+    assert_eq!(wheel.add(30, "fourth"), Err(super::Full("fourth")));
     assert_eq!((wheel.cancel(first), wheel.cancel(last)), (None, None));
+    assert_eq!(wheel.stats().capacity, 2);
     assert_eq!(wheel.poll(20, Limit::NONE, |_, _| {}).expired(), 1);
 }
 
