@@ -87,6 +87,10 @@ pub enum Mode {
     ///
     /// A thread that blocks the signal when it becomes a reader pays a full fence itself. One that blocks it later makes
     /// fences fail, after some tenths of a second, with an error that says so: nothing is freed then.
+    ///
+    /// A fence waits until each of these threads has run its handler: in this mode, what "never waits for a reader"
+    /// elsewhere (polls, checks, futures) waits until the readers' threads have had a processor, and the longer the more
+    /// of them share one.
     Signals,
 }
 
