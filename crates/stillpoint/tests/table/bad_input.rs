@@ -87,6 +87,32 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
     assert_eq!(census.alive(), 0);
 }
 
+/// A bound reader that finds its array outgrown pins the current one, and compares keys there. When that panics, the
+/// next lookup must not begin in the array of before, which nobody keeps alive any more.
+#[test]
+fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut number = 0;
+    for growth in 1..=4 {
+        while table.stats().growths < growth {
+            drop(table.insert(Fragile(number), number).unwrap());
+            number += 1;
+        }
+        // One call of `Hash`, then `Eq` in the chain of the current array: the other one is empty.
+        FUSE.set(1);
+        assert!(catch_unwind(AssertUnwindSafe(|| lookup.get(&Fragile(0)).is_some())).is_err());
+        FUSE.set(usize::MAX);
+        // The array of before is freed by writers, and its memory is used again.
+        domain.synchronize().unwrap();
+        (0..20_000).for_each(|again| drop(table.insert(Fragile(again % number), again % number).unwrap()));
+        let clutter: Vec<_> = (0..4_000).map(|size| vec![0x41_u8; 32 + size % 512]).collect();
+        assert_eq!(lookup.get(&Fragile(0)).map(|entry| *entry.value()), Some(0), "{}", clutter.len());
+    }
+}
+
 /// All keys in one chain: slow, and right.
 #[test]
 fn keys_that_collide_are_told_apart() {

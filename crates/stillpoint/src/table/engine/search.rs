@@ -325,15 +325,19 @@ impl<'a> Pins<'a> {
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
         let Slots { mode, entry, current, next } = self.slots;
-        let bucket = self.view.bucket(hash);
-        // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
-        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, entry) };
-        if held.is_some() || bucket.link() == END {
-            return held;
+        loop {
+            let bucket = self.view.bucket(hash);
+            // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
+            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, entry) };
+            if held.is_some() || bucket.link() == END {
+                return held;
+            }
+            match search_on_protected(entry, current, next, inner, self.view.array, hash, key) {
+                Ok(held) => return held,
+                // Before keys are compared again, which may panic: the next lookup begins with the view.
+                Err(array) => self.view = array.view(),
+            }
         }
-        let (array, held) = search_on_protected(entry, current, next, inner, self.view.array, hash, key);
-        self.view = array.view();
-        held
     }
 }
 
@@ -362,8 +366,8 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// A protected lookup in a whole chain, during a growth, and once after it. Returns the array that is pinned as the
-/// current one, too.
+/// A protected lookup in a whole chain, and in the one that it is moved to. `Err` when the array is not current any more:
+/// the one that is now has been pinned in its place, and the lookup begins again there.
 ///
 /// The slots are passed one by one, in registers, for the same reason as in [`search_on`].
 #[cold]
@@ -376,25 +380,25 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     array: &'a Array,
     hash: u64,
     key: &Q,
-) -> (&'a Array, Option<Held<'a, K, V>>) {
+) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let slots = Slots { entry, current, next, mode: inner.core.mode().of_any_reader() };
-    let mut pinned = array.view();
+    let pinned = array.view();
     let mut view = pinned;
     loop {
         // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
         match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.mode, entry) } {
-            Found::Entry(held) => return (pinned.array, Some(held)),
-            Found::Absent => return (pinned.array, None),
+            Found::Entry(held) => return Ok(Some(held)),
+            Found::Absent => return Ok(None),
             Found::Moved => {}
         }
         // Relaxed: compared, not followed.
         let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
         let following = if is_current { slots.pin_next(inner, pinned) } else { None };
-        view = following.unwrap_or_else(|| {
+        let Some(following) = following else {
             clear_hazard(next);
-            pinned = pin_current(slots.mode, current, inner).view();
-            pinned
-        });
+            return Err(pin_current(slots.mode, current, inner));
+        };
+        view = following;
     }
 }
 
