@@ -2,27 +2,8 @@
 //! models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
 //! `STILLPOINT_BUSTED_MULTICAST`.
 
-use crate::sync::atomic::Ordering;
-
-macro_rules! variants {
-    ($($variant:ident = $name:literal: $text:literal,)*) => {
-        /// What is broken.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Variant { $(#[doc = $text] $variant,)* }
-
-        impl Variant {
-            /// Every variant there is.
-            pub(crate) const ALL: &'static [Variant] = &[$(Variant::$variant,)*];
-
-            /// The name in the environment variable.
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(Variant::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-variants! {
+crate::busted::variants! {
+    for models, "STILLPOINT_BUSTED_MULTICAST";
     PostRelaxed = "post-relaxed": "A message is posted by a relaxed operation.",
     TakeRelaxed = "take-relaxed": "Messages are taken out of the mailbox by a relaxed operation.",
     ClosedRelaxed = "closed-relaxed": "A closed mailbox is seen by a relaxed load.",
@@ -41,29 +22,4 @@ variants! {
     RouseUndrained = "rouse-undrained": "The initiator wakes up without a look at its own mailbox.",
     FinishRelaxed = "finish-relaxed": "An operation is given back by a relaxed store.",
     LingerRelaxed = "linger-relaxed": "An operation that has lingered is taken by relaxed operations.",
-}
-
-/// Whether `variant` is the one chosen.
-#[inline(always)]
-pub(crate) fn is(variant: Variant) -> bool {
-    cfg!(stillpoint_busted) && chosen() == Some(variant)
-}
-
-/// The ordering that the protocol asks for, or relaxed if `variant` is the one chosen.
-#[inline(always)]
-pub(crate) fn order(variant: Variant, right: Ordering) -> Ordering {
-    if is(variant) {
-        Ordering::Relaxed
-    } else {
-        right
-    }
-}
-
-fn chosen() -> Option<Variant> {
-    static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
-    *CHOSEN.get_or_init(|| {
-        let name = std::env::var("STILLPOINT_BUSTED_MULTICAST").ok()?;
-        let variant = Variant::ALL.iter().copied().find(|variant| variant.name() == name);
-        Some(variant.unwrap_or_else(|| panic!("STILLPOINT_BUSTED_MULTICAST: there is no variant `{name}`")))
-    })
 }

@@ -5,13 +5,13 @@
 //! Objects are addresses that nobody looks at; a cell beside each one says who has it, and loom watches its accesses: a
 //! free that does not come before the next allocation is found, and so is an object that two have got.
 
-#[cfg(stillpoint_busted)]
-use std::process::Command;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
 
+#[cfg(stillpoint_busted)]
+use super::busted::{self, Variant};
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Handle, Life, Plan};
 use crate::sys::region::Want;
@@ -317,44 +317,28 @@ fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
 
 /// Which model catches which variant.
 #[cfg(stillpoint_busted)]
-const CAUGHT: &[(&str, &str)] = &[
-    ("free-relaxed", "remote_frees_of_one_bucket"),
-    ("collect-relaxed", "remote_frees_of_one_bucket"),
-    ("post-relaxed", "remote_frees_of_two_buckets"),
-    ("inbox-relaxed", "remote_frees_of_two_buckets"),
-    ("next-after-take", "a_row_is_posted_again_while_it_is_collected"),
-    ("take-unposted", "remote_frees_of_one_bucket"),
-    ("post-always", "remote_frees_of_one_bucket"),
-    ("give-relaxed", "buckets_go_through_the_store"),
-    ("take-relaxed", "buckets_go_through_the_store"),
-    ("untagged", "buckets_go_through_the_store"),
-    ("leave-relaxed", "an_owner_ends_with_an_object_out"),
-    ("adopt-relaxed", "an_owner_ends_with_an_object_out"),
-    ("never-left", "an_owner_ends_with_an_object_out"),
-    ("claim-anyhow", "a_bucket_is_rescued_from_its_owner"),
-    ("claim-free", "a_double_free_does_not_make_a_bucket_whole"),
-    ("rescue-forgets", "a_bucket_is_rescued_from_its_owner"),
+const CAUGHT: &[(Variant, &str)] = &[
+    (Variant::FreeRelaxed, "remote_frees_of_one_bucket"),
+    (Variant::CollectRelaxed, "remote_frees_of_one_bucket"),
+    (Variant::PostRelaxed, "remote_frees_of_two_buckets"),
+    (Variant::InboxRelaxed, "remote_frees_of_two_buckets"),
+    (Variant::NextAfterTake, "a_row_is_posted_again_while_it_is_collected"),
+    (Variant::TakeUnposted, "remote_frees_of_one_bucket"),
+    (Variant::PostAlways, "remote_frees_of_one_bucket"),
+    (Variant::GiveRelaxed, "buckets_go_through_the_store"),
+    (Variant::TakeRelaxed, "buckets_go_through_the_store"),
+    (Variant::Untagged, "buckets_go_through_the_store"),
+    (Variant::LeaveRelaxed, "an_owner_ends_with_an_object_out"),
+    (Variant::AdoptRelaxed, "an_owner_ends_with_an_object_out"),
+    (Variant::NeverLeft, "an_owner_ends_with_an_object_out"),
+    (Variant::ClaimAnyhow, "a_bucket_is_rescued_from_its_owner"),
+    (Variant::ClaimFree, "a_double_free_does_not_make_a_bucket_whole"),
+    (Variant::RescueForgets, "a_bucket_is_rescued_from_its_owner"),
 ];
 
 #[cfg(stillpoint_busted)]
 #[test]
 fn every_variant_is_caught_by_its_model() {
-    let missed: Vec<_> = CAUGHT.iter().filter(|(variant, model)| !is_caught(variant, model)).collect();
-    assert!(missed.is_empty(), "not caught: {missed:?}");
-}
-
-/// Runs one model with the variant in a process of its own, and looks for a violation in what it prints.
-#[cfg(stillpoint_busted)]
-fn is_caught(variant: &str, model: &str) -> bool {
-    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
-        .args(["--exact", &format!("pool::models::{model}"), "--nocapture"])
-        .env("STILLPOINT_BUSTED_POOL", variant)
-        .output()
-        .expect("the test program starts");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("running 1 test"), "there is no model `{model}`");
-    let signs = [UNORDERED, LOST, ENDLESS];
-    let caught = !output.status.success() && signs.iter().any(|sign| text.contains(sign));
-    println!("{variant:24} {model:40} {}", if caught { "caught" } else { "MISSED" });
-    caught
+    let signs = || vec![UNORDERED, LOST, ENDLESS];
+    busted::assert_caught("pool::models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }

@@ -6,12 +6,12 @@
 //! insertion begins a growth, and each later write moves a bucket.
 
 use std::hash::{BuildHasher, Hash, Hasher};
-#[cfg(stillpoint_busted)]
-use std::process::Command;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
+#[cfg(stillpoint_busted)]
+use super::busted::{self, Variant};
 use super::Table;
 use crate::rcu::Domain;
 
@@ -237,39 +237,24 @@ fn insert_against_insert() {
 
 /// Which model catches which variant.
 #[cfg(stillpoint_busted)]
-const CAUGHT: &[(&str, &str)] = &[
-    ("no-reload", "get_against_remove"),
-    ("no-light", "get_against_remove"),
-    ("first-load-relaxed", "get_against_move"),
-    ("reload-relaxed", "get_against_replace"),
-    ("old-word-kept", "get_against_move_and_remove"),
-    ("mark-late", "get_guarded_against_move"),
-    ("ignore-mark", "get_against_move"),
-    ("next-not-pinned", "a_bound_reader_follows_two_growths"),
-    ("tag-load-relaxed", "get_guarded_against_move"),
-    ("entry-load-relaxed", "get_guarded_against_replace"),
-    ("entry-store-relaxed", "get_guarded_against_replace"),
-    ("compare-first", "get_against_remove"),
+const CAUGHT: &[(Variant, &str)] = &[
+    (Variant::NoReload, "get_against_remove"),
+    (Variant::NoLight, "get_against_remove"),
+    (Variant::FirstLoadRelaxed, "get_against_move"),
+    (Variant::ReloadRelaxed, "get_against_replace"),
+    (Variant::OldWordKept, "get_against_move_and_remove"),
+    (Variant::MarkLate, "get_guarded_against_move"),
+    (Variant::IgnoreMark, "get_against_move"),
+    (Variant::NextNotPinned, "a_bound_reader_follows_two_growths"),
+    (Variant::TagLoadRelaxed, "get_guarded_against_move"),
+    (Variant::EntryLoadRelaxed, "get_guarded_against_replace"),
+    (Variant::EntryStoreRelaxed, "get_guarded_against_replace"),
+    (Variant::CompareFirst, "get_against_remove"),
 ];
 
 #[cfg(stillpoint_busted)]
 #[test]
 fn every_variant_is_caught_by_its_model() {
-    let missed: Vec<_> = CAUGHT.iter().filter(|(variant, model)| !is_caught(variant, model)).collect();
-    assert!(missed.is_empty(), "not caught: {missed:?}");
-}
-
-/// Runs one model with the variant in a process of its own, and looks for a violation in what it prints.
-#[cfg(stillpoint_busted)]
-fn is_caught(variant: &str, model: &str) -> bool {
-    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
-        .args(["--exact", &format!("table::models::{model}"), "--nocapture"])
-        .env("STILLPOINT_BUSTED_TABLE", variant)
-        .output()
-        .expect("the test program starts");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("running 1 test"), "there is no model `{model}`");
-    let caught = !output.status.success() && (text.contains(UNORDERED) || text.contains(LOST));
-    println!("{variant:24} {model:40} {}", if caught { "caught" } else { "MISSED" });
-    caught
+    let signs = || vec![UNORDERED, LOST];
+    busted::assert_caught("table::models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }

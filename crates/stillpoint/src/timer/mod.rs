@@ -43,8 +43,7 @@
 
 mod bitset;
 #[cfg(feature = "std")]
-#[doc(hidden)]
-pub mod busted;
+mod busted;
 #[cfg(feature = "std")]
 mod clock;
 #[cfg(all(test, loom))]

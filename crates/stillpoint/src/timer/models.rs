@@ -2,8 +2,6 @@
 //!
 //! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
 
-#[cfg(stillpoint_busted)]
-use std::process::Command;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -11,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 #[cfg(stillpoint_busted)]
-use super::busted::Variant;
+use super::busted::{self, Variant};
 use super::{Cause, Limit, Mailbox, Outcome, SharedTimer, TimerService};
 
 /// What loom says when two accesses are not ordered.
@@ -598,31 +596,9 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::HintMarkLate, "a_hint_is_not_lost", PILED_UP),
 ];
 
+#[cfg(stillpoint_busted)]
 #[test]
-#[cfg(stillpoint_busted)]
 fn every_variant_is_caught_by_its_model() {
-    let missed: Vec<_> =
-        CAUGHT.iter().filter(|(variant, model, sign)| !is_caught(*variant, model, sign)).collect();
-    assert!(missed.is_empty(), "not caught: {missed:?}");
-    for variant in Variant::ALL {
-        assert!(CAUGHT.iter().any(|(listed, _, _)| listed == variant), "{variant:?}");
-    }
-}
-
-/// Runs one model with the variant in a process of its own, and looks for its sign in what it prints.
-#[cfg(stillpoint_busted)]
-fn is_caught(variant: Variant, model: &str, sign: &str) -> bool {
-    let output = Command::new(std::env::current_exe().expect("a test knows its program"))
-        .args(["--exact", &format!("timer::models::{model}"), "--nocapture"])
-        .env("STILLPOINT_BUSTED_TIMER", variant.name())
-        .output()
-        .expect("the test program starts");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("running 1 test"), "there is no model `{model}`");
-    let caught = !output.status.success() && text.contains(sign);
-    if !caught {
-        println!("{text}");
-    }
-    println!("{:24} {model:60} {}", variant.name(), if caught { "caught" } else { "MISSED" });
-    caught
+    let models = CAUGHT.iter().map(|&(variant, model, sign)| (variant, model, vec![sign]));
+    busted::assert_caught("timer::models", models);
 }

@@ -321,6 +321,7 @@ impl Aid {
     }
 
     /// Nobody helps the calling thread from now on. Waits for those who are at it, for a few system calls.
+    #[cfg(any(not(loom), test))]
     pub(crate) fn close(&self) {
         // Relaxed: what others have written is acquired below.
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
