@@ -6,10 +6,10 @@
 mod census;
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/forked.rs"]
+mod forked;
 
 use std::future::Future;
-use std::io;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
@@ -20,27 +20,10 @@ use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, StallReport, SynchronizeErr
 
 use census::Census;
 use child::in_child;
+use forked::in_fork;
 
 /// A limit for waits that are expected to fail.
 const SHORT: Duration = Duration::from_millis(20);
-
-/// Forks, runs `body` in the child, and fails as the child does.
-fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the other threads of this process wait at a barrier and hold no locks, so that the child may
-    // allocate and print.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "{}", io::Error::last_os_error());
-    if child == 0 {
-        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
-        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
-        unsafe { libc::_exit(failed.into()) }
-    }
-    let mut status = 0;
-    // SAFETY: `status` is alive for the call.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(waited, child, "{}", io::Error::last_os_error());
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed: {status:#x}");
-}
 
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()

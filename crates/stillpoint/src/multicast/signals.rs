@@ -29,8 +29,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{fence as atomic_fence, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::leaving::{self, Registration};
@@ -68,7 +68,16 @@ struct Service {
     signal: i32,
 }
 
-static SERVICE: OnceLock<Service> = OnceLock::new();
+/// Null before the first use. No lock is involved, which the child of a `fork` would find taken.
+static SERVICE: AtomicPtr<Service> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What has been started.
+#[inline]
+fn started() -> Option<&'static Service> {
+    // Acquire: pairs with the exchange in `launch`.
+    // SAFETY: null, or from `Box::into_raw` there, never freed and never written again.
+    unsafe { SERVICE.load(Ordering::Acquire).as_ref() }
+}
 
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -94,7 +103,7 @@ extern "C" fn answer(_signal: libc::c_int) {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    if let Some(service) = SERVICE.get() {
+    if let Some(service) = started() {
         service.core.serve_thread(crate::sys::thread_id());
     }
     // SAFETY: as above.
@@ -103,22 +112,36 @@ extern "C" fn answer(_signal: libc::c_int) {
 
 /// Starts the service with this signal, unless it has been started.
 fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
-    static STARTING: Mutex<()> = Mutex::new(());
-    if let Some(service) = SERVICE.get() {
-        return match signal {
-            Some(asked) if asked != service.signal => Err(SignalError::Started { signal: service.signal }),
-            _ => Ok(service),
-        };
+    let service = match started() {
+        Some(service) => service,
+        None => launch(signal.unwrap_or(DEFAULT_SIGNAL))?,
+    };
+    match signal {
+        Some(asked) if asked != service.signal => Err(SignalError::Started { signal: service.signal }),
+        _ => Ok(service),
     }
-    let one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if SERVICE.get().is_some() {
-        drop(one_at_a_time);
-        return start(signal);
-    }
-    let signal = signal.unwrap_or(DEFAULT_SIGNAL);
+}
+
+/// Several threads may do this at a time: the first one to publish its service decides for all.
+fn launch(signal: i32) -> Result<&'static Service, SignalError> {
     check(signal)?;
     signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
-    Ok(SERVICE.get_or_init(|| Service { core: Core::new(Signals { signal }), signal }))
+    let new = Box::into_raw(Box::new(Service { core: Core::new(Signals { signal }), signal }));
+    // Release: pairs with the load in `started`. Acquire, on failure: pairs with the exchange of the one that was first.
+    match SERVICE.compare_exchange(std::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
+        // SAFETY: from `Box::into_raw`, never freed and never written again.
+        Ok(_) => Ok(unsafe { &*new }),
+        Err(first) => {
+            // SAFETY: nobody else has seen this one.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: as above: it is what was published.
+            let first = unsafe { &*first };
+            if first.signal != signal {
+                signal::give_back(signal, answer);
+            }
+            Ok(first)
+        }
+    }
 }
 
 /// Whether the signal is free, and may be sent.
@@ -126,7 +149,9 @@ fn check(signal: i32) -> Result<(), SignalError> {
     if UNSUITABLE.contains(&signal) || signal >= FIRST_QUEUED {
         return Err(SignalError::Unsuitable { signal });
     }
-    if signal::is_taken(signal).map_err(|error| SignalError::refused(signal, &error))? {
+    // Our own handler is there already when another thread is just starting the service.
+    let is_taken = signal::is_taken(signal).map_err(|error| SignalError::refused(signal, &error))?;
+    if is_taken && !signal::is_handled_by(signal, answer) {
         return Err(SignalError::Taken { signal });
     }
     signal::may_send().map_err(|error| SignalError::refused(signal, &error))
@@ -154,7 +179,7 @@ pub fn choose(signal: i32) -> Result<(), SignalError> {
 /// # Errors
 /// As [`choose`], of the signal in use, or else of the default one.
 pub fn probe() -> Result<(), SignalError> {
-    match SERVICE.get() {
+    match started() {
         Some(_) => Ok(()),
         None => check(DEFAULT_SIGNAL),
     }
@@ -162,12 +187,12 @@ pub fn probe() -> Result<(), SignalError> {
 
 /// The signal that is used; `None` before the first use.
 pub fn signal() -> Option<i32> {
-    SERVICE.get().map(|service| service.signal)
+    started().map(|service| service.signal)
 }
 
 /// Number of threads that are registered.
 pub fn members() -> usize {
-    SERVICE.get().map_or(0, |service| service.core.members())
+    started().map_or(0, |service| service.core.members())
 }
 
 /// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
@@ -482,3 +507,17 @@ impl fmt::Display for SignalError {
 }
 
 impl std::error::Error for SignalError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a thread finds when another one has got as far as half of `launch`, or a child that was forked then.
+    #[test]
+    fn a_service_that_is_just_being_started_does_not_refuse_others() {
+        signal::handle(libc::SIGIO, answer).expect("nobody handles it");
+        assert_eq!(check(libc::SIGIO), Ok(()));
+        signal::give_back(libc::SIGIO, answer);
+        assert!(!signal::is_handled_by(libc::SIGIO, answer));
+    }
+}

@@ -37,6 +37,14 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
     }
 }
 
+/// Restores the default, unless somebody else has come to handle the signal.
+pub(crate) fn give_back(signal: i32, handler: Handler) {
+    if is_handled_by(signal, handler) {
+        // SAFETY: no function is passed. A default that can be replaced can be restored.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 fn action(signal: i32) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::uninit();
     // SAFETY: the call writes the action, or fails.

@@ -1,35 +1,18 @@
 //! A process that forks while multicasts are under way: the child has the thread that forked, and nobody else.
 
 use std::io;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::multicast::signals::SignalError;
 use stillpoint::multicast::{signals, Group};
 
 use crate::child::in_child;
+use crate::forked::in_fork;
 use crate::{End, Ending};
-
-/// Forks, runs `body` in the child, and fails as the child does, or when it hangs.
-fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the child calls what this test is about, which resets itself; the allocator does, too.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "{}", io::Error::last_os_error());
-    if child == 0 {
-        // SAFETY: no pointers are passed. A child that hangs is ended by the signal.
-        unsafe { libc::alarm(60) };
-        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
-        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
-        unsafe { libc::_exit(failed.into()) }
-    }
-    let mut status = 0;
-    // SAFETY: `status` is alive for the call.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(waited, child, "{}", io::Error::last_os_error());
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed: {status:#x}");
-}
 
 #[test]
 fn the_child_has_the_thread_that_forked_alone() {
@@ -134,4 +117,43 @@ fn a_function_that_forks_does_not_wait_in_the_child() {
             assert!(waited > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
         });
     });
+}
+
+#[test]
+fn threads_that_start_the_service_at_the_same_time_agree_on_the_signal() {
+    in_child("forks::threads_that_start_the_service_at_the_same_time_agree_on_the_signal", || {
+        // It starts once a process.
+        for _ in 0..40 {
+            in_fork(|| {
+                let there = Barrier::new(8);
+                let choices = [None, Some(libc::SIGUSR1), Some(libc::SIGUSR2), None];
+                thread::scope(|scope| {
+                    for choice in choices.into_iter().cycle().take(8) {
+                        let there = &there;
+                        scope.spawn(move || {
+                            there.wait();
+                            signals::probe().expect("nobody else handles the signal");
+                            let chosen = choice.map_or_else(|| signals::join().map(drop), signals::choose);
+                            let signal = signals::signal().expect("started, by whomever");
+                            let lost = Err(SignalError::Started { signal });
+                            assert!(chosen == Ok(()) || choice != Some(signal) && chosen == lost);
+                        });
+                    }
+                });
+                for signal in [libc::SIGURG, libc::SIGUSR1, libc::SIGUSR2] {
+                    assert_eq!(is_handled(signal), signals::signal() == Some(signal));
+                }
+            });
+        }
+    });
+}
+
+fn is_handled(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the call writes the action, and changes nothing.
+    let action = unsafe {
+        assert_eq!(libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()), 0);
+        action.assume_init()
+    };
+    action.sa_sigaction != libc::SIG_DFL
 }

@@ -7,6 +7,8 @@
 mod child;
 #[cfg(not(miri))]
 mod churn;
+#[path = "../support/forked.rs"]
+mod forked;
 #[cfg(not(miri))]
 mod forks;
 #[cfg(not(miri))]

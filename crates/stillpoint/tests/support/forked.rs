@@ -1,0 +1,23 @@
+//! The other side of a `fork`.
+
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Forks, runs `body` in the child, and fails as the child does, or when it hangs.
+pub(crate) fn in_fork(body: impl FnOnce()) {
+    // SAFETY: the child calls what the tests are about, which resets itself; the allocator does, too.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", io::Error::last_os_error());
+    if child == 0 {
+        // SAFETY: no pointers are passed. A child that hangs is ended by the signal.
+        unsafe { libc::alarm(60) };
+        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        unsafe { libc::_exit(failed.into()) }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is alive for the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child, "{}", io::Error::last_os_error());
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed: {status:#x}");
+}
