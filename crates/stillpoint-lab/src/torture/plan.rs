@@ -25,6 +25,10 @@ use crate::machine::cpus;
 /// About the length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
 
+/// A run that has tried too little of something when its time is up takes so many times as long at the most: on a busy
+/// machine, a thread may not have been given a CPU when it was its turn.
+const LONGEST: u32 = 3;
+
 /// How long readers are parked in a long run, from its second cycle on.
 const LONG_STAY: Duration = Duration::from_secs(60);
 
@@ -43,6 +47,14 @@ pub(super) struct Run {
     pub(super) companion: Companion,
     pub(super) cycles: u32,
     pub(super) took: Duration,
+}
+
+impl Run {
+    /// What was tried too rarely, in words.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let of_parts = self.parts.iter().flat_map(|part| part.missing());
+        of_parts.chain(self.companion.missing()).collect()
+    }
 }
 
 impl Plan {
@@ -81,11 +93,16 @@ impl Plan {
         let cycle = self.duration.div_f64(cycles);
         let is_time_for =
             |from: Instant, span: Duration| from.elapsed() + cycle / 2 < span && !is_over(context);
-        while is_time_for(begun, self.duration) {
+        let time = |run: &Run| {
+            let is_thin = run.cycles > 0 && !run.missing().is_empty();
+            if is_thin { self.duration * LONGEST } else { self.duration }
+        };
+        while is_time_for(begun, time(&run)) {
+            let time = time(&run);
             let mut turn = rng.fork();
             let stop = AtomicBool::new(false);
             let Run { parts, companion, cycles, .. } = &mut run;
-            let left = self.duration.saturating_sub(begun.elapsed());
+            let left = time.saturating_sub(begun.elapsed());
             let stay = if *cycles > 0 && left > LONG_STAY { LONG_STAY } else { cycle };
             let parked = Instant::now();
             let done = thread::scope(|scope| {
@@ -93,7 +110,7 @@ impl Plan {
                 let mut one_cycle = || -> Result<(), String> {
                     parts.iter_mut().try_for_each(|part| -> Result<(), String> {
                         // A busy machine may be late; the first cycle is never cut short.
-                        let is_late = *cycles > 0 && begun.elapsed() > self.duration;
+                        let is_late = *cycles > 0 && begun.elapsed() > time;
                         if is_over(context) || is_late {
                             return Ok(());
                         }
@@ -106,7 +123,7 @@ impl Plan {
                     Ok(())
                 };
                 let mut done = one_cycle();
-                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, self.duration) {
+                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, time) {
                     done = one_cycle();
                 }
                 watchdog.expect_end_in(Duration::ZERO);

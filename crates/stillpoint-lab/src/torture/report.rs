@@ -54,8 +54,7 @@ pub(super) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
         say(format!("Interrupted after {:.1?}: nothing found so far", run.took));
         return Ok(());
     }
-    let missing: Vec<String> = run.parts.iter().flat_map(|part| part.missing()).collect();
-    let missing: Vec<String> = missing.into_iter().chain(run.companion.missing()).collect();
+    let missing = run.missing();
     if !missing.is_empty() {
         return Err(Stop::Failed(format!("vacuous: too few {}", missing.join(", "))));
     }
