@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
 
+use crate::experiment::{Plan, names_and_groups};
 use crate::machine::cpus;
 use crate::{guest, membarrier, micro, pool, preempt, reclaim, simulate, table, timer, torture};
 
@@ -91,6 +92,22 @@ pub(crate) enum Experiment {
     Pool,
     /// All of them, one after the other
     All,
+}
+
+impl Experiment {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reclaim => reclaim::Plan::NAME,
+            Self::Preempt => preempt::Plan::NAME,
+            Self::Micro => micro::Plan::NAME,
+            Self::Table => table::Plan::NAME,
+            Self::Membarrier => membarrier::Plan::NAME,
+            Self::Timer => timer::Plan::NAME,
+            Self::Pool => pool::Plan::NAME,
+            Self::All => "all",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -201,24 +218,25 @@ pub(crate) struct LengthFlags {
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 fn contender_names() -> Vec<&'static str> {
-    let of_tables = [table::CONTENDERS, membarrier::CONTENDERS, timer::CONTENDERS, pool::CONTENDERS].concat();
-    let of_preempt = preempt::plan::CONTENDERS.iter().map(|entry| entry.name);
-    let mut names: Vec<&str> =
-        reclaim::names::contenders_and_groups().into_iter().chain(of_preempt).chain(of_tables).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let of_rcu = [reclaim::Plan::contenders(), preempt::Plan::contenders(), micro::Plan::contenders()];
+    let of_others = [
+        table::Plan::contenders(),
+        membarrier::Plan::contenders(),
+        timer::Plan::contenders(),
+        pool::Plan::contenders(),
+    ];
+    names_and_groups(of_rcu.concat().into_iter().chain(of_others.concat()))
 }
 
 fn scenario_names() -> Vec<&'static str> {
     [
-        reclaim::names::SCENARIOS,
-        preempt::SCENARIOS,
-        micro::OPERATIONS,
-        table::SCENARIOS,
-        membarrier::SCENARIOS,
-        timer::SCENARIOS,
-        pool::SCENARIOS,
+        reclaim::Plan::SCENARIOS,
+        preempt::Plan::SCENARIOS,
+        micro::Plan::SCENARIOS,
+        table::Plan::SCENARIOS,
+        membarrier::Plan::SCENARIOS,
+        timer::Plan::SCENARIOS,
+        pool::Plan::SCENARIOS,
     ]
     .concat()
 }

@@ -7,6 +7,7 @@ mod cli;
 mod defective;
 mod doctor;
 mod error;
+mod experiment;
 mod gate;
 mod guest;
 mod interrupt;

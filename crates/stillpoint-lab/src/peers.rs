@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use stillpoint_peers::MissingPeer;
+use stillpoint_peers::table::HAS_DPDK;
+
+use crate::experiment::group;
 
 /// The peers that were built in, with their versions.
 pub(crate) fn versions() -> BTreeMap<String, String> {
@@ -26,4 +29,12 @@ pub(crate) fn how_to_get(missing: &MissingPeer) -> String {
 /// The missing peer that a contender comes from.
 pub(crate) fn missing_for(contender: &str) -> Option<&'static MissingPeer> {
     stillpoint_peers::missing().iter().find(|missing| missing.contenders.contains(&contender))
+}
+
+/// What to do to have a contender of DPDK's that is none of a catalogue.
+pub(crate) fn missing_dpdk(contender: &str) -> Option<String> {
+    if HAS_DPDK || group(contender) != "dpdk" {
+        return None;
+    }
+    Some(missing_for("dpdk/rcu").map_or_else(|| "this build does not have DPDK".to_owned(), how_to_get))
 }

@@ -7,7 +7,8 @@ use stillpoint::fence::{self, Mode};
 use stillpoint::rcu::Domain;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
-use crate::reclaim::names::{self, Policy, asked_for};
+use crate::experiment::{asked_for, names_and_groups};
+use crate::reclaim::names::Policy;
 use crate::reclaim::ours;
 
 /// The kind of fences that a contender has, as in `params.mode`.
@@ -46,13 +47,7 @@ pub(super) const CONTENDERS: &[Entry] = &[
 
 /// The values that `--contenders` takes here.
 pub(crate) fn names() -> Vec<&'static str> {
-    let mut values: Vec<&'static str> = Vec::new();
-    for value in names::contenders_and_groups() {
-        if CONTENDERS.iter().any(|entry| asked_for(entry.name, &[value.to_owned()])) {
-            values.push(value);
-        }
-    }
-    values
+    names_and_groups(CONTENDERS.iter().map(|entry| entry.name))
 }
 
 /// A contender that was made.
@@ -134,8 +129,10 @@ mod tests {
         let names = names();
         for entry in CONTENDERS {
             assert!(names.contains(&entry.name), "{}", entry.name);
-            let policy =
-                names::CONTENDERS.iter().find(|other| other.name == entry.name).map(|other| other.policy);
+            let policy = crate::reclaim::names::CONTENDERS
+                .iter()
+                .find(|other| other.name == entry.name)
+                .map(|other| other.policy);
             assert_eq!(policy, Some(entry.policy), "{}", entry.name);
         }
         assert!(names.contains(&"liburcu") && !names.iter().any(|name| name.starts_with("dpdk")));

@@ -63,7 +63,7 @@ mod tests {
     fn row(scenario: &str, vcpus: usize, contender: &str, mode: &str, gp: Option<f64>) -> Row {
         let params: [(&str, Value); 3] = [("vcpus", vcpus.into()), ("hogs", 0.into()), ("mode", mode.into())];
         Row {
-            experiment: "guest",
+            experiment: "guest".into(),
             scenario: scenario.to_owned(),
             contender: contender.to_owned(),
             params: params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

@@ -6,8 +6,8 @@ use super::contenders::CONTENDERS;
 use super::lab::Ran;
 use super::options::Options;
 use super::wire::{Measured, Order};
+use crate::experiment::asked_for;
 use crate::output::json::Row;
-use crate::reclaim::names::asked_for;
 
 /// Every virtual CPU can have a CPU of the host.
 pub(super) const BASELINE: &str = "baseline";
@@ -55,7 +55,14 @@ impl Setting {
         params.insert("hogs".into(), self.hogs().into());
         params.insert("accel".into(), ran.accel.into());
         params.insert("clock".into(), ran.clock.as_str().into());
-        Row { experiment: "guest", scenario: self.scenario().to_owned(), contender, params, metrics, void }
+        Row {
+            experiment: "guest".into(),
+            scenario: self.scenario().to_owned(),
+            contender,
+            params,
+            metrics,
+            void,
+        }
     }
 }
 

@@ -133,7 +133,7 @@ fn row<'a>(
         metrics.insert("latency_us_most".to_owned(), rounded(most));
     }
     Row {
-        experiment: "membarrier",
+        experiment: "membarrier".into(),
         scenario: scenario.to_owned(),
         contender: name.to_owned(),
         params: params.map(|(name, value)| (name.to_owned(), value)).collect(),

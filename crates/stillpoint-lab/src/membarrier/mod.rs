@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::BenchArgs;
 use crate::error::Stop;
+use crate::experiment;
 use crate::output::json::Row;
-use crate::reclaim::names::asked_for;
 
 /// The contenders, in the order of the tables.
 pub(crate) const CONTENDERS: &[&str] = &[
@@ -88,22 +88,17 @@ pub(crate) struct Plan {
 const AMONG: usize = 32;
 const SLICE: Duration = Duration::from_millis(60);
 
-impl Plan {
-    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "membarrier";
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.to_vec()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (quick, full) = (args.length.quick, args.length.full);
-        let is_here = |name: &str| !name.starts_with("module/") || module::is_loaded();
-        let contenders: Vec<String> = CONTENDERS
-            .iter()
-            .filter(|name| asked_for(name, &args.contenders) && is_here(name))
-            .map(|&name| name.to_owned())
-            .collect();
-        if contenders.is_empty() {
-            let (all, hint) = (CONTENDERS.join(", "), "module/* where the kernel module is loaded");
-            return Err(Stop::usage(format!(
-                "membarrier has none of these contenders: it has {all} ({hint})"
-            )));
-        }
+        let contenders = experiment::contenders::<Self>(&args.contenders, module::missing)?;
         let has = |scenario: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == scenario);
         let (paused, spinning): (&[usize], &[usize]) = match (quick, full) {
             _ if !args.readers.is_empty() => (&args.readers, &args.readers),
@@ -138,25 +133,12 @@ impl Plan {
         let slice = args.length.duration.map_or(SLICE, |row| row / rounds);
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
-}
 
-/// Whether one of the contenders asked for is one of this experiment.
-pub(crate) fn has_contender(asked: &[String]) -> bool {
-    CONTENDERS.iter().any(|name| asked_for(name, asked))
-}
-
-/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
-pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
-/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    let rows = child::run(plan)?;
-    if !silent {
-        show::tables(&rows);
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let rows = child::run(self)?;
+        if !silent {
+            show::tables(&rows);
+        }
+        Ok(rows)
     }
-    Ok(rows)
 }

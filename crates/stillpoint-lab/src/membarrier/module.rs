@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use crate::experiment::group;
+
 const DEVICE: &str = "/dev/stillpoint_membarrier";
 const VERSION: u32 = 1;
 /// `_IOWR(0xd7, 1, struct still_mb_request)`
@@ -40,8 +42,12 @@ struct Request {
     total_ns: u64,
 }
 
-pub(super) fn is_loaded() -> bool {
-    Path::new(DEVICE).exists()
+/// What to do to have a contender that needs the module.
+pub(super) fn missing(contender: &str) -> Option<String> {
+    let absent = group(contender) == "module" && !Path::new(DEVICE).exists();
+    absent.then(|| {
+        format!("module/* left out ({DEVICE} is not there): load the module of kernel/ as its guide says")
+    })
 }
 
 #[derive(Debug)]

@@ -62,7 +62,7 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
         metrics.insert("sections_per_s".to_owned(), of(|rates| rates.sections));
         metrics.insert("synchronized_per_s".to_owned(), of(|rates| rates.synchronizations));
         Row {
-            experiment: "membarrier",
+            experiment: "membarrier".into(),
             scenario: "readers".to_owned(),
             contender: name.clone(),
             params,

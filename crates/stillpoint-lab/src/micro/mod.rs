@@ -10,15 +10,16 @@ use stillpoint_peers::Micro;
 
 use crate::cli::BenchArgs;
 use crate::error::Stop;
+use crate::experiment::{self, asked_for};
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::{Row, number};
 use crate::output::progress::Progress;
-use crate::reclaim::names::{CONTENDERS, asked_for};
+use crate::reclaim::names::CONTENDERS;
 use crate::stats::median;
 
 /// The operations, which are the scenarios of this experiment.
-pub(crate) const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "heavy"];
+const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "heavy"];
 
 /// The shortest time of one sample: long beside a clock read and an interrupt.
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
@@ -36,15 +37,23 @@ pub(crate) struct Plan {
     cpu: usize,
 }
 
-impl Plan {
-    /// The plan for what was asked for; `names` are the operations among it, all when there are none.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], names: &[String]) -> Result<Self, Stop> {
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "micro";
+    const SCENARIOS: &'static [&'static str] = OPERATIONS;
+
+    fn contenders() -> Vec<&'static str> {
+        let mut names: Vec<&str> = all().map(|micro| micro.contender).collect();
+        names.sort_by_key(|name| order(name));
+        names.dedup();
+        names
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], names: &[String]) -> Result<Self, Stop> {
         let asked = |micro: &Micro| {
             (names.is_empty() || names.iter().any(|name| name == micro.operation))
                 && asked_for(micro.contender, &args.contenders)
         };
-        let operations: Vec<Micro> =
-            ours::operations().into_iter().chain(stillpoint_peers::micro()).filter(asked).collect();
+        let operations: Vec<Micro> = all().filter(asked).collect();
         if operations.is_empty() {
             return Err(Stop::usage("none of these contenders has one of these operations"));
         }
@@ -57,25 +66,22 @@ impl Plan {
         let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
         Ok(Self { operations, rounds, sample, cpu })
     }
-}
 
-/// Those of `asked` that are operations; `None` when all of them belong to other experiments.
-pub(crate) fn own_operations(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| OPERATIONS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
-/// Runs the experiment, on a thread of its own, and prints its table unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    let rows = std::thread::scope(|scope| {
-        scope.spawn(|| measure(plan)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-    .map_err(Stop::usage)?;
-    if !silent {
-        show::table(&rows, plan.cpu);
+    /// On a thread of its own.
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let rows = std::thread::scope(|scope| {
+            scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .map_err(Stop::usage)?;
+        if !silent {
+            show::table(&rows, self.cpu);
+        }
+        Ok(rows)
     }
-    Ok(rows)
+}
+
+fn all() -> impl Iterator<Item = Micro> {
+    ours::operations().into_iter().chain(stillpoint_peers::micro())
 }
 
 fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
@@ -157,7 +163,7 @@ fn row(micro: &Micro, samples: Vec<f64>, iterations: u64) -> Row {
     metrics.insert("ns_per_op_least".into(), rounded(least));
     metrics.insert("ns_per_op_most".into(), rounded(most));
     Row {
-        experiment: "micro",
+        experiment: "micro".into(),
         scenario: micro.operation.to_owned(),
         contender: micro.contender.to_owned(),
         params,

@@ -1,11 +1,12 @@
 //! Results for tools: one JSON object with flat rows, written as a whole or not at all.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Stop;
@@ -15,15 +16,15 @@ use crate::machine::Machine;
 pub(crate) const SCHEMA: u32 = 1;
 
 /// One measured row.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
-    pub(crate) experiment: &'static str,
+    pub(crate) experiment: Cow<'static, str>,
     pub(crate) scenario: String,
     pub(crate) contender: String,
     pub(crate) params: Map<String, Value>,
     pub(crate) metrics: Map<String, Value>,
     /// Why the row does not count; its metrics are empty then.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) void: Option<String>,
 }
 

@@ -283,7 +283,7 @@ fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, measured: 
         metrics.insert("ns_per_op".to_owned(), number((nanoseconds * 1e3).round() / 1e3));
     }
     Row {
-        experiment: "pool",
+        experiment: "pool".into(),
         scenario: setting.scenario.clone(),
         contender: contender.name().to_owned(),
         params,

@@ -13,10 +13,6 @@ mod show;
 
 pub(crate) use plan::Plan;
 
-use crate::error::Stop;
-use crate::output::json::Row;
-use crate::reclaim::names::asked_for;
-
 /// The contenders, in the order of the tables.
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/pool",
@@ -31,24 +27,3 @@ pub(crate) const CONTENDERS: &[&str] = &[
 
 /// What the threads do.
 pub(crate) const SCENARIOS: &[&str] = &["plain", "contiguous", "single", "private", "producer-consumer"];
-
-/// Whether one of the contenders asked for is a pool.
-pub(crate) fn has_contender(asked: &[String]) -> bool {
-    CONTENDERS.iter().any(|name| asked_for(name, asked))
-}
-
-/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
-pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
-/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    let (rows, notes) = child::run(plan)?;
-    if !silent {
-        show::tables(&rows, &notes);
-    }
-    Ok(rows)
-}

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_peers::pool::Shape;
-use stillpoint_peers::table::HAS_DPDK;
 
-use super::{CONTENDERS, SCENARIOS};
+use super::{CONTENDERS, SCENARIOS, child, show};
 use crate::cli::BenchArgs;
 use crate::error::Stop;
-use crate::reclaim::names::asked_for;
+use crate::experiment;
+use crate::output::json::Row;
+use crate::peers;
 
 /// Objects that a cache of DPDK holds at most, and ours.
 pub(super) const CACHE: usize = 512;
@@ -42,20 +43,16 @@ pub(crate) struct Plan {
     pub(super) cpus: Vec<usize>,
 }
 
-impl Plan {
-    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let contenders: Vec<String> = CONTENDERS
-            .iter()
-            .filter(|name| asked_for(name, &args.contenders) && (HAS_DPDK || !name.starts_with("dpdk")))
-            .map(|&name| name.to_owned())
-            .collect();
-        if contenders.is_empty() {
-            return Err(Stop::usage(format!(
-                "pool has none of these contenders: it has {}",
-                CONTENDERS.join(", ")
-            )));
-        }
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "pool";
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.to_vec()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
         let asked = |setting: &Setting| {
             let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
@@ -75,6 +72,16 @@ impl Plan {
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
 
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let (rows, notes) = child::run(self)?;
+        if !silent {
+            show::tables(&rows, &notes);
+        }
+        Ok(rows)
+    }
+}
+
+impl Plan {
     /// Objects of each pool: as many as all threads keep, and what caches hold beside that.
     pub(super) fn objects(&self) -> usize {
         let most = self.settings.iter().map(|setting| setting.keep * setting.threads).max().unwrap_or(0);

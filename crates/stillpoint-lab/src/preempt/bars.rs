@@ -101,7 +101,7 @@ mod tests {
         params.insert("readers_per_core".to_owned(), per_core.into());
         params.insert("presence".to_owned(), Inside::Always.name().into());
         Row {
-            experiment: "preempt",
+            experiment: "preempt".into(),
             scenario: "overcommit".to_owned(),
             contender: contender.to_owned(),
             params,

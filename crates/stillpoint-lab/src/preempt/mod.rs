@@ -30,11 +30,10 @@ use crate::preempt::plan::{Cell, Part, Setting};
 use crate::preempt::round::Outcome;
 use crate::stats::{Distribution, median};
 
-pub(crate) use plan::{Plan, has_contender, own_scenarios};
-pub(crate) use workload::SCENARIOS;
+pub(crate) use plan::Plan;
 
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         crate::output::tell(line);
     }
@@ -138,7 +137,7 @@ fn row(plan: &Plan, setting: &Setting, cell: &Cell, results: Vec<Result<Outcome,
     params.insert("round_s".into(), number(plan.round.as_secs_f64()));
 
     let mut row = Row {
-        experiment: "preempt",
+        experiment: "preempt".into(),
         scenario: if cell.per_core == plan::BASELINE { "baseline" } else { "overcommit" }.to_owned(),
         contender: cell.entry.name.to_owned(),
         params,

@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use crate::cli::{BenchArgs, Inside};
 use crate::error::Stop;
+use crate::experiment;
 use crate::machine::cpus::format_list;
+use crate::output::json::Row;
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
 use crate::reclaim::MAX_READERS;
-use crate::reclaim::names::{Entry, Policy, Quick, asked_for};
+use crate::reclaim::names::{Entry, Policy, Quick};
 use crate::reclaim::plan::contenders;
 use crate::timing::Budget;
 
@@ -90,18 +92,17 @@ pub(crate) struct Plan {
     pub(crate) left_out: Vec<String>,
 }
 
-impl Plan {
-    /// The plan for what was asked for; `scenarios` are those of this experiment among them.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "preempt";
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.iter().map(|entry| entry.name).collect()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (quick, full) = (args.length.quick, args.length.full);
         let (present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
-        if present.is_empty() {
-            let names: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
-            return Err(Stop::usage(format!(
-                "preempt has none of these contenders: it has {}",
-                names.join(", ")
-            )));
-        }
         let by_name = !args.contenders.is_empty();
         let present: Vec<&Entry> =
             present.into_iter().filter(|entry| !quick || by_name || entry.quick == Quick::Always).collect();
@@ -160,6 +161,12 @@ impl Plan {
         Ok(Self { parts, rounds, round, seed: args.seed, cores, writer_cpu, left_out })
     }
 
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        super::run(self, silent)
+    }
+}
+
+impl Plan {
     /// Number of rounds of all rows together.
     pub(crate) fn steps(&self) -> usize {
         self.parts.iter().map(|part| part.cells.len()).sum::<usize>() * self.rounds as usize
@@ -209,18 +216,6 @@ fn not_asked_for(args: &BenchArgs, full: bool) -> Option<String> {
     any.then(|| format!("left out, but for --full or on demand: {}", left_out.join("; ")))
 }
 
-/// Whether one of the contenders asked for takes part.
-pub(crate) fn has_contender(asked: &[String]) -> bool {
-    CONTENDERS.iter().any(|entry| asked_for(entry.name, asked))
-}
-
-/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
-pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,8 +225,7 @@ mod tests {
     fn plan(more: &[&str], cpus: &[usize]) -> Result<Plan, Stop> {
         let arguments = ["stillpoint", "bench", "preempt"].iter().chain(more);
         let Command::Bench(args) = Cli::parse_from(arguments).command else { panic!("bench") };
-        let scenarios = own_scenarios(&args.scenarios).unwrap();
-        Plan::new(&args, cpus, &scenarios)
+        experiment::plan(&args, cpus).map(|plan| plan.expect("it was asked for"))
     }
 
     fn rows(plan: &Plan) -> usize {

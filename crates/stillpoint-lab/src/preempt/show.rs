@@ -179,7 +179,7 @@ mod tests {
 
     fn row(contender: &str, per_core: usize, value: f64) -> Row {
         Row {
-            experiment: "preempt",
+            experiment: "preempt".into(),
             scenario: "overcommit".to_owned(),
             contender: contender.to_owned(),
             params: Map::from_iter([("readers_per_core".to_owned(), per_core.into())]),

@@ -31,7 +31,7 @@ use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
 use crate::stats::{Distribution, median};
 
-pub(crate) use plan::{Plan, own_scenarios};
+pub(crate) use plan::Plan;
 
 /// The usual number of elements.
 pub(crate) const ELEMENTS: usize = 1 << 22;
@@ -41,7 +41,7 @@ pub(crate) const LEAST_ELEMENTS: usize = 1 << 8;
 pub(crate) const MAX_READERS: usize = 1024;
 
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         crate::output::tell(line);
     }
@@ -195,7 +195,7 @@ fn row(plan: &Plan, part: &Part, entry: &Entry, results: Vec<Result<Outcome, Str
     params.insert("round_s".into(), number(plan.round.as_secs_f64()));
 
     let mut row = Row {
-        experiment: "reclaim",
+        experiment: "reclaim".into(),
         scenario: part.setting.scenario.to_owned(),
         contender: entry.name.to_owned(),
         params,

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::experiment::group;
+
 /// Each reader on a CPU of its own, the writer on another one: the talk's figure A.
 pub(crate) const OWN_CORE: &str = "own-core";
 /// All readers on one CPU, the writer on another one: figure B.
@@ -109,39 +111,9 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("haphazard", Policy::Poll, Quick::Never),
 ];
 
-fn group(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(group, _)| group)
-}
-
-/// The values that `--contenders` takes: all names, and the part before the slash for all of a kind.
-pub(crate) fn contenders_and_groups() -> Vec<&'static str> {
-    let mut values: Vec<&'static str> = Vec::new();
-    for entry in CONTENDERS {
-        for value in [group(entry.name), entry.name] {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-    }
-    values
-}
-
-/// Whether the contender `name` is among those asked for; it is when nothing was asked for.
-pub(crate) fn asked_for(name: &str, asked: &[String]) -> bool {
-    asked.is_empty() || asked.iter().any(|asked| asked == name || asked == group(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_group_stands_for_all_of_its_contenders() {
-        let asked = ["dpdk".to_owned(), "seize".to_owned()];
-        let chosen: Vec<_> =
-            CONTENDERS.iter().map(|entry| entry.name).filter(|name| asked_for(name, &asked)).collect();
-        assert_eq!(chosen, ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background", "seize"]);
-    }
 
     #[test]
     fn names_are_unique_and_the_baseline_is_one_of_them() {

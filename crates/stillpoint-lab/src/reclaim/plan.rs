@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::cli::BenchArgs;
 use crate::error::Stop;
+use crate::experiment::{self, asked_for};
 use crate::machine::proc;
 use crate::output::format::bytes;
+use crate::output::json::Row;
 use crate::peers;
-use crate::reclaim::names::{self, CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS, Structure};
+use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS, Structure};
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Extent, Setting, settings};
 use crate::timing::Budget;
@@ -45,9 +47,15 @@ pub(crate) struct Plan {
     pub(crate) left_out: Vec<String>,
 }
 
-impl Plan {
-    /// The plan for what was asked for; `scenarios` are those of this experiment among them.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "reclaim";
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.iter().map(|entry| entry.name).collect()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (mut present, mut left_out) = contenders(CONTENDERS, &args.contenders)?;
         let (structure, asked) = (args.structure, &args.contenders);
         let unfit: Vec<&str> =
@@ -87,6 +95,12 @@ impl Plan {
         Ok(plan)
     }
 
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        super::run(self, silent)
+    }
+}
+
+impl Plan {
     /// Number of rounds of all rows together.
     pub(crate) fn steps(&self) -> usize {
         self.parts.iter().map(|part| part.contenders.len()).sum::<usize>() * self.rounds as usize
@@ -133,14 +147,6 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with("stillpoint/")
 }
 
-/// Those of `asked` (a mix of experiments' scenarios) that are scenarios of this experiment. `None`: all of them
-/// belong to other experiments.
-pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
 /// Those of `entries` that were asked for, are built in, and that this process may run; and a line for each that is
 /// missing.
 pub(crate) fn contenders(
@@ -149,7 +155,7 @@ pub(crate) fn contenders(
 ) -> Result<(Vec<&'static Entry>, Vec<String>), Stop> {
     let (present, absent): (Vec<&Entry>, Vec<&Entry>) = entries
         .iter()
-        .filter(|entry| names::asked_for(entry.name, asked))
+        .filter(|entry| asked_for(entry.name, asked))
         .partition(|entry| is_ours(entry.name) || peers::is_built_in(entry.name));
     let how_to_get = |entry: &Entry| match peers::missing_for(entry.name) {
         Some(missing) => peers::how_to_get(missing),
@@ -182,12 +188,5 @@ mod tests {
     fn runs_fit_on_two_cpus() {
         assert!(BUDGET.fits(false, 4 * CONTENDERS.len()));
         assert!(BUDGET.fits(true, 11 + 3 * 6 + 2));
-    }
-
-    #[test]
-    fn scenarios_of_other_experiments_are_not_ours() {
-        assert_eq!(own_scenarios(&[]), Some(vec![]));
-        assert_eq!(own_scenarios(&["pin".to_owned(), "spread".to_owned()]), Some(vec!["spread".to_owned()]));
-        assert_eq!(own_scenarios(&["pin".to_owned()]), None);
     }
 }

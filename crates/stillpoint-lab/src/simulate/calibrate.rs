@@ -55,7 +55,7 @@ pub(super) fn here() -> Result<(Machine, Vec<Row>), Stop> {
     let rows = points.iter().map(|&(receivers, nanoseconds)| {
         let us = (nanoseconds / 10.0).round() / 100.0;
         Row {
-            experiment: "simulate",
+            experiment: "simulate".into(),
             scenario: MEASURED.to_owned(),
             contender: SYSTEM_CALL.to_owned(),
             params: Map::from_iter([("receivers".to_owned(), receivers.into())]),

@@ -241,7 +241,7 @@ mod tests {
 
     fn row(scenario: &str, contender: &str, x: (&str, f64), metrics: &[(&str, f64)]) -> Row {
         Row {
-            experiment: "simulate",
+            experiment: "simulate".into(),
             scenario: scenario.to_owned(),
             contender: contender.to_owned(),
             params: Map::from_iter([(x.0.to_owned(), x.1.into())]),

@@ -154,7 +154,7 @@ fn row(
         Some(_) => Map::new(),
     };
     Row {
-        experiment: "simulate",
+        experiment: "simulate".into(),
         scenario: scenario.to_owned(),
         contender: contender.name.to_owned(),
         params: Map::from_iter([(param.to_owned(), value)]),

@@ -23,7 +23,7 @@ mod tests {
     #[test]
     fn each_figure_is_a_line() {
         let row = Row {
-            experiment: "simulate",
+            experiment: "simulate".into(),
             scenario: "receivers".to_owned(),
             contender: "tree".to_owned(),
             params: Map::from_iter([("receivers".to_owned(), 143.into())]),

@@ -318,7 +318,7 @@ where
         metrics.extend(filled.insertions.clone().unwrap_or_default());
     }
     Row {
-        experiment: "table",
+        experiment: "table".into(),
         scenario: setting.scenario.clone(),
         contender: filled.table.name().to_owned(),
         params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),

@@ -233,7 +233,7 @@ fn in_steps(
 fn row(plan: &Plan, timers: usize, name: &str, figures: Figures, void: Option<String>) -> Row {
     let params = [("timers", timers), ("rounds", plan.rounds as usize)];
     Row {
-        experiment: "timer",
+        experiment: "timer".into(),
         scenario: "own".to_owned(),
         contender: name.to_owned(),
         params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),

@@ -11,12 +11,12 @@ mod remote;
 mod show;
 
 use serde::{Deserialize, Serialize};
-use stillpoint_peers::table::HAS_DPDK;
 
 use crate::cli::BenchArgs;
 use crate::error::Stop;
+use crate::experiment;
 use crate::output::json::Row;
-use crate::reclaim::names::asked_for;
+use crate::peers;
 
 /// The contenders, in the order of the table.
 pub(crate) const CONTENDERS: &[&str] = &[
@@ -47,20 +47,16 @@ pub(crate) struct Plan {
     seed: u64,
 }
 
-impl Plan {
-    /// The plan for what was asked for; `scenarios` are those of this experiment, all when there are none.
-    pub(crate) fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let contenders: Vec<String> = CONTENDERS
-            .iter()
-            .filter(|name| asked_for(name, &args.contenders) && (HAS_DPDK || !name.starts_with("dpdk")))
-            .map(|&name| name.to_owned())
-            .collect();
-        if contenders.is_empty() {
-            return Err(Stop::usage(format!(
-                "timer has none of these contenders: it has {}",
-                CONTENDERS.join(", ")
-            )));
-        }
+impl experiment::Plan for Plan {
+    const NAME: &'static str = "timer";
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.to_vec()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
         let rounds = args.length.rounds.unwrap_or(match (quick, full) {
             (true, _) => 5,
@@ -82,25 +78,12 @@ impl Plan {
             seed: args.seed,
         })
     }
-}
 
-/// Whether one of the contenders asked for has timers.
-pub(crate) fn has_contender(asked: &[String]) -> bool {
-    CONTENDERS.iter().any(|name| asked_for(name, asked))
-}
-
-/// Those of `asked` that are scenarios of this experiment; `None` when all of them belong to others.
-pub(crate) fn own_scenarios(asked: &[String]) -> Option<Vec<String>> {
-    let own: Vec<String> =
-        asked.iter().filter(|asked| SCENARIOS.contains(&asked.as_str())).cloned().collect();
-    (asked.is_empty() || !own.is_empty()).then_some(own)
-}
-
-/// Runs the experiment in a child process, and prints its tables unless told to be `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    let rows = child::run(plan)?;
-    if !silent {
-        show::tables(&rows);
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let rows = child::run(self)?;
+        if !silent {
+            show::tables(&rows);
+        }
+        Ok(rows)
     }
-    Ok(rows)
 }

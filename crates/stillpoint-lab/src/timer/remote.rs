@@ -69,7 +69,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
         });
         let params = [("timers", TIMERS), ("burst", burst), ("rounds", plan.rounds as usize)];
         rows.push(Row {
-            experiment: "timer",
+            experiment: "timer".into(),
             scenario: "remote".to_owned(),
             contender: "stillpoint/wheel".to_owned(),
             params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
