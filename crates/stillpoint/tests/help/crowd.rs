@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use stillpoint::rcu::Domain;
@@ -51,6 +52,11 @@ impl Stage {
         self.reader.load(Ordering::Relaxed)
     }
 
+    /// Waits until the calling thread has been helped, unless it is told to go on.
+    pub(crate) fn until_helped(&self, cpu: usize) {
+        super::until("help", || Scheduling::is_helped(0, cpu) || self.go_on.load(Ordering::Relaxed));
+    }
+
     /// Computes until told to go on.
     pub(crate) fn compute(&self) {
         while !self.go_on.load(Ordering::Relaxed) {
@@ -60,6 +66,23 @@ impl Stage {
 
     pub(crate) fn go_on(&self) {
         self.go_on.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One section after the other until told to go on.
+pub(crate) fn read(domain: &Domain, stage: &Stage) {
+    let reader = domain.reader();
+    while !stage.go_on.load(Ordering::Relaxed) {
+        let _guard = reader.pin();
+        work();
+    }
+}
+
+/// Some 100 µs of work.
+pub(crate) fn work() {
+    let end = Instant::now() + Duration::from_micros(100);
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 

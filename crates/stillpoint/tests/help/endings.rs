@@ -1,6 +1,5 @@
 //! However the help ends, the thread is as it was.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stillpoint::rcu::{Domain, Help, Reclaimer};
@@ -76,7 +75,7 @@ fn it_ends_with_the_reader() {
             |domain, stage, cpu| {
                 let reader = domain.reader();
                 std::mem::forget(reader.pin());
-                until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+                stage.until_helped(cpu);
                 drop(reader);
                 assert_eq!(Scheduling::of(0), Scheduling::ORDINARY);
             },
@@ -93,7 +92,7 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
         |domain, stage, cpu| {
             let reader = domain.reader();
             let guard = reader.pin();
-            until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+            stage.until_helped(cpu);
             let parameter = libc::sched_param { sched_priority: 0 };
             // SAFETY: the parameter is alive for the call.
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) }, 0);
@@ -119,7 +118,7 @@ fn what_a_raised_thread_starts_is_ordinary() {
         |domain, stage, cpu| {
             let reader = domain.reader();
             let guard = reader.pin();
-            until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+            stage.until_helped(cpu);
             let started = std::thread::spawn(|| Scheduling::of(0)).join().unwrap();
             assert_eq!(started, Scheduling::ORDINARY);
             drop(guard);
@@ -144,7 +143,7 @@ fn it_ends_in_the_child_of_a_fork() {
             |domain, stage, cpu| {
                 let reader = domain.reader();
                 let _guard = reader.pin();
-                until("help", || Scheduling::is_helped(0, cpu) || stage.go_on.load(Ordering::Relaxed));
+                stage.until_helped(cpu);
                 // SAFETY: the child makes system calls alone, but for the library's, which takes no locks.
                 let child = unsafe { libc::fork() };
                 if child == 0 {

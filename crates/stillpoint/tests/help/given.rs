@@ -3,33 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stillpoint::rcu::{Domain, Help, SynchronizeError};
 
-use super::crowd::beside;
+use super::crowd::{beside, read, work};
 use super::{domain, in_each_way, until};
-
-/// Some 100 µs of work.
-pub(crate) fn work() {
-    let end = Instant::now() + Duration::from_micros(100);
-    while Instant::now() < end {
-        std::hint::spin_loop();
-    }
-}
 
 #[test]
 fn a_preempted_guard_is_helped() {
     in_each_way(|domain| {
         beside(
             &domain,
-            |domain, stage, _| {
-                let reader = domain.reader();
-                while !stage.go_on.load(Ordering::Relaxed) {
-                    let _guard = reader.pin();
-                    work();
-                }
-            },
+            |domain, stage, _| read(domain, stage),
             |domain, stage, _| {
                 stage.reader();
                 until("help", || {
@@ -76,13 +62,7 @@ fn a_background_reclaimer_helps() {
         let submitter = background.submitter();
         beside(
             &domain,
-            |domain, stage, _| {
-                let reader = domain.reader();
-                while !stage.go_on.load(Ordering::Relaxed) {
-                    let _guard = reader.pin();
-                    work();
-                }
-            },
+            |domain, stage, _| read(domain, stage),
             |domain, stage, _| {
                 stage.reader();
                 thread::scope(|scope| {

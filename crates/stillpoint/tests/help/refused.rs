@@ -1,15 +1,13 @@
 //! A process that may not raise threads.
 
 use std::error::Error;
-use std::sync::atomic::Ordering;
 
 use rustix::process::{setrlimit, Resource, Rlimit};
 use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
 use stillpoint::rcu::{BuildError, Domain, Help};
 
 use super::child::in_child;
-use super::crowd::{beside, Scheduling};
-use super::given::work;
+use super::crowd::{beside, read, Scheduling};
 use super::{domain, names_the_right, until};
 
 /// Gives up the right to raise threads.
@@ -39,13 +37,7 @@ fn a_right_that_is_lost_later_is_counted() {
         let Some(domain) = domain(Help::Realtime) else { return };
         beside(
             &domain,
-            |domain, stage, _| {
-                let reader = domain.reader();
-                while !stage.go_on.load(Ordering::Relaxed) {
-                    let _guard = reader.pin();
-                    work();
-                }
-            },
+            |domain, stage, _| read(domain, stage),
             |domain, stage, _| {
                 let reader = stage.reader();
                 give_up();

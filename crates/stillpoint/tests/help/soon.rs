@@ -1,28 +1,18 @@
 //! Help comes soon: that is all it is for.
 
-use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::{Domain, Help};
 
-use super::crowd::{beside, Stage};
-use super::given::work;
+use super::crowd::{beside, read};
 
 /// Readers on the crowded CPU, each inside a section whenever it is preempted.
 const READERS: usize = 8;
 const WAITS: u32 = 20;
 /// Another program may take the helper's CPU away for as long as readers are preempted.
 const TRIES: usize = 5;
-
-fn read(domain: &Domain, stage: &Stage) {
-    let reader = domain.reader();
-    while !stage.go_on.load(Ordering::Relaxed) {
-        let _guard = reader.pin();
-        work();
-    }
-}
 
 /// The mean wait for a grace period; `None` without a second CPU.
 fn mean_wait(domain: &Domain) -> Option<Duration> {
