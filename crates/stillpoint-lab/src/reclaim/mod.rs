@@ -6,7 +6,6 @@
 
 pub(crate) mod names;
 pub(crate) mod ours;
-mod ours_on_table;
 pub(crate) mod plan;
 pub(crate) mod round;
 pub(crate) mod setting;
@@ -113,7 +112,7 @@ impl Field {
                 scope.spawn(|| {
                     Ok(match plan.structure {
                         Structure::Array => ours::contenders(plan.elements, delays, takes_part),
-                        Structure::Table => ours_on_table::contenders(plan.elements, delays, takes_part),
+                        Structure::Table => ours::contenders_on_table(plan.elements, delays, takes_part),
                     })
                 })
             });

@@ -1,46 +1,18 @@
-//! stillpoint's own contenders on its hash table, through its public and safe interface alone.
+//! The hash table.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, Help, Submitter};
+use stillpoint::rcu::{Domain, Submitter};
 use stillpoint::table::{Removed, Table};
 use stillpoint_peers::{
-    Contender, Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections,
-    read_until_stopped,
+    Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
 };
 
-use super::ours::{BACKGROUND, BURST, CONTENDERS, Reading, help_of, helping};
+use super::contender::{Field, drain};
+use super::{BURST, Reading};
 
-/// The contenders that are wanted. Those that share a way to help share a table.
-pub(super) fn contenders(
-    elements: usize,
-    delays: &'static Delays,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
-    let mut fields: Vec<(Help, Arc<Field>)> = Vec::new();
-    let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
-        Some((_, field)) => Arc::clone(field),
-        None => {
-            let field = Arc::new(Field::new(helping(help), elements, delays));
-            fields.push((help, Arc::clone(&field)));
-            field
-        }
-    };
-    let make = |(name, note, reading)| -> Box<dyn Contender> {
-        let field = field(help_of(name));
-        match name {
-            BACKGROUND => Box::new(Background::new(field)),
-            _ => Box::new(Polled { name, note, reading, field }),
-        }
-    };
-    CONTENDERS.into_iter().filter(|(name, _, _)| wanted(name)).map(make).collect()
-}
-
-/// The table, and the domain that it belongs to.
-struct Field {
+/// The table, and its domain.
+pub(super) struct OfTable {
     domain: Domain,
     table: Table<u64, Element>,
     elements: usize,
@@ -52,8 +24,8 @@ fn is_right(element: Option<&Element>, index: usize) -> bool {
     element.is_none_or(|element| element.holds(index as u64))
 }
 
-impl Field {
-    fn new(domain: Domain, elements: usize, delays: &'static Delays) -> Self {
+impl OfTable {
+    pub(super) fn new(domain: Domain, elements: usize, delays: &'static Delays) -> Self {
         let table = Table::with_capacity(&domain, elements);
         let field = Self { domain, table, elements, delays };
         (0..elements).for_each(|index| field.insert(index));
@@ -75,16 +47,6 @@ impl Field {
         let old = self.table.remove(&(index as u64))?;
         old.stamp_unlinked();
         Some(old)
-    }
-
-    /// Each loop is a function of its own, as for the array.
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        match reading {
-            Reading::Protected => self.read_protected(job, ready),
-            Reading::Guard => self.read_guarded(job, ready),
-            Reading::GuardOfBurst => self.read_bursts(job, ready),
-            Reading::Qsbr => self.read_qsbr(job, ready),
-        }
     }
 
     #[inline(never)]
@@ -130,8 +92,20 @@ impl Field {
     }
 }
 
-impl Field {
-    /// The same readers in sections that hold `work`.
+impl Field for OfTable {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        match reading {
+            Reading::Protected => self.read_protected(job, ready),
+            Reading::Guard => self.read_guarded(job, ready),
+            Reading::GuardOfBurst => self.read_bursts(job, ready),
+            Reading::Qsbr => self.read_qsbr(job, ready),
+        }
+    }
+
     fn read_sections(
         &self,
         reading: Reading,
@@ -169,39 +143,17 @@ impl Field {
             })
         }
     }
-}
 
-/// Contenders whose table frees on the writer's calls.
-struct Polled {
-    name: &'static str,
-    note: &'static str,
-    reading: Reading,
-    field: Arc<Field>,
-}
-
-impl Contender for Polled {
-    fn name(&self) -> &'static str {
-        self.name
+    fn polling(&self) -> Box<dyn Writer + '_> {
+        Box::new(PollingWriter(self))
     }
 
-    fn note(&self) -> &'static str {
-        self.note
-    }
-
-    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read(self.reading, job, ready)
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(self.reading, job, work, ready)
-    }
-
-    fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(PollingWriter(&self.field))
+    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_> {
+        Box::new(SubmittingWriter { field: self, submitter })
     }
 }
 
-struct PollingWriter<'a>(&'a Field);
+struct PollingWriter<'a>(&'a OfTable);
 
 impl Writer for PollingWriter<'_> {
     fn replace(&mut self, index: usize) {
@@ -229,61 +181,8 @@ impl Writer for PollingWriter<'_> {
     }
 }
 
-/// The contender whose writer hands everything to a second thread.
-struct Background {
-    field: Arc<Field>,
-    /// From the writer, which makes the reclaimer of its round, to the thread that runs it.
-    hand_over: Sender<BackgroundReclaimer>,
-    taken_over: Mutex<Receiver<BackgroundReclaimer>>,
-}
-
-impl Background {
-    fn new(field: Arc<Field>) -> Self {
-        let (hand_over, taken_over) = channel();
-        Self { field, hand_over, taken_over: Mutex::new(taken_over) }
-    }
-}
-
-impl Contender for Background {
-    fn name(&self) -> &'static str {
-        BACKGROUND
-    }
-
-    fn note(&self) -> &'static str {
-        "the second thread sleeps on a futex and shares the writer's CPU"
-    }
-
-    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read(Reading::Qsbr, job, ready)
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(Reading::Qsbr, job, work, ready)
-    }
-
-    fn writer(&self) -> Box<dyn Writer + '_> {
-        let reclaimer = self.field.domain.background();
-        let submitter = reclaimer.submitter();
-        // The receiver lives as long as the contender.
-        let _ = self.hand_over.send(reclaimer);
-        Box::new(SubmittingWriter { field: &self.field, submitter })
-    }
-
-    /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
-    fn background(&self, _stop: &AtomicBool) {
-        let reclaimer = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        if let Ok(mut reclaimer) = reclaimer {
-            reclaimer.run();
-        }
-    }
-
-    fn needs_background(&self) -> bool {
-        true
-    }
-}
-
 struct SubmittingWriter<'a> {
-    field: &'a Field,
+    field: &'a OfTable,
     submitter: Submitter,
 }
 
@@ -315,9 +214,6 @@ impl Writer for SubmittingWriter<'_> {
     fn poll(&mut self) {}
 
     fn drain(&mut self) {
-        self.submitter.stop();
-        while self.submitter.pending() > 0 {
-            thread::yield_now();
-        }
+        drain(&self.submitter);
     }
 }

@@ -1,0 +1,226 @@
+//! An array of cells.
+
+use std::thread;
+
+use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired, Submitter};
+use stillpoint_peers::{
+    Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
+};
+
+use super::contender::{Field, drain};
+use super::{BURST, Reading};
+
+/// The array, and its domain.
+pub(super) struct Cells {
+    domain: Domain,
+    cells: RcuArray<Element>,
+    delays: &'static Delays,
+}
+
+impl Cells {
+    pub(super) fn new(
+        domain: Domain,
+        cells: usize,
+        element: impl Fn(usize) -> Option<Box<Element>>,
+        delays: &'static Delays,
+    ) -> Self {
+        let cells = RcuArray::new(&domain, cells, element);
+        Self { domain, cells, delays }
+    }
+
+    #[inline(never)]
+    fn read_protected(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let mut reader = self.domain.reader();
+        let mut cells = self.cells.bind(&mut reader);
+        ready();
+        read_until_stopped(job, self.cells.len(), |index| {
+            cells.protect(index).is_some_and(|element| element.holds(index as u64))
+        })
+    }
+
+    #[inline(never)]
+    fn read_guarded(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let mut reader = self.domain.reader();
+        let mut cells = self.cells.bind(&mut reader);
+        ready();
+        read_until_stopped(job, self.cells.len(), |index| {
+            let guard = cells.pin();
+            guard.load(index).is_some_and(|element| element.holds(index as u64))
+        })
+    }
+
+    #[inline(never)]
+    fn read_bursts(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let mut reader = self.domain.reader();
+        let mut cells = self.cells.bind(&mut reader);
+        ready();
+        let mut lookups = Lookups::new(job, self.cells.len());
+        loop {
+            let guard = cells.pin();
+            for _ in 0..BURST {
+                let Some(index) = lookups.next_index() else { return lookups.outcome() };
+                lookups.count(guard.load(index).is_some_and(|element| element.holds(index as u64)));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn read_qsbr(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let mut reader = self.domain.qsbr_reader();
+        let mut cells = self.cells.bind_qsbr(&mut reader);
+        ready();
+        read_until_stopped(job, self.cells.len(), |index| {
+            let found = cells.load(index).is_some_and(|element| element.holds(index as u64));
+            cells.quiescent();
+            found
+        })
+    }
+
+    fn replace(&self, index: usize) -> Option<Retired<Element>> {
+        self.publish(index, Some(Box::new(Element::new(index as u64, self.delays))))
+    }
+
+    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
+    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
+        let old = self.cells.swap(index, new)?;
+        old.stamp_unlinked();
+        Some(old)
+    }
+}
+
+impl Field for Cells {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        match reading {
+            Reading::Protected => self.read_protected(job, ready),
+            Reading::Guard => self.read_guarded(job, ready),
+            Reading::GuardOfBurst => self.read_bursts(job, ready),
+            Reading::Qsbr => self.read_qsbr(job, ready),
+        }
+    }
+
+    fn read_sections(
+        &self,
+        reading: Reading,
+        job: &ReadJob<'_>,
+        work: &Work,
+        ready: &dyn Fn(),
+    ) -> ReadOutcome {
+        let len = self.cells.len();
+        if reading == Reading::Qsbr {
+            let mut reader = self.domain.qsbr_reader();
+            let mut cells = self.cells.bind_qsbr(&mut reader);
+            ready();
+            let mut lookups = Lookups::new(job, len);
+            let mut next = Some(lookups.index());
+            while let Some(index) = next {
+                lookups.count(work.inside(cells.load(index), index));
+                cells.quiescent();
+                if work.has_rest() {
+                    cells.offline(|| work.rest());
+                }
+                next = lookups.next_index();
+            }
+            return lookups.outcome();
+        }
+        let mut reader = self.domain.reader();
+        let mut cells = self.cells.bind(&mut reader);
+        ready();
+        if reading == Reading::Protected {
+            read_sections(job, work, len, |index| {
+                let element = cells.protect(index);
+                work.inside(element.as_deref(), index)
+            })
+        } else {
+            read_sections(job, work, len, |index| {
+                let guard = cells.pin();
+                work.inside(guard.load(index), index)
+            })
+        }
+    }
+
+    fn polling(&self) -> Box<dyn Writer + '_> {
+        // Without a limit, as the peers are.
+        let reclaimer = self.domain.reclaimer_builder().capacity(usize::MAX).build();
+        Box::new(PollingWriter { cells: self, reclaimer })
+    }
+
+    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_> {
+        Box::new(SubmittingWriter { cells: self, submitter })
+    }
+}
+
+struct PollingWriter<'a> {
+    cells: &'a Cells,
+    reclaimer: Reclaimer,
+}
+
+impl PollingWriter<'_> {
+    fn retire(&mut self, old: Retired<Element>) {
+        self.reclaimer.retire(old).expect("a queue without a limit takes what is of its domain");
+    }
+}
+
+impl Writer for PollingWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        if let Some(old) = self.cells.replace(index) {
+            self.retire(old);
+            self.reclaimer.poll();
+        }
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.cells.publish(index, new) {
+            self.retire(old);
+        }
+    }
+
+    fn poll(&mut self) {
+        self.reclaimer.poll();
+    }
+
+    fn drain(&mut self) {
+        while self.reclaimer.pending() > 0 {
+            if self.reclaimer.poll() == 0 {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+struct SubmittingWriter<'a> {
+    cells: &'a Cells,
+    submitter: Submitter,
+}
+
+impl SubmittingWriter<'_> {
+    fn retire(&mut self, mut old: Retired<Element>) {
+        while let Err(error) = self.submitter.retire(old) {
+            old = error.retired;
+            thread::yield_now();
+        }
+    }
+}
+
+impl Writer for SubmittingWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        if let Some(old) = self.cells.replace(index) {
+            self.retire(old);
+        }
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.cells.publish(index, new) {
+            self.retire(old);
+        }
+    }
+
+    fn poll(&mut self) {}
+
+    fn drain(&mut self) {
+        drain(&self.submitter);
+    }
+}

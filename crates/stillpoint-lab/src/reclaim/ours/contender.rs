@@ -1,0 +1,151 @@
+//! The contenders over a structure of elements, whichever it is.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use stillpoint::rcu::{BackgroundReclaimer, Domain, Help, Submitter};
+use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
+
+use super::{BACKGROUND, CONTENDERS, Reading, help_of};
+
+/// A structure of elements, and the domain that it belongs to. Contenders run one after the other, so that its readers are
+/// of one kind at any time.
+pub(super) trait Field: Send + Sync + 'static {
+    fn domain(&self) -> &Domain;
+
+    /// Looks elements up. Each loop is a function of its own, as each peer's is: loops that share one share its registers.
+    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+
+    /// The same readers in sections that hold `work`. A burst of sections under one guard would be one section: there
+    /// is a guard for each here.
+    fn read_sections(
+        &self,
+        reading: Reading,
+        job: &ReadJob<'_>,
+        work: &Work,
+        ready: &dyn Fn(),
+    ) -> ReadOutcome;
+
+    /// A writer that frees on its own calls.
+    fn polling(&self) -> Box<dyn Writer + '_>;
+
+    /// A writer that hands everything to a second thread.
+    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_>;
+}
+
+/// The contenders that are wanted. Those that share a way to help share a structure.
+pub(super) fn over<F: Field>(
+    make: impl Fn(Help) -> F,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    let mut fields: Vec<(Help, Arc<F>)> = Vec::new();
+    let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
+        Some((_, field)) => Arc::clone(field),
+        None => {
+            let field = Arc::new(make(help));
+            fields.push((help, Arc::clone(&field)));
+            field
+        }
+    };
+    let contender = |(name, note, reading)| -> Box<dyn Contender> {
+        let field = field(help_of(name));
+        match name {
+            BACKGROUND => Box::new(Background::new(field)),
+            _ => Box::new(Polled { name, note, reading, field }),
+        }
+    };
+    CONTENDERS.into_iter().filter(|(name, _, _)| wanted(name)).map(contender).collect()
+}
+
+/// Contenders whose writer frees on its own calls, at each delete or while idle too.
+struct Polled<F> {
+    name: &'static str,
+    note: &'static str,
+    reading: Reading,
+    field: Arc<F>,
+}
+
+impl<F: Field> Contender for Polled<F> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn note(&self) -> &'static str {
+        self.note
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read(self.reading, job, ready)
+    }
+
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read_sections(self.reading, job, work, ready)
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        self.field.polling()
+    }
+}
+
+/// The contender whose writer hands everything to a second thread.
+struct Background<F> {
+    field: Arc<F>,
+    /// From the writer, which makes the reclaimer of its round, to the thread that runs it.
+    hand_over: Sender<BackgroundReclaimer>,
+    taken_over: Mutex<Receiver<BackgroundReclaimer>>,
+}
+
+impl<F> Background<F> {
+    fn new(field: Arc<F>) -> Self {
+        let (hand_over, taken_over) = channel();
+        Self { field, hand_over, taken_over: Mutex::new(taken_over) }
+    }
+}
+
+impl<F: Field> Contender for Background<F> {
+    fn name(&self) -> &'static str {
+        BACKGROUND
+    }
+
+    fn note(&self) -> &'static str {
+        "the second thread sleeps on a futex and shares the writer's CPU"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read(Reading::Qsbr, job, ready)
+    }
+
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        self.field.read_sections(Reading::Qsbr, job, work, ready)
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        let reclaimer = self.field.domain().background();
+        let submitter = reclaimer.submitter();
+        // The receiver lives as long as the contender.
+        let _ = self.hand_over.send(reclaimer);
+        self.field.submitting(submitter)
+    }
+
+    /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
+    fn background(&self, _stop: &AtomicBool) {
+        let reclaimer = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        if let Ok(mut reclaimer) = reclaimer {
+            reclaimer.run();
+        }
+    }
+
+    fn needs_background(&self) -> bool {
+        true
+    }
+}
+
+/// Ends the second thread, and waits until it has freed everything.
+pub(super) fn drain(submitter: &Submitter) {
+    submitter.stop();
+    while submitter.pending() > 0 {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,166 @@
+//! stillpoint's own contenders, through its public and safe interface alone.
+
+mod array;
+mod contender;
+mod table;
+
+use stillpoint::rcu::{BuildError, Domain, Help};
+use stillpoint_peers::{Contender, Delays, Element};
+
+use self::array::Cells;
+use self::contender::over;
+use self::table::OfTable;
+
+/// Lookups under one guard in `stillpoint/guard32`.
+pub(super) const BURST: u32 = 32;
+
+/// How the readers of a contender protect what they read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Protected,
+    Guard,
+    GuardOfBurst,
+    Qsbr,
+}
+
+/// How the domain of a contender helps preempted readers, by its name.
+pub(super) fn help_of(name: &str) -> Help {
+    match name {
+        "stillpoint/guard+help" => Help::Realtime,
+        "stillpoint/guard+migrate" => Help::Migrate,
+        _ => Help::Off,
+    }
+}
+
+/// Why this process cannot run the contender, if it cannot.
+pub(crate) fn refusal(name: &str) -> Option<BuildError> {
+    Domain::builder().help(help_of(name)).build().err()
+}
+
+/// The contenders that are wanted over an array, with an element in each cell.
+pub(crate) fn contenders(
+    elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    over(|help| Cells::new(helping(help), elements, filled(delays), delays), wanted)
+}
+
+/// The same, and all of them in this domain.
+pub(crate) fn contenders_of(
+    domain: &Domain,
+    elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    over(|_| Cells::new(domain.clone(), elements, filled(delays), delays), wanted)
+}
+
+/// The contender of this name, over an array of empty cells; `None` if there is no such name.
+pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
+    over(|help| Cells::new(helping(help), cells, |_| None, delays), |of| of == name).pop()
+}
+
+/// The contenders that are wanted over a table that has all elements.
+pub(super) fn contenders_on_table(
+    elements: usize,
+    delays: &'static Delays,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Box<dyn Contender>> {
+    over(|help| OfTable::new(helping(help), elements, delays), wanted)
+}
+
+fn filled(delays: &'static Delays) -> impl Fn(usize) -> Option<Box<Element>> {
+    move |key| Some(Box::new(Element::new(key as u64, delays)))
+}
+
+const FENCES: &str = "a heavy fence for each delete";
+/// Names, notes, and how they read.
+pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
+    ("stillpoint/protected", FENCES, Reading::Protected),
+    ("stillpoint/guard", FENCES, Reading::Guard),
+    ("stillpoint/guard+help", "raises preempted readers to a real-time priority", Reading::Guard),
+    ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
+    ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
+    ("stillpoint/qsbr", "", Reading::Qsbr),
+    ("stillpoint/qsbr+poll", "", Reading::Qsbr),
+    (BACKGROUND, "", Reading::Qsbr),
+];
+
+/// A domain that helps in this way.
+///
+/// # Panics
+/// If this process may not: see [`refusal`].
+pub(super) fn helping(help: Help) -> Domain {
+    Domain::builder().help(help).build().expect("the plan leaves out what is refused")
+}
+
+/// Number of arrays that the contenders among `names` need.
+pub(crate) fn arrays<'n>(names: impl Iterator<Item = &'n str>) -> usize {
+    let mut helps: Vec<Help> = Vec::new();
+    for help in names.filter(|name| name.starts_with("stillpoint/")).map(help_of) {
+        if !helps.contains(&help) {
+            helps.push(help);
+        }
+    }
+    helps.len()
+}
+
+pub(super) const BACKGROUND: &str = "stillpoint/qsbr+background";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use stillpoint_peers::ReadJob;
+
+    #[test]
+    fn every_contender_frees_all_that_it_replaced() {
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
+        check(contenders(256, delays, |name| refusal(name).is_none()), delays);
+        let on_table = contenders_on_table(256, delays, |name| refusal(name).is_none());
+        check(on_table, delays);
+    }
+
+    /// Each contender reads, replaces and frees everything it replaced, three times in a row.
+    fn check(contenders: Vec<Box<dyn Contender>>, delays: &'static Delays) {
+        for contender in contenders {
+            let mut lookups = 0;
+            for _ in 0..3 {
+                let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
+                let (ready, is_ready) = channel();
+                let outcome = thread::scope(|scope| {
+                    let reader = scope.spawn({
+                        let (contender, stop) = (&contender, &stop);
+                        let ready = move || ready.send(()).unwrap();
+                        move || contender.read(&ReadJob { index: 0, seed: 9, stop }, &ready)
+                    });
+                    if contender.needs_background() {
+                        scope.spawn(|| contender.background(&stop_background));
+                    }
+                    is_ready.recv().unwrap();
+                    let mut writer = contender.writer();
+                    for index in 0..500 {
+                        writer.replace(index & 255);
+                        if index % 16 == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    // Relaxed: nothing is published with it.
+                    stop.store(true, Ordering::Relaxed);
+                    let outcome = reader.join().unwrap();
+                    writer.drain();
+                    outcome
+                });
+                assert_eq!(delays.freed(), 500, "{}", contender.name());
+                assert_eq!(delays.take().len(), 500);
+                assert_eq!(outcome.mismatches, 0, "{}", contender.name());
+                lookups += outcome.lookups;
+            }
+            assert!(lookups > 0, "{} never read", contender.name());
+        }
+    }
+}
