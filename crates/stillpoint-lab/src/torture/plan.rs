@@ -25,9 +25,9 @@ use crate::machine::cpus;
 /// About the length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
 
-/// A run that has tried too little of something when its time is up takes so many times as long at the most: on a busy
-/// machine, a thread may not have been given a CPU when it was its turn.
-const LONGEST: u32 = 3;
+/// A run that has tried too little of something when its time is up goes on, for so many times its cycles at the most: on
+/// a busy machine, a thread may not have been given a CPU when it was its turn.
+const LONGEST: u32 = 4;
 
 /// How long readers are parked in a long run, from its second cycle on.
 const LONG_STAY: Duration = Duration::from_secs(60);
@@ -93,16 +93,15 @@ impl Plan {
         let cycle = self.duration.div_f64(cycles);
         let is_time_for =
             |from: Instant, span: Duration| from.elapsed() + cycle / 2 < span && !is_over(context);
-        let time = |run: &Run| {
-            let is_thin = run.cycles > 0 && !run.missing().is_empty();
-            if is_thin { self.duration * LONGEST } else { self.duration }
+        let is_thin = |run: &Run| {
+            run.cycles > 0 && f64::from(run.cycles) < cycles * f64::from(LONGEST) && !run.missing().is_empty()
         };
-        while is_time_for(begun, time(&run)) {
-            let time = time(&run);
+        while is_time_for(begun, self.duration) || is_thin(&run) && !is_over(context) {
+            let is_thin = is_thin(&run);
             let mut turn = rng.fork();
             let stop = AtomicBool::new(false);
             let Run { parts, companion, cycles, .. } = &mut run;
-            let left = time.saturating_sub(begun.elapsed());
+            let left = self.duration.saturating_sub(begun.elapsed());
             let stay = if *cycles > 0 && left > LONG_STAY { LONG_STAY } else { cycle };
             let parked = Instant::now();
             let done = thread::scope(|scope| {
@@ -110,7 +109,7 @@ impl Plan {
                 let mut one_cycle = || -> Result<(), String> {
                     parts.iter_mut().try_for_each(|part| -> Result<(), String> {
                         // A busy machine may be late; the first cycle is never cut short.
-                        let is_late = *cycles > 0 && begun.elapsed() > time;
+                        let is_late = *cycles > 0 && !is_thin && begun.elapsed() > self.duration;
                         if is_over(context) || is_late {
                             return Ok(());
                         }
@@ -123,7 +122,7 @@ impl Plan {
                     Ok(())
                 };
                 let mut done = one_cycle();
-                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, time) {
+                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, self.duration) {
                     done = one_cycle();
                 }
                 watchdog.expect_end_in(Duration::ZERO);
