@@ -43,4 +43,15 @@ static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 	}
 }
 
+/*
+ * Which CPU an initiator looks at as number `i`, of `count` in an order where neighbours are side by side: each begins
+ * behind its own place, `own`, so that the inner nodes of their trees are different ones. It comes to itself last.
+ */
+static inline __u32 still_mb_rotated(__u32 own, __u32 i, __u32 count)
+{
+	__u32 at = own + 1 + i;
+
+	return at < count ? at : at - count;
+}
+
 #endif

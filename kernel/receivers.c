@@ -77,20 +77,14 @@ static bool must_receive(u32 cpu, u32 flags)
 	return (flags & STILL_MB_INCLUDE_LAZY) || !is_lazy(cpu);
 }
 
-/*
- * Each initiator begins behind itself: if all had the same order, the same few CPUs would be the inner nodes of all
- * trees.
- */
 void still_mb_gather(struct still_mb_context *context, u32 flags)
 {
 	u32 me = smp_processor_id();
-	u32 first = (flags & STILL_MB_SAME_ORDER) ? 0 : position[me] + 1;
 	u32 i;
 
 	context->receivers = 0;
 	for (i = 0; i < ordered; i++) {
-		u32 at = first + i;
-		u32 cpu = order[at < ordered ? at : at - ordered];
+		u32 cpu = order[(flags & STILL_MB_SAME_ORDER) ? i : still_mb_rotated(position[me], i, ordered)];
 
 		if (cpu != me && must_receive(cpu, flags))
 			context->cpu[context->receivers++] = cpu;

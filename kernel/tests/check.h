@@ -56,6 +56,7 @@ void check_litmus(double seconds, long entries);
 void check_concurrency(double seconds);
 void check_hotplug(double seconds);
 void check_liburcu(double seconds);
+void check_library(double seconds);
 /* Only where the tests are the first process: it loads and unloads the module itself. */
 bool load_module(void);
 void check_unload(void);

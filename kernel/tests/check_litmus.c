@@ -20,7 +20,9 @@
 #define ENOUGH 20	/* violations */
 #define EXPECTED 10	/* violations, if the module did nothing */
 #define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes that much longer, or more */
+#define FEWER_WITH_SWITCHES 10	/* a fast side that is switched in and out takes turns with the kernel */
 #define OUTSIDE 12	/* turns of the fast side between two entries: so that the slow side gets in, too */
+#define TURNS 64	/* of the fast side between two moves, or two sleeps */
 
 static struct {
 	_Alignas(128) atomic_int fast;
@@ -33,11 +35,26 @@ static atomic_bool stop, running;
 #define store(variable, value) atomic_store_explicit(&(variable), value, memory_order_relaxed)
 #define compiler_barrier() __asm__ volatile("" ::: "memory")
 
-static void *fast_side(void *cpu)
+/*
+ * What the fast side does beside. When it leaves a CPU, and when it comes to one, no interrupt may be sent to it: then the
+ * module relies on the barriers of the scheduler (receivers.c).
+ */
+enum manner { STAYS, MOVES, SLEEPS };
+
+struct fast {
+	int cpu;
+	enum manner manner;
+};
+
+static void *fast_side(void *argument)
 {
-	pin((int)(intptr_t)cpu);
+	const struct fast *fast = argument;
+	int cpus = online_cpus(), cpu = fast->cpu;
+	unsigned int turn;
+
+	pin(cpu);
 	store(running, true);
-	while (!load(stop)) {
+	for (turn = 1; !load(stop); turn++) {
 		int i;
 
 		store(flags.fast, 1);
@@ -48,6 +65,12 @@ static void *fast_side(void *cpu)
 		store(flags.fast, 0);
 		for (i = 0; i < OUTSIDE; i++)
 			compiler_barrier();
+		if (turn % TURNS == 0 && fast->manner == MOVES) {
+			/* All but the slow side's. */
+			cpu = cpu + 1 < cpus ? cpu + 1 : 1;
+			pin(cpu);
+		} else if (turn % TURNS == 0 && fast->manner == SLEEPS)
+			usleep(1);
 	}
 	return NULL;
 }
@@ -58,7 +81,7 @@ struct result {
 };
 
 /* The slow side, until it was inside so many times, enough went wrong, or the time is over. */
-static struct result slow_side(int way, int fast_cpu, __u32 more_flags, double seconds, long entries)
+static struct result slow_side(int way, struct fast fast, __u32 more_flags, double seconds, long entries)
 {
 	struct result result = { 0 };
 	struct still_mb_request request;
@@ -67,7 +90,7 @@ static struct result slow_side(int way, int fast_cpu, __u32 more_flags, double s
 
 	store(stop, false);
 	store(running, false);
-	pthread_create(&thread, NULL, fast_side, (void *)(intptr_t)fast_cpu);
+	pthread_create(&thread, NULL, fast_side, &fast);
 	while (!load(running))
 		usleep(1000);
 	while (result.entries < entries && result.violations < ENOUGH && now_ns() < end && !result.error) {
@@ -119,37 +142,46 @@ static bool one_way(int way, double seconds, long entries, long needed)
 	long wanted = disturb ? entries / FEWER_WITH_ALL + 1 : 0;
 	int cpus = online_cpus(), cpu, empty = 0;
 	uint64_t end;
-	struct result few, all = { 0 };
-	char reason[256];
+	struct fast middle = { cpus / 2, STAYS };
+	struct result few, moved = { 0 }, slept, all = { 0 };
+	char reason[384], switched[96];
 
-	few = slow_side(way, cpus / 2, 0, 20 * seconds, entries);
+	few = slow_side(way, middle, 0, 20 * seconds, entries);
+	if (cpus > 2)
+		moved = slow_side(way, (struct fast) { 1, MOVES }, 0, 2 * seconds, entries / FEWER_WITH_SWITCHES + 1);
+	slept = slow_side(way, (struct fast) { cpus / 2, SLEEPS }, 0, 2 * seconds, entries / FEWER_WITH_SWITCHES + 1);
+	snprintf(switched, sizeof(switched), "%ld beside a fast side that moves, %ld beside one that sleeps",
+		 moved.entries, slept.entries);
 	end = now_ns() + (uint64_t)(5 * seconds * 1e9);
 	for (cpu = 1; wanted && cpu < cpus; cpu++) {
 		double share = ((double)end - (double)now_ns()) / 1e9 / (cpus - cpu);
-		struct result here = slow_side(way, cpu, STILL_MB_ALL, share > 0 ? share : 0,
+		struct result here = slow_side(way, (struct fast) { cpu, STAYS }, STILL_MB_ALL, share > 0 ? share : 0,
 						 wanted / (cpus - 1) + 1);
 
 		empty += here.entries == 0;
 		add(&all, here);
 	}
-	if (few.error || all.error)
-		failed("litmus", "%s: %s", name, strerror(few.error | all.error));
-	else if (few.violations || all.violations)
-		failed("litmus", "%s: %ld violations in %ld entries, %ld in %ld with all CPUs as receivers", name,
-		       few.violations, few.entries, all.violations, all.entries);
-	else if (few.entries < entries || all.entries < wanted || empty) {
+	if (few.error || all.error || moved.error || slept.error)
+		failed("litmus", "%s: %s", name,
+		       strerror(few.error ? few.error : all.error ? all.error : moved.error | slept.error));
+	else if (few.violations || all.violations || moved.violations || slept.violations)
+		failed("litmus", "%s: %ld violations in %ld entries, %ld in %ld with all CPUs as receivers; %ld and %ld in "
+		       "%s", name, few.violations, few.entries, all.violations, all.entries, moved.violations,
+		       slept.violations, switched);
+	else if (few.entries < entries || all.entries < wanted || empty || (cpus > 2 && !moved.entries) ||
+		 !slept.entries) {
 		/* A machine that is too slow for it says nothing against the module. */
 		snprintf(reason, sizeof(reason), "%s: 0 violations when the time was over, in %ld entries of %ld, and in "
-			 "%ld of %ld with all CPUs as receivers (none with the fast side on %d of them)", name, few.entries,
-			 entries, all.entries, wanted, empty);
+			 "%ld of %ld with all CPUs as receivers (none with the fast side on %d of them), %s", name,
+			 few.entries, entries, all.entries, wanted, empty, switched);
 		skipped("litmus", reason);
 	} else if (few.entries < needed) {
 		snprintf(reason, sizeof(reason), "%s: 0 violations in %ld entries, and in %ld with all CPUs as receivers, "
 			 "which is too few beside the control", name, few.entries, all.entries);
 		skipped("litmus", reason);
 	} else
-		passed("litmus", "%s: 0 violations in %ld entries, and in %ld with all CPUs as receivers", name,
-		       few.entries, all.entries);
+		passed("litmus", "%s: 0 violations in %ld entries, in %ld with all CPUs as receivers, and in %s", name,
+		       few.entries, all.entries, switched);
 	return few.entries >= entries && !few.error && !few.violations;
 }
 
@@ -160,7 +192,7 @@ static bool one_way(int way, double seconds, long entries, long needed)
  */
 static long check_control(double seconds, long entries)
 {
-	struct result control = slow_side(FENCE_ALONE, online_cpus() / 2, 0, 50 * seconds, LONG_MAX);
+	struct result control = slow_side(FENCE_ALONE, (struct fast) { online_cpus() / 2, STAYS }, 0, 50 * seconds, LONG_MAX);
 	long needed;
 	char reason[256];
 

@@ -215,6 +215,7 @@ int main(int count, char **arguments)
 	check_litmus(seconds, entries);
 	check_concurrency(seconds);
 	check_liburcu(seconds);
+	check_library(seconds);
 	if (first) {
 		check_hotplug(seconds);
 		check_unload();

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Prints what plan.h makes of ranges, a line each: strategy, percent, threshold, receivers, resolved, share. */
+/*
+ * Prints what plan.h makes of ranges, a line each: strategy, percent, threshold, receivers, resolved, share. Told to, the
+ * orders of initiators: a line for each of so many CPUs.
+ */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "../plan.h"
 
@@ -18,9 +22,22 @@ static void print(__u32 strategy, __u32 percent, __u32 threshold)
 	}
 }
 
-int main(void)
+static int print_orders(__u32 cpus)
+{
+	__u32 own, i;
+
+	for (own = 0; own < cpus; own++)
+		for (i = 0; i < cpus; i++)
+			printf("%u%c", still_mb_rotated(own, i, cpus), i + 1 < cpus ? ' ' : '\n');
+	return 0;
+}
+
+int main(int count, char **arguments)
 {
 	__u32 percent, threshold;
+
+	if (count > 1)
+		return print_orders((__u32)atoi(arguments[1]));
 
 	print(STILL_MB_FLAT, 0, 0);
 	print(STILL_MB_TREE, 0, 0);

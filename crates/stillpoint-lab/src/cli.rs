@@ -39,6 +39,9 @@ pub(crate) enum Command {
     GuestInit,
     /// Build the kernel module and test it in virtual machines
     Module(guest::module::Options),
+    /// The library on that module, inside such a virtual machine
+    #[command(hide = true)]
+    ModuleInside(guest::module::inside::Inside),
     /// Simulate barriers on machines that are not here
     Simulate(simulate::Options),
     /// Print the completions for a shell

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Command::Guest(options) => guest::run(options),
         Command::GuestInit => guest::inside::run(),
         Command::Module(options) => guest::module::run(options),
+        Command::ModuleInside(inside) => guest::module::inside::run(inside),
         Command::Torture(options) => torture::run(options),
         Command::Simulate(options) => simulate::run(options),
         Command::Completions(args) => {

@@ -14,20 +14,20 @@ const SPLIT: u32 = 3;
 const HYBRID: u32 = 4;
 
 /// What the C program prints, or `None` without a C compiler.
-fn printed() -> Option<String> {
+fn printed(arguments: &[&str]) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
     let program = folder.path().join("plans");
     let built = Command::new("cc").arg("-o").arg(&program).arg(kernel.join("tests/plans.c")).status().ok()?;
     assert!(built.success(), "plans.c does not compile");
-    let output = Command::new(&program).output().unwrap();
+    let output = Command::new(&program).args(arguments).output().unwrap();
     assert!(output.status.success());
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]
 fn the_module_and_the_library_split_by_the_same_rule() {
-    let Some(printed) = printed() else {
+    let Some(printed) = printed(&[]) else {
         eprintln!("skipped: there is no C compiler (cc) in PATH");
         return;
     };
@@ -60,4 +60,30 @@ fn the_module_and_the_library_split_by_the_same_rule() {
         compared[number as usize] += 1;
     }
     assert_eq!(compared, [0, 1024, 1024, 99 * 1024, 8 * 1024], "some strategies were not printed");
+}
+
+/// Each initiator has an order of its own, in which everybody is once; nobody begins with the same one; and no CPU is an
+/// inner node of more trees than others.
+#[test]
+fn initiators_of_the_module_begin_behind_themselves() {
+    const CPUS: usize = 24;
+    let Some(printed) = printed(&[&CPUS.to_string()]) else {
+        eprintln!("skipped: there is no C compiler (cc) in PATH");
+        return;
+    };
+    let orders: Vec<Vec<usize>> =
+        printed.lines().map(|line| line.split(' ').map(|cpu| cpu.parse().unwrap()).collect()).collect();
+    assert_eq!(orders.len(), CPUS);
+    // How often a CPU is sent to first by an initiator: it has half of all others below it.
+    let mut firsts = [0; CPUS];
+    for (own, order) in orders.iter().enumerate() {
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(0..CPUS), "{own}: {order:?}");
+        assert_eq!((order[0], order[CPUS - 1]), ((own + 1) % CPUS, own), "behind itself, and itself last");
+        let receivers = &order[..CPUS - 1];
+        let cut = Strategy::Tree.cut(0, receivers.len() as u32).unwrap();
+        firsts[receivers[cut.child as usize]] += 1;
+    }
+    assert_eq!(firsts, [1; CPUS]);
 }

@@ -355,6 +355,9 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
         let census = Census::default();
         let cell = domain.cell(census.object());
         let mut reclaimer = eager(&domain);
+        let bound = domain.reader();
+        assert_eq!((domain.synchronize(), domain.stats().heavy_fences), (Ok(()), 1));
+        drop(bound);
         block_signals();
         let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
         assert_eq!(signals::members(), 0);
@@ -365,6 +368,7 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
         object.verify();
         drop(object);
         assert_eq!(reclaimer.poll(), 1);
+        assert_eq!(domain.stats().heavy_fences, 1, "nobody relies on light fences");
     });
 }
 

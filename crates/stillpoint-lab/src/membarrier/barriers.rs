@@ -5,9 +5,8 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
+use stillpoint::fence::module::{Device, Way};
 use stillpoint::multicast::{Strategy, signals};
-
-use super::module::{Module, Way};
 
 /// One barrier, as its initiator sees it.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +24,17 @@ pub(super) enum Barrier {
     Syscall,
     Mprotect(Page),
     Signal { strategy: Strategy, helps: bool },
-    Module(Module, Way),
+    Module(Device, Way),
 }
 
 impl Barrier {
     /// The contender of that name; `None` for those of the scenario `readers`.
     pub(super) fn of(name: &str) -> Result<Option<Self>, String> {
         let signal = |strategy, helps| Ok(Some(Self::Signal { strategy, helps }));
-        let module = |way| Ok(Some(Self::Module(Module::open()?, way)));
+        let module = |way| {
+            let device = Device::open().map_err(|error| error.to_string())?;
+            Ok(Some(Self::Module(device, way)))
+        };
         match name {
             "syscall" => {
                 let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
@@ -45,7 +47,7 @@ impl Barrier {
             "signal/tree" => signal(Strategy::Tree, true),
             "signal/hybrid" => signal(Strategy::Hybrid(16), true),
             "signal/tree-unhelped" => signal(Strategy::Tree, false),
-            "module/builtin" => module(Way::Builtin),
+            "module/builtin" => module(Way::SmpCall),
             "module/flat" => module(Way::Flat),
             "module/tree" => module(Way::Tree),
             "module/hybrid" => module(Way::Hybrid),
@@ -72,7 +74,10 @@ impl Barrier {
                 }
                 (Some(report.sent_in), report.helped)
             }
-            Self::Module(module, way) => (Some(Duration::from_nanos(module.fence(*way)?)), 0),
+            Self::Module(device, way) => {
+                let told = device.barrier(*way).map_err(|error| error.to_string())?;
+                (Some(Duration::from_nanos(told.send_ns)), 0)
+            }
         };
         Ok(Timed { latency: begin.elapsed(), sent_in, helped })
     }

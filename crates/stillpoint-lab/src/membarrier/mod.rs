@@ -11,17 +11,18 @@ mod barriers;
 pub(crate) mod child;
 mod crowd;
 mod measure;
-mod module;
 mod readers;
 mod show;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stillpoint::fence::module;
 
 use crate::cli::BenchArgs;
 use crate::error::Stop;
-use crate::experiment;
+use crate::experiment::{self, group};
 use crate::output::json::Row;
 
 /// The contenders, in the order of the tables.
@@ -88,6 +89,15 @@ pub(crate) struct Plan {
 const AMONG: usize = 32;
 const SLICE: Duration = Duration::from_millis(60);
 
+/// What to do to have a contender that needs the kernel module.
+fn missing(contender: &str) -> Option<String> {
+    let device = module::DEVICE;
+    let absent = group(contender) == "module" && !Path::new(device).exists();
+    absent.then(|| {
+        format!("module/* left out ({device} is not there): load the module as docs/guide/kernel.md says")
+    })
+}
+
 impl experiment::Plan for Plan {
     const NAME: &'static str = "membarrier";
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
@@ -98,13 +108,13 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (quick, full) = (args.length.quick, args.length.full);
-        let contenders = experiment::contenders::<Self>(&args.contenders, module::missing)?;
+        let contenders = experiment::contenders::<Self>(&args.contenders, missing)?;
         let has = |scenario: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == scenario);
         let (paused, spinning): (&[usize], &[usize]) = match (quick, full) {
             _ if !args.readers.is_empty() => (&args.readers, &args.readers),
             (true, _) => (&[8, 128], &[128]),
-            (_, true) => (&[2, 4, 8, 16, 32, 64, 72, 128, 144], &[2, 4, 8, 16, 32, 64, 128, 144]),
-            _ => (&[2, 8, 32, 128], &[2, 8, 128]),
+            (_, true) => (&[2, 4, 8, 16, 32, 64, 72, 128, 144], &[2, 4, 8, 16, 32, 64, 72, 128, 144]),
+            _ => (&[2, 8, 32, 72, 128, 144], &[2, 8, 72, 144]),
         };
         let initiators: &[usize] = if quick { &[8] } else { &[1, 2, 4, 8, 16] };
         let frequencies: &[u32] = match (quick, full) {

@@ -1,4 +1,8 @@
 //! What readers lose when a writer synchronizes so many times a second, in the modes of the library.
+//!
+//! The speed of readers wanders by more than what is looked for, over seconds. So windows with a writer that synchronizes
+//! and windows with one that sleeps follow each other, with the same readers, and each of the former is compared with
+//! the two around it.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +25,10 @@ use crate::stats::median;
 const BURST: u64 = 256;
 /// A slice of these rows is so many times as long as one of barriers: what is looked for are some percent.
 const LONGER: u32 = 6;
+/// Long beside an interrupt, short beside what makes readers faster and slower.
+const WINDOW: Duration = Duration::from_millis(20);
+/// A slice has so many of them with a writer at least.
+const LEAST: usize = 3;
 
 fn mode_of(name: &str) -> Option<Mode> {
     match name {
@@ -31,36 +39,54 @@ fn mode_of(name: &str) -> Option<Mode> {
     }
 }
 
-/// Sections of all readers, and synchronizations, a second.
-#[derive(Debug, Clone, Copy)]
-struct Rates {
-    sections: f64,
-    synchronizations: f64,
+/// What the windows of a slice gave.
+#[derive(Debug, Default)]
+struct Windows {
+    /// Sections of all readers a second, while the writer synchronizes.
+    sections: Vec<f64>,
+    /// The same over the mean of the windows before and after.
+    kept: Vec<f64>,
+    /// Synchronizations a second.
+    synchronizations: Vec<f64>,
+}
+
+impl Windows {
+    fn extend(&mut self, more: Self) {
+        self.sections.extend(more.sections);
+        self.kept.extend(more.kept);
+        self.synchronizations.extend(more.synchronizations);
+    }
 }
 
 pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> {
     let modes: Vec<(&String, Mode)> =
         plan.contenders.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
-    let mut rates: Vec<Vec<Rates>> = modes.iter().map(|_| Vec::new()).collect();
+    let mut windows: Vec<Windows> = modes.iter().map(|_| Windows::default()).collect();
     for round in 0..plan.rounds as usize {
         for turn in 0..modes.len() {
             if interrupt::requested() {
                 break;
             }
             let at = (turn + round) % modes.len();
-            rates[at].push(slice(modes[at].1, per_second, plan)?);
+            windows[at].extend(slice(modes[at].1, per_second, plan)?);
         }
     }
-    let row = |(&(name, _), rates): (&(&String, Mode), Vec<Rates>)| {
-        let of = |value: fn(&Rates) -> f64| rounded(median(rates.iter().map(value).collect()).round());
+    let row = |(&(name, _), windows): (&(&String, Mode), Windows)| {
         let wanted = if per_second == u32::MAX { "most".into() } else { Value::from(per_second) };
         let mut params = Map::new();
         params.insert("synchronize_per_s".to_owned(), wanted);
         params.insert("readers".to_owned(), places(plan).0.len().into());
-        params.insert("rounds".to_owned(), rates.len().into());
+        params.insert("rounds".to_owned(), plan.rounds.into());
+        params.insert("windows".to_owned(), windows.kept.len().into());
+        let [least, middle, most] = quartiles(windows.kept);
+        let loss = |kept: f64| rounded((1.0 - kept) * 100.0);
         let mut metrics = Map::new();
-        metrics.insert("sections_per_s".to_owned(), of(|rates| rates.sections));
-        metrics.insert("synchronized_per_s".to_owned(), of(|rates| rates.synchronizations));
+        let mut put = |name: &str, value: Value| metrics.insert(name.to_owned(), value);
+        put("sections_per_s", rounded(median(windows.sections).round()));
+        put("synchronized_per_s", rounded(median(windows.synchronizations).round()));
+        put("reader_loss_percent", loss(middle));
+        put("reader_loss_percent_q1", loss(most));
+        put("reader_loss_percent_q3", loss(least));
         Row {
             experiment: "membarrier".into(),
             scenario: "readers".to_owned(),
@@ -70,30 +96,27 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
             void: None,
         }
     };
-    Ok(modes.iter().zip(rates).filter(|(_, rates)| !rates.is_empty()).map(row).collect())
+    Ok(modes.iter().zip(windows).filter(|(_, windows)| !windows.kept.is_empty()).map(row).collect())
 }
 
-/// Adds to each row how much its readers lose: against the same mode without a writer, and against the mode that uses the
-/// system call at the same frequency.
+/// The first quartile, the median and the third one.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+    [at(0.25), median(values.clone()), at(0.75)]
+}
+
+/// Adds to each row how much more its readers lose than those of the mode that uses the system call, at the same frequency.
 pub(super) fn relate(rows: &mut [Row]) {
-    let sections = |row: &Row| row.metric("sections_per_s");
-    let alone: Vec<(String, f64)> = rows
-        .iter()
-        .filter(|row| row.scenario == "readers" && row.params["synchronize_per_s"] == 0)
-        .filter_map(|row| Some((row.contender.clone(), sections(row)?)))
-        .collect();
+    let kept = |row: &Row| Some(1.0 - row.metric("reader_loss_percent")? / 100.0);
     let standard: Vec<(Value, f64)> = rows
         .iter()
         .filter(|row| row.contender == "mode/asymmetric")
-        .filter_map(|row| Some((row.params["synchronize_per_s"].clone(), sections(row)?)))
+        .filter_map(|row| Some((row.params["synchronize_per_s"].clone(), kept(row)?)))
         .collect();
     for row in rows.iter_mut().filter(|row| row.scenario == "readers") {
-        let base = alone.iter().find(|(contender, _)| *contender == row.contender);
-        if let Some((&(_, base), now)) = base.zip(sections(row)) {
-            row.metrics.insert("reader_loss_percent".to_owned(), rounded((1.0 - now / base) * 100.0));
-        }
         let base = standard.iter().find(|(frequency, _)| *frequency == row.params["synchronize_per_s"]);
-        if let Some((&(_, base), now)) = base.zip(sections(row)) {
+        if let Some((&(_, base), now)) = base.zip(kept(row)) {
             row.metrics.insert("below_syscall_percent".to_owned(), rounded((1.0 - now / base) * 100.0));
         }
     }
@@ -107,16 +130,21 @@ fn places(plan: &Plan) -> (&[usize], usize) {
     }
 }
 
+/// A count that only its reader writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct OwnLine(AtomicU64);
+
 /// A reader on each CPU, and a writer beside them.
-fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Rates, String> {
+fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Windows, String> {
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let cell = domain.cell(7u64);
-    let (gate, done, sections) = (Gate::default(), AtomicBool::new(false), AtomicU64::new(0));
-    let length = plan.slice * LONGER;
+    let (gate, done) = (Gate::default(), AtomicBool::new(false));
     let (readers, writer) = places(plan);
-    let answer = thread::scope(|scope| {
-        for &cpu in readers {
-            let (domain, cell, gate, done, sections) = (&domain, &cell, &gate, &done, &sections);
+    let sections: Vec<OwnLine> = readers.iter().map(|_| OwnLine::default()).collect();
+    thread::scope(|scope| {
+        for (&cpu, sections) in readers.iter().zip(&sections) {
+            let (domain, cell, gate, done) = (&domain, &cell, &gate, &done);
             scope.spawn(move || {
                 if cpus::pin(cpu).is_err() {
                     return gate.fail();
@@ -124,30 +152,58 @@ fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Rates, String> {
                 let reader = domain.reader();
                 gate.pass();
                 let mut own = 0;
-                // Relaxed, both: a flag, and a sum that is read after the threads have ended.
+                // Relaxed, both: a flag, and a count that is sampled.
                 while !done.load(Ordering::Relaxed) {
                     for _ in 0..BURST {
                         black_box(cell.load(&reader.pin()));
                     }
                     own += BURST;
+                    sections.0.store(own, Ordering::Relaxed);
                 }
-                sections.fetch_add(own, Ordering::Relaxed);
             });
         }
         let is_whole = cpus::pin(writer).is_ok() && gate.gathered(readers.len());
         gate.open();
-        let begin = Instant::now();
-        let answer = if is_whole { synchronize(&domain, per_second, begin, length) } else { Ok(0) };
-        let took = begin.elapsed().as_secs_f64();
+        // Relaxed: see above.
+        let count = || sections.iter().map(|own| own.0.load(Ordering::Relaxed)).sum::<u64>();
+        let answer = if is_whole {
+            windows(&domain, per_second, plan.slice * LONGER, count)
+        } else {
+            Err("a thread could not be pinned".to_owned())
+        };
         done.store(true, Ordering::Relaxed);
-        Ok::<_, String>((answer?, took, is_whole))
-    });
-    let (synchronizations, took, is_whole) = answer?;
-    if !is_whole {
-        return Err("a thread could not be pinned".to_owned());
+        answer
+    })
+}
+
+/// Windows without and with synchronizations in turn, the first and the last one without.
+fn windows(
+    domain: &Domain,
+    per_second: u32,
+    length: Duration,
+    count: impl Fn() -> u64,
+) -> Result<Windows, String> {
+    let pairs = (length.as_secs_f64() / WINDOW.as_secs_f64() / 2.0) as usize;
+    let rates = |per_second| {
+        let (before, begin) = (count(), Instant::now());
+        let synchronizations = synchronize(domain, per_second, begin, WINDOW)?;
+        let (sections, took) = (count() - before, begin.elapsed().as_secs_f64());
+        Ok::<_, String>((sections as f64 / took, synchronizations as f64 / took))
+    };
+    let (mut windows, (mut alone, _)) = (Windows::default(), rates(0)?);
+    // On a busy machine the readers may not be given a CPU for a while.
+    let is_idle = |sections: &[f64]| sections.is_empty() || median(sections.to_vec()) == 0.0;
+    while (windows.kept.len() < pairs.max(LEAST) || is_idle(&windows.sections)) && !interrupt::requested() {
+        let (sections, synchronizations) = rates(per_second)?;
+        let (after, _) = rates(0)?;
+        if alone + after > 0.0 {
+            windows.sections.push(sections);
+            windows.kept.push(sections / ((alone + after) / 2.0));
+            windows.synchronizations.push(synchronizations);
+        }
+        alone = after;
     }
-    let sections = sections.into_inner() as f64 / took;
-    Ok(Rates { sections, synchronizations: synchronizations as f64 / took })
+    Ok(windows)
 }
 
 /// Synchronizes at that rate, if it can be had, and sleeps in between. Returns how often.

@@ -28,7 +28,8 @@ pub(super) fn tables(rows: &[Row]) {
         ));
         say(table::text(&of_readers(&readers)));
         say(
-            "Loss: against the same mode with a writer that sleeps. Below the syscall: against mode/asymmetric, asked for as often.",
+            "Loss: of a window in which the writer synchronizes, against the windows before and after, in which it sleeps: \
+             median, and first and third quartile. Below the syscall: what is left, against mode/asymmetric.",
         );
     }
     say(
@@ -70,7 +71,7 @@ fn barriers(rows: &[&Row]) -> comfy_table::Table {
 }
 
 fn of_readers(rows: &[&Row]) -> comfy_table::Table {
-    let header = ["mode", "asked", "synchronized", "sections", "loss", "below the syscall"];
+    let header = ["mode", "asked", "synchronized", "sections", "loss", "of windows", "below the syscall"];
     let mut table = table::of_figures(&header, 1);
     let mut rows = rows.to_vec();
     rows.sort_by_key(|row| CONTENDERS.iter().position(|name| *name == row.contender));
@@ -86,6 +87,10 @@ fn of_readers(rows: &[&Row]) -> comfy_table::Table {
             cell("synchronized_per_s", format::rate),
             cell("sections_per_s", format::rate),
             cell("reader_loss_percent", |loss| format!("{loss:.1} %")),
+            row.metric("reader_loss_percent_q1")
+                .zip(row.metric("reader_loss_percent_q3"))
+                .map(|(least, most)| format!("{least:.1} … {most:.1} %"))
+                .unwrap_or_default(),
             cell("below_syscall_percent", |loss| format!("{loss:.1} %")),
         ]);
     }

@@ -67,7 +67,9 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let called = context.called.load(Ordering::Relaxed);
     let mut first = Maker::new(context, threads);
     let (mut worlds, mut backgrounds) = (Vec::new(), Vec::new());
-    for mode in [stage.modes[0], stage.modes[stage.modes.len() - 1]] {
+    let mut modes = stage.modes.to_vec();
+    rng.shuffle(&mut modes);
+    for mode in [modes[0], modes[modes.len() - 1]] {
         let setting = Setting::random(mode, rng);
         let (world, background) = World::new(context, &setting, threads, &mut first, rng)?;
         worlds.push(world);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::fence::{self, Mode};
+use stillpoint::fence::{self, Backend, Mode};
 
 use super::actor::{is_over, join};
 use super::arena::Context;
@@ -63,6 +63,9 @@ impl Plan {
         let mut modes = vec![Mode::Symmetric];
         if fence::asymmetric_supported().is_ok() {
             modes.push(Mode::Asymmetric);
+        }
+        if Backend::Signals.probe().is_ok() {
+            modes.push(Mode::Signals);
         }
         let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
         Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }
@@ -139,5 +142,5 @@ impl Plan {
 
 /// Names the fence modes.
 pub(super) fn mode_names(modes: &[Mode]) -> String {
-    modes.iter().map(Mode::to_string).collect::<Vec<_>>().join(" and ")
+    modes.iter().map(Mode::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -127,6 +127,9 @@ const ALL: &[Race] = &[
     Race::Help(Help::Migrate),
     Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
+    litmus(Mode::Signals, Announce::Pin, Free::Try),
+    litmus(Mode::Signals, Announce::BoundProtect, Free::Poll),
+    Race::Await(Mode::Signals),
 ];
 
 const fn litmus(mode: Mode, announce: Announce, free: Free) -> Race {

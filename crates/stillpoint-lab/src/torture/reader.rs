@@ -20,7 +20,7 @@ pub(super) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
             _ => visit_as_reader(actor, world, true),
         };
     };
-    let reader = other.domain.reader();
+    let reader = actor.register(|| other.domain.reader());
     let guard = reader.pin();
     let since = actor.begin(&other.sections);
     actor.tally.count(Count::Both);
@@ -38,7 +38,7 @@ pub(super) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
 
 /// `may_wait`: no other section of the thread is going on.
 fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
-    let reader = world.domain.reader();
+    let reader = actor.register(|| world.domain.reader());
     actor.tally.count(Count::Registered);
     for _ in 0..actor.rng.u32(1..=64) {
         if actor.is_stopped() {
@@ -213,7 +213,7 @@ fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
 
 /// Sections between quiescent states. `may_wait`: no other section of the thread is going on.
 fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
-    let mut reader = world.domain.qsbr_reader();
+    let mut reader = actor.register(|| world.domain.qsbr_reader());
     actor.tally.count(Count::Registered);
     for _ in 0..actor.rng.u32(1..=64) {
         if actor.is_stopped() {

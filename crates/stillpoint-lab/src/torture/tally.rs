@@ -7,6 +7,8 @@ use super::times::{self, Times};
 events! {
     /// A kind of event in the mixed part.
     Count {
+        Blocked = "moments in which the signal of fences was blocked", 3;
+        Unbound = "readers registered in such a moment", 3;
         Registered = "readers registered", 50;
         Threads = "threads started and joined", 5;
         Bursts = "bursts of the hog", 2;

@@ -51,7 +51,11 @@ impl Parts {
         let parts =
             ["module", "--sources", &sources, "--headers", &headers, "--kernel", &image, "--qemu", &qemu];
         let arguments: Vec<&str> = parts.iter().chain(more).copied().collect();
-        stillpoint(&arguments).env("FAKE", fake).output().expect("the program starts")
+        // The test of the library would take minutes to build.
+        stillpoint(&arguments)
+            .envs([("FAKE", fake), ("CARGO", "/nowhere")])
+            .output()
+            .expect("the program starts")
     }
 }
 
@@ -81,7 +85,9 @@ fn each_machine_reports_what_it_checked() {
     let checks = machines[0]["checks"].as_array().unwrap();
     assert_eq!((&checks[0]["outcome"], &checks[0]["detail"]), (&"pass".into(), &"with 0.5 7".into()));
     assert_eq!(checks[1]["outcome"], "skip");
-    assert!(stderr(&output).contains("no liburcu"), "{}", stderr(&output));
+    for part in ["no liburcu", "without the test of the library"] {
+        assert!(stderr(&output).contains(part), "'{part}' is not in: {}", stderr(&output));
+    }
     assert!(stderr(&output).contains("2 checks were skipped, which is no pass"), "{}", stderr(&output));
     let text = stdout(&parts.run("well", &["--vcpus", "4"]));
     assert!(text.contains("4 virtual CPUs: 1 passed, 0 failed, 1 skipped"), "{text}");
@@ -122,4 +128,14 @@ fn what_does_not_serve_is_named() {
     refused(&["module", "--kernel", "/nonexistent", "--headers", &path], "/nonexistent");
     refused(&["module", "--kernel", "/dev/null"], "--headers");
     refused(&["module", "--seconds", "never"], "0.01 to 600");
+}
+
+#[test]
+fn the_library_is_refused_the_module_where_it_is_not_loaded() {
+    if Path::new("/dev/stillpoint_membarrier").exists() {
+        return;
+    }
+    let output = stillpoint(&["module-inside", "0.1"]).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is not loaded"), "{}", stderr(&output));
 }

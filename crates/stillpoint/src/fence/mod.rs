@@ -63,7 +63,8 @@ mod membarrier;
 #[cfg(loom)]
 pub(crate) mod model;
 #[cfg(not(any(loom, miri)))]
-mod module;
+#[doc(hidden)]
+pub mod module;
 mod signals;
 
 pub use backend::{backend, choose, Backend, ChooseError};

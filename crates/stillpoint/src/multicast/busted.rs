@@ -21,5 +21,7 @@ crate::busted::variants! {
     SleepUnmarked = "sleep-unmarked": "The initiator sleeps without saying so.",
     RouseUndrained = "rouse-undrained": "The initiator wakes up without a look at its own mailbox.",
     FinishRelaxed = "finish-relaxed": "An operation is given back by a relaxed store.",
+    ResumeRelaxed = "resume-relaxed": "An operation that lingers is resumed by a relaxed operation.",
+    ResumeUncounted = "resume-uncounted": "Who resumes an operation does not count itself.",
     LingerRelaxed = "linger-relaxed": "An operation that has lingered is taken by relaxed operations.",
 }

@@ -1,9 +1,8 @@
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::operation::Call;
-use super::engine::{Core, Options, Outcome, Tally};
+use super::engine::{Core, Missing, Options, Outcome, Tally};
 use super::plan::{Shape, Strategy};
 use super::transport::Polled;
 
@@ -86,15 +85,8 @@ impl<'g> Multicast<'g> {
     /// # Panics
     /// With the panic of `function`, the first one of several, when every member has run it.
     pub fn run<F: Fn() + Sync>(self, function: F) -> Report {
-        /// # Safety
-        /// The data are an `F`.
-        unsafe fn call<F: Fn()>(data: *const ()) {
-            // SAFETY: the caller's promise.
-            unsafe { (*data.cast::<F>())() }
-        }
-        let call = Call { function: call::<F>, data: (&raw const function).cast(), release: None };
         // SAFETY: `function` is alive until `run` returns, and is `Sync`. Panics are caught.
-        let outcome = unsafe { self.core.run(self.options, call, None) };
+        let outcome = unsafe { self.core.run(self.options, Call::borrowed(&function), None) };
         finish(outcome, None).unwrap_or_else(|late| unreachable!("without a limit: {late}"))
     }
 
@@ -105,29 +97,16 @@ impl<'g> Multicast<'g> {
     /// `'static`.
     ///
     /// # Panics
-    /// As [`run`](Multicast::run); a panic after the time is up is lost.
+    /// As [`run`](Multicast::run), also when the time is up; a panic after that is lost.
     pub fn run_for<F: Fn() + Send + Sync + 'static>(
         self,
         limit: Duration,
         function: F,
     ) -> Result<Report, Late> {
-        /// # Safety
-        /// The data come from `Arc::into_raw` of an `F`.
-        unsafe fn call<F: Fn()>(data: *const ()) {
-            // SAFETY: the caller's promise; the operation has one count of the `Arc`.
-            unsafe { (*data.cast::<F>())() }
-        }
-        /// # Safety
-        /// As for `call`, once.
-        unsafe fn release<F>(data: *const ()) {
-            // SAFETY: the caller's promise.
-            drop(unsafe { Arc::from_raw(data.cast::<F>()) });
-        }
         let Some(deadline) = Instant::now().checked_add(limit) else { return Ok(self.run(function)) };
-        let data = Arc::into_raw(Arc::new(function)).cast();
-        let call = Call { function: call::<F>, data, release: Some(release::<F>) };
         // SAFETY: the operation owns `function` until nobody calls it any more. Panics are caught.
-        finish(unsafe { self.core.run(self.options, call, Some(deadline)) }, None)
+        let outcome = unsafe { self.core.run(self.options, Call::owned(function), Some(deadline)) };
+        finish(outcome, None)
     }
 }
 
@@ -142,21 +121,9 @@ pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, La
     if let Some(panic) = outcome.panic {
         std::panic::resume_unwind(panic);
     }
-    let Some(threads) = outcome.missing else { return Ok(Report::new(&outcome.tally)) };
-    let receivers = outcome.tally.receivers as usize;
-    let late = Late {
-        receivers,
-        threads,
-        signal,
-        blocked: Vec::new(),
-        ended: Vec::new(),
-        unknown: Vec::new(),
-        is_replaced: false,
-        refused: outcome.refused,
-    };
-    #[cfg(not(any(loom, miri)))]
-    let late = late.looked_at();
-    Err(late)
+    outcome
+        .missing
+        .map_or_else(|| Ok(Report::new(&outcome.tally)), |missing| Err(Late::new(&missing, signal)))
 }
 
 /// How a multicast went.
@@ -210,6 +177,23 @@ pub struct Late {
 }
 
 impl Late {
+    /// Looks why the signal does not get through, if one was used.
+    pub(super) fn new(missing: &Missing, signal: Option<i32>) -> Self {
+        let late = Self {
+            receivers: missing.receivers as usize,
+            threads: missing.threads.clone(),
+            signal,
+            blocked: Vec::new(),
+            ended: Vec::new(),
+            unknown: Vec::new(),
+            is_replaced: false,
+            refused: missing.refused,
+        };
+        #[cfg(not(any(loom, miri)))]
+        let late = late.looked_at();
+        late
+    }
+
     /// Threads that were sent to.
     pub fn receivers(&self) -> usize {
         self.receivers

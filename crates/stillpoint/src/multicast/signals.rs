@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::leaving::{self, Registration};
 use super::engine::operation::Call;
-use super::engine::{Core, Options};
+use super::engine::{Core, Missing, Options};
 use super::plan::Strategy;
 use super::run::{finish, Acknowledgement, Late, Report};
 use super::transport::Transport;
@@ -289,6 +289,10 @@ impl SignalMulticast {
 
     /// Runs `function` once on every registered thread, and returns when all have.
     ///
+    /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
+    /// the C library's back, it waits for ever. [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// waited.
+    ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     /// use stillpoint::multicast::signals;
@@ -306,17 +310,18 @@ impl SignalMulticast {
     /// signal-safety(7)): atomics, and system calls; no allocation, no lock, no thread-local value with a destructor, no
     /// printing, no multicast, no `fork`. It does not panic.
     pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
-        /// # Safety
-        /// The data are an `F`.
-        unsafe fn call<F: Fn()>(data: *const ()) {
-            // SAFETY: the caller's promise.
-            unsafe { (*data.cast::<F>())() }
-        }
-        let call = Call { function: call::<F>, data: (&raw const function).cast(), release: None };
+        let (signal, mut limit) = (self.service.signal, FIRST_LOOK);
+        let send_again = |missing: &Missing| {
+            // A message whose signal was refused is announced by nobody. That it is refused again is no reason to return.
+            missing.threads.iter().for_each(|&tid| _ = signal::send(tid, signal));
+            limit = (limit * 2).min(LONGEST_LOOK);
+            Some(Instant::now() + limit)
+        };
+        let (core, call) = (&self.service.core, Call::borrowed(&function));
         // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller vouches for the rest.
-        let outcome = unsafe { self.service.core.run(self.options, call, None) };
-        finish(outcome, Some(self.service.signal))
-            .unwrap_or_else(|late| unreachable!("without a limit: {late}"))
+        let outcome =
+            unsafe { core.run_with(self.options, call, Some(Instant::now() + FIRST_LOOK), send_again) };
+        finish(outcome, Some(signal)).unwrap_or_else(|late| unreachable!("it goes on waiting: {late}"))
     }
 
     /// As [`run`](SignalMulticast::run), for `limit` at the longest.
@@ -332,18 +337,9 @@ impl SignalMulticast {
         limit: Duration,
         function: &'static (impl Fn() + Sync),
     ) -> Result<Report, Late> {
-        /// # Safety
-        /// The data are an `F`.
-        unsafe fn call<F: Fn()>(data: *const ()) {
-            // SAFETY: the caller's promise.
-            unsafe { (*data.cast::<F>())() }
-        }
-        fn of<F: Fn()>(function: &'static F) -> Call {
-            Call { function: call::<F>, data: (&raw const *function).cast(), release: None }
-        }
+        let deadline = Instant::now().checked_add(limit);
         // SAFETY: `function` lives for ever and is `Sync`; the caller vouches for the rest.
-        let outcome =
-            unsafe { self.service.core.run(self.options, of(function), Instant::now().checked_add(limit)) };
+        let outcome = unsafe { self.service.core.run(self.options, Call::borrowed(function), deadline) };
         finish(outcome, Some(self.service.signal))
     }
 
@@ -365,36 +361,74 @@ impl SignalMulticast {
     /// # Ok::<(), signals::SignalError>(())
     /// ```
     pub fn fence(self) -> Result<Report, Late> {
-        /// # Safety
-        /// None.
-        unsafe fn barrier(_: *const ()) {
-            // SeqCst: the barrier that is asked for.
-            atomic_fence(Ordering::SeqCst);
+        barrier();
+        let (core, mut looks) = (&self.service.core, Looks::new(self.service.signal));
+        // As long as a thread does not answer, one operation after the other would be left behind. So one that was left
+        // behind is ended first: the same thread is waited for in either way.
+        let resumed = core.resume(Some(looks.next()), |missing| looks.look(missing));
+        if resumed.is_some_and(|earlier| earlier.missing.is_some()) {
+            return Err(looks.verdict());
         }
-        let call = Call { function: barrier, data: std::ptr::null(), release: None };
-        // SeqCst: the calling thread's own.
-        atomic_fence(Ordering::SeqCst);
-        let (begun, mut limit, mut suspects) = (Instant::now(), FIRST_LOOK, Vec::new());
-        loop {
-            // SAFETY: the function needs nothing, and does nothing that must not be done in a signal handler.
-            let outcome = unsafe { self.service.core.run(self.options, call, Some(Instant::now() + limit)) };
-            match finish(outcome, Some(self.service.signal)) {
-                Ok(report) => {
-                    atomic_fence(Ordering::SeqCst);
-                    return Ok(report);
-                }
-                Err(late) if late.is_hopeless(&suspects, begun.elapsed()) => return Err(late),
-                // They had not run yet; and to ask again does no harm.
-                Err(late) => suspects = [late.blocked, late.ended].concat(),
-            }
-            limit = (limit * 2).min(LONGEST_LOOK);
+        let deadline = Some(looks.next());
+        let call = Call::borrowed(&barrier);
+        // SAFETY: a function of the program, which does nothing that must not be done in a signal handler.
+        let outcome = unsafe { core.run_with(self.options, call, deadline, |missing| looks.look(missing)) };
+        if outcome.missing.is_some() {
+            return Err(looks.verdict());
         }
+        barrier();
+        Ok(Report::new(&outcome.tally))
     }
+}
+
+/// What a fence has every thread do.
+fn barrier() {
+    // SeqCst: the barrier that is asked for.
+    atomic_fence(Ordering::SeqCst);
 }
 
 /// After so long, a fence looks who blocks the signal; again after twice the time, and so on.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
+/// How a fence looks after those who do not answer.
+#[derive(Debug)]
+struct Looks {
+    signal: i32,
+    begun: Instant,
+    limit: Duration,
+    /// Who blocked the signal, or was gone, the last time.
+    suspects: Vec<u32>,
+    /// Why the fence fails.
+    verdict: Option<Late>,
+}
+
+impl Looks {
+    fn new(signal: i32) -> Self {
+        Self { signal, begun: Instant::now(), limit: FIRST_LOOK, suspects: Vec::new(), verdict: None }
+    }
+
+    /// When to look.
+    fn next(&self) -> Instant {
+        Instant::now() + self.limit
+    }
+
+    /// Says when to look again, or that it is in vain.
+    fn look(&mut self, missing: &Missing) -> Option<Instant> {
+        let late = Late::new(missing, Some(self.signal));
+        if late.is_hopeless(&self.suspects, self.begun.elapsed()) {
+            self.verdict = Some(late);
+            return None;
+        }
+        self.suspects = [late.blocked, late.ended].concat();
+        self.limit = (self.limit * 2).min(LONGEST_LOOK);
+        Some(self.next())
+    }
+
+    fn verdict(self) -> Late {
+        self.verdict.expect("a fence gives up after a look alone")
+    }
+}
 
 impl Late {
     /// Whether to wait longer would be in vain: the handler has been replaced, the signal cannot be sent, a thread has
@@ -510,6 +544,9 @@ impl std::error::Error for SignalError {}
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
     use super::*;
 
     /// What a thread finds when another one has got as far as half of `launch`, or a child that was forked then.
@@ -519,5 +556,29 @@ mod tests {
         assert_eq!(check(libc::SIGIO), Ok(()));
         signal::give_back(libc::SIGIO, answer);
         assert!(!signal::is_handled_by(libc::SIGIO, answer));
+    }
+
+    #[test]
+    fn fences_that_fail_leave_one_operation_behind() {
+        let (joined, over) = (Barrier::new(2), Barrier::new(2));
+        let core = &start(None).expect("nobody handles the signal").core;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let member = join().expect("nobody blocks the signal");
+                let _blocked = signal::block(DEFAULT_SIGNAL);
+                joined.wait();
+                over.wait();
+                assert_eq!(member.poll(), 1, "what the first fence sent, which the later ones waited for");
+            });
+            joined.wait();
+            for _ in 0..4 {
+                let late = multicast().expect("it has been started").fence();
+                assert_eq!(late.map_err(|late| late.blocked().len()), Err(1));
+                assert_eq!(core.operations(), 1);
+            }
+            over.wait();
+        });
+        assert!(multicast().expect("it has been started").fence().is_ok());
+        assert_eq!(core.operations(), 1);
     }
 }

@@ -25,12 +25,16 @@ use stillpoint::multicast::{Acknowledgement, Share, Strategy};
 /// A limit for waits that are expected to end: long enough for a machine that is busy elsewhere.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Every strategy, for some threads.
+fn strategies() -> [Strategy; 6] {
+    let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
+    [Strategy::Flat, Strategy::Tree, split(1), split(30), split(99), Strategy::Hybrid(4)]
+}
+
 /// Every way to send and to acknowledge, with and without helping.
 fn ways() -> Vec<(Strategy, Acknowledgement, bool)> {
-    let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
-    let strategies = [Strategy::Flat, Strategy::Tree, split(1), split(30), split(99), Strategy::Hybrid(4)];
     let acknowledgements = [Acknowledgement::Combining, Acknowledgement::SharedCounter];
-    strategies
+    strategies()
         .into_iter()
         .flat_map(|strategy| acknowledgements.map(|acknowledgement| (strategy, acknowledgement)))
         .flat_map(|(strategy, acknowledgement)| [true, false].map(|helps| (strategy, acknowledgement, helps)))

@@ -1,9 +1,18 @@
 //! Tests that need a process of their own: one that may crash, or that must never be the same again.
 
 use std::env;
+use std::io::Write;
 use std::process::Command;
 
 const CHILD: &str = "STILLPOINT_TEST_CHILD";
+/// What lines begin with that are shown also when the test passes.
+const NOTE: &str = "note: ";
+
+/// Says something although the test passes, which the test harness would keep to itself.
+#[allow(dead_code, reason = "not every test that has children has something to say")]
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{NOTE}{text}");
+}
 
 /// Runs `body`, the whole of the test `name`, in a child process, and fails as the child does.
 ///
@@ -21,4 +30,7 @@ pub(crate) fn in_child(name: &str, body: impl FnOnce()) {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "the child ended with {}:\n{out}\n{err}", output.status);
     assert!(out.contains("1 passed"), "the child ran no test: is `{name}` its name?\n{out}");
+    for line in err.lines().filter(|line| line.starts_with(NOTE)) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
 }

@@ -4,6 +4,7 @@
 //! software emulation if need be, where the first process is the module's test program. What that says on the console
 //! is the result. No time that passes there is worth anything.
 
+pub(crate) mod inside;
 mod parts;
 mod report;
 mod workshop;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::Options;
 use crate::error::Stop;
-use crate::guest::{needs, program};
+use crate::guest::needs;
+use crate::guest::program::{self, Program};
 
 /// Where distributions put headers: `linux-headers-VERSION`.
 const HEADER_FOLDER: &str = "/usr/src";
@@ -21,6 +22,8 @@ pub(super) struct Parts {
     pub(super) kernel: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) sources: PathBuf,
+    /// For the test of the library; an error says why it is not to be had.
+    pub(super) program: Result<Program, String>,
 }
 
 impl Parts {
@@ -55,11 +58,12 @@ impl Parts {
         if let Some(reason) = needs::other_architecture() {
             return Ok(Err(reason));
         }
+        let program = Program::find(None)?;
         let path = std::env::var_os("PATH");
         let tools = ["make", "gcc"].map(|tool| (tool, needs::in_path(tool, path.as_deref()).is_some()));
         Ok(match (qemu, sources, pair) {
             (Some(qemu), Some(sources), Some((kernel, headers))) if tools.iter().all(|tool| tool.1) => {
-                Ok(Self { qemu, kernel, headers, sources })
+                Ok(Self { qemu, kernel, headers, sources, program })
             }
             (qemu, sources, pair) => Err(missing(qemu.is_some(), sources.is_some(), pair.is_some(), &tools)),
         })

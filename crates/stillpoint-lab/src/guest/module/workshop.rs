@@ -14,6 +14,8 @@ use crate::output;
 
 const MODULE: &str = "stillpoint_membarrier.ko";
 const INTERPOSER: &str = "libstillpoint_membarrier.so";
+/// This program, linked statically.
+const PROGRAM: &str = "stillpoint";
 /// How much of a failed build's output is shown.
 const SHOWN_LINES: usize = 12;
 
@@ -39,6 +41,11 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     match make(own, &["build/urcu", "BUILD=build"]) {
         Ok(()) => add_dynamic(&mut archive, &build)?,
         Err(stop) => output::tell(format!("without the test of liburcu (liburcu-dev): {stop}")),
+    }
+    // So is the library.
+    match parts.program.clone().map_err(Stop::Failed).and_then(|program| program.read()) {
+        Ok(program) => put(&mut archive, PROGRAM, &program)?,
+        Err(stop) => output::tell(format!("without the test of the library: {stop}")),
     }
     let mut packed = NamedTempFile::with_prefix("stillpoint-module-")
         .map_err(|error| failed("a temporary file", &error))?;
@@ -88,9 +95,13 @@ fn paths(told: &str) -> Vec<PathBuf> {
 
 fn add(archive: &mut Archive, name: &str, file: &Path) -> Result<(), Stop> {
     let contents = fs::read(file).map_err(|error| failed(&file.display().to_string(), &error))?;
+    put(archive, name, &contents)
+}
+
+fn put(archive: &mut Archive, name: &str, contents: &[u8]) -> Result<(), Stop> {
     archive
-        .file(name, true, &contents)
-        .ok_or_else(|| Stop::Failed(format!("{} is too large for the guest", file.display())))
+        .file(name, true, contents)
+        .ok_or_else(|| Stop::Failed(format!("{name} is too large for the guest")))
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Stop {

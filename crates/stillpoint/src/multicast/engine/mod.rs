@@ -19,6 +19,8 @@ pub(super) mod mailbox;
 mod models;
 pub(super) mod operation;
 pub(super) mod slots;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod wait;
 
 use std::any::Any;
@@ -33,7 +35,8 @@ use super::transport::Transport;
 use super::Acknowledgement;
 use crate::sync::atomic::{fence, Ordering};
 use operation::{Call, Operations, Order};
-use slots::{Slot, Slots};
+use slots::{Slot, Slots, View};
+use wait::Wait;
 
 const PLAIN: PlainOrdering = PlainOrdering::Relaxed;
 
@@ -71,12 +74,20 @@ pub(crate) struct Tally {
 /// How a multicast ended.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// The ids of the threads that were waited for until the time was up; `None` when everybody has acknowledged.
-    pub(crate) missing: Option<Vec<u32>>,
-    /// The error number of a receiver that could not be told; 0 if there was none.
-    pub(crate) refused: i32,
+    /// Who was waited for until the time was up; `None` when everybody has acknowledged.
+    pub(crate) missing: Option<Missing>,
     /// The first panic of a receiver.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Who has not acknowledged.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    /// Of how many.
+    pub(crate) receivers: u32,
+    pub(crate) threads: Vec<u32>,
+    /// The error number of a receiver that could not be told; 0 if there was none.
+    pub(crate) refused: i32,
 }
 
 impl<T: Transport> Core<T> {
@@ -169,14 +180,28 @@ impl<T: Transport> Core<T> {
     /// ever if there is one. If the transport does not catch panics, it does not panic, and does nothing that must not
     /// be done where messages are processed.
     pub(crate) unsafe fn run(&self, options: Options, call: Call, deadline: Option<Instant>) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.run_with(options, call, deadline, |_| None) }
+    }
+
+    /// As [`run`](Core::run), but when the time is up `look` says until when to go on waiting, if at all.
+    ///
+    /// # Safety
+    /// As for [`run`](Core::run).
+    pub(crate) unsafe fn run_with(
+        &self,
+        options: Options,
+        call: Call,
+        deadline: Option<Instant>,
+        look: impl FnMut(&Missing) -> Option<Instant>,
+    ) -> Outcome {
         let begun = Instant::now();
         let forks = self.forks.load(PLAIN);
         // SeqCst: pairs with the fence in `join`.
         fence(Ordering::SeqCst);
         let view = self.slots.view();
-        let thread = crate::sys::thread_handle();
         // Held throughout: the function may drop what the thread has registered with.
-        let held = Held::new(self, view.iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id)));
+        let held = self.hold(&view);
         let own = held.slot;
         let others =
             view.iter().filter(|&slot| !own.is_some_and(|own| ptr::eq(own, slot)) && slot.mailbox.is_open());
@@ -184,27 +209,76 @@ impl<T: Transport> Core<T> {
         let operation = self.operations.claim();
         let bell = own.map(|own| own.mailbox.bell());
         // SAFETY: claimed above; the caller vouches for the function, and places live as long as the group.
-        let order = unsafe { operation.prepare(view.len(), others, bell, options, call) };
-        let receivers = order.receivers;
+        let order = unsafe { operation.prepare(others, bell, options, call) };
         let sends = self.forward_all(operation, &order);
-        let mut tally = Tally { receivers, sends, sent_in: begun.elapsed(), ..Tally::default() };
+        let mut tally =
+            Tally { receivers: order.receivers, sends, sent_in: begun.elapsed(), ..Tally::default() };
         if own.is_some() {
             tally.ran_here = true;
             self.call(operation, &order);
         }
-        let is_complete = self.wait(operation, &order, own, deadline, options.helps, forks, &mut tally);
-        tally.adopted = operation.adopted();
-        tally.shape = (options.traces && is_complete).then(|| shape_of(&order, sends));
-        let mut outcome = Outcome { tally, missing: None, refused: operation.refused(), panic: None };
-        if is_complete {
-            outcome.panic = operation.take_panic();
-            // SAFETY: everybody has acknowledged. In the child of a fork, nobody else is there.
-            unsafe { operation.finish() };
-        } else {
-            let missing = operation.missing(&order);
-            outcome.missing = (!operation.abandon()).then_some(missing);
+        let wait = Wait { operation, order, own, helps: options.helps, traces: options.traces, forks };
+        self.end(&wait, tally, deadline, look)
+    }
+
+    /// Waits for a multicast whose initiator has given up, in its place; `None` if there is none.
+    pub(crate) fn resume(
+        &self,
+        deadline: Option<Instant>,
+        look: impl FnMut(&Missing) -> Option<Instant>,
+    ) -> Option<Outcome> {
+        let forks = self.forks.load(PLAIN);
+        let held = self.hold(&self.slots.view());
+        let operation = self.operations.resume()?;
+        // SAFETY: the caller is the initiator now.
+        let order = unsafe { operation.order() };
+        let wait = Wait { operation, order, own: held.slot, helps: false, traces: false, forks };
+        let tally = Tally { receivers: order.receivers, ..Tally::default() };
+        Some(self.end(&wait, tally, deadline, look))
+    }
+
+    /// Waits until everybody has acknowledged, or gives up, and gives the operation back.
+    fn end(
+        &self,
+        wait: &Wait<'_>,
+        mut tally: Tally,
+        mut deadline: Option<Instant>,
+        mut look: impl FnMut(&Missing) -> Option<Instant>,
+    ) -> Outcome {
+        let Wait { operation, ref order, .. } = *wait;
+        let mut missing = None;
+        while !self.wait(wait, deadline, &mut tally) {
+            let threads = operation.missing(order);
+            let late = Missing { receivers: order.receivers, threads, refused: operation.refused() };
+            deadline = look(&late);
+            if deadline.is_none() {
+                missing = Some(late);
+                break;
+            }
         }
-        outcome
+        tally.adopted = operation.adopted();
+        tally.shape = (wait.traces && missing.is_none()).then(|| shape_of(order, tally.sends));
+        let panic = operation.take_panic();
+        if missing.is_some() && operation.abandon() {
+            return Outcome { tally, missing, panic };
+        }
+        // Everybody has acknowledged, if only just now.
+        let panic = panic.or_else(|| operation.take_panic());
+        // SAFETY: nobody has a message any more; in the child of a fork, nobody else is there.
+        unsafe { operation.finish() };
+        Outcome { tally, missing: None, panic }
+    }
+
+    /// How many operations the group remembers.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn operations(&self) -> usize {
+        self.operations.count()
+    }
+
+    /// The calling thread's own place, if it is registered, until the result is dropped.
+    fn hold<'c>(&'c self, view: &View<'c>) -> Held<'c, T> {
+        let thread = crate::sys::thread_handle();
+        Held::new(self, view.iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id)))
     }
 
     /// In the child of a `fork`: only the calling thread is registered, as it was.

@@ -348,6 +348,49 @@ fn an_operation_lingers() {
     });
 }
 
+/// Somebody waits in the place of an initiator that has given up, and then begins something else, perhaps with the same
+/// operation.
+#[test]
+fn an_operation_is_resumed() {
+    for acknowledgement in BOTH {
+        explore(2, move || {
+            let world = World::new(2);
+            let receivers = spawn(&world, |world| {
+                for number in [1, 0] {
+                    world.write(number);
+                    serve(world, &[number]);
+                }
+            });
+            let options = Options { strategy: chain(), acknowledgement, helps: false, traces: false };
+            let target = Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) };
+            let target: &Target = Box::leak(Box::new(target));
+            let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
+            let given_up = Arc::new(AtomicUsize::new(0));
+            let other = {
+                let given_up = Arc::clone(&given_up);
+                spawn(&world, move |world| {
+                    // Relaxed: nothing else is to order the two.
+                    while given_up.load(Ordering::Relaxed) == 0 {
+                        thread::yield_now();
+                    }
+                    if let Some(outcome) = world.core.resume(None, |_| None) {
+                        // SAFETY: loom reports it when somebody reads it still.
+                        target.alive.with_mut(|alive| unsafe { *alive = false });
+                        let runs = target.runs.load(Ordering::Relaxed);
+                        assert_eq!(runs, outcome.tally.receivers as usize, "{MISCOUNTED}");
+                        assert_eq!(world.read_all(), 2);
+                    }
+                })
+            };
+            // SAFETY: the target lives for ever.
+            unsafe { world.core.run(options, call, Some(Instant::now())) };
+            given_up.store(1, Ordering::Relaxed);
+            other.join().unwrap();
+            receivers.join().unwrap();
+        });
+    }
+}
+
 /// Which model catches which variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
@@ -368,6 +411,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::SleepUnmarked, "a_tree_of_four"),
     (Variant::RouseUndrained, "an_initiator_wakes_up_with_mail"),
     (Variant::FinishRelaxed, "operations_are_used_again"),
+    (Variant::ResumeRelaxed, "an_operation_is_resumed"),
+    (Variant::ResumeUncounted, "an_operation_is_resumed"),
     (Variant::LingerRelaxed, "an_operation_lingers"),
 ];
 

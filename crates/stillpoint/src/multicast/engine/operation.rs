@@ -29,6 +29,9 @@ const PLAIN: PlainOrdering = PlainOrdering::Relaxed;
 /// In the count of a root: the initiator sleeps.
 pub(super) const SLEEPING: u32 = 1 << 31;
 
+/// An operation has room for a multiple of so many receivers.
+const ROOM: usize = if cfg!(loom) { 4 } else { 16 };
+
 /// In `state`: nobody uses the operation.
 const FREE: u32 = 0;
 /// In `state`: it belongs to an initiator.
@@ -166,6 +169,33 @@ pub(crate) struct Call {
     pub(crate) release: Option<unsafe fn(*const ())>,
 }
 
+impl Call {
+    /// A function that the caller keeps until the operation is over.
+    pub(crate) fn borrowed<F: Fn() + Sync>(function: &F) -> Self {
+        Self { function: call::<F>, data: ptr::from_ref(function).cast(), release: None }
+    }
+
+    /// A function that is the operation's.
+    pub(crate) fn owned<F: Fn() + Send + Sync + 'static>(function: F) -> Self {
+        let data = Box::into_raw(Box::new(function)).cast_const().cast();
+        Self { function: call::<F>, data, release: Some(release::<F>) }
+    }
+}
+
+/// # Safety
+/// The data are an `F`, which may be called on this thread.
+unsafe fn call<F: Fn()>(data: *const ()) {
+    // SAFETY: the caller's promise.
+    unsafe { (*data.cast::<F>())() }
+}
+
+/// # Safety
+/// The data come from `Box::into_raw` of an `F`, and are not used any more.
+unsafe fn release<F>(data: *const ()) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(data.cast_mut().cast::<F>()) });
+}
+
 /// What every receiver reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
@@ -296,26 +326,29 @@ impl Operation {
     /// free again. The bell lives as long as the group.
     pub(super) unsafe fn prepare<'s>(
         &self,
-        most: usize,
-        receivers: impl Iterator<Item = &'s Slot>,
+        receivers: impl Iterator<Item = &'s Slot> + Clone,
         bell: Option<&AtomicU32>,
         options: Options,
         call: Call,
     ) -> Order {
         // SAFETY: nobody has a message of the operation, so that nobody looks at the nodes.
         let nodes = self.nodes.with_mut(|nodes| unsafe { &mut *nodes });
-        if nodes.len() < most {
-            *nodes = (0..most).map(|_| Node::new(NonNull::from(self))).collect();
-        }
-        let mut count = 0;
-        // Those beyond the room have joined meanwhile.
-        for (node, slot) in nodes.iter().zip(receivers) {
-            // SAFETY: as above.
-            node.receiver.with_mut(|receiver| unsafe { *receiver = slot });
-            // Relaxed: comes with the first message.
-            node.range.store(UNSENT, Ordering::Relaxed);
-            count += 1;
-        }
+        let count = loop {
+            let (mut count, mut receivers) = (0, receivers.clone());
+            for (node, slot) in nodes.iter().zip(&mut receivers) {
+                // SAFETY: as above.
+                node.receiver.with_mut(|receiver| unsafe { *receiver = slot });
+                // Relaxed: comes with the first message.
+                node.range.store(UNSENT, Ordering::Relaxed);
+                count += 1;
+            }
+            let beyond = receivers.count();
+            if beyond == 0 {
+                break count;
+            }
+            let room = (nodes.len() + beyond).next_multiple_of(ROOM);
+            *nodes = (0..room).map(|_| Node::new(NonNull::from(self))).collect();
+        };
         let order = Order {
             strategy: options.strategy.resolve(count),
             acknowledgement: options.acknowledgement,
@@ -366,13 +399,44 @@ impl Operation {
         self.state.store(FREE, busted::order(Variant::FinishRelaxed, Ordering::Release));
     }
 
-    /// Leaves the operation to whoever acknowledges last, and to who claims it after that. Returns whether everybody has
-    /// acknowledged.
+    /// Leaves the operation to whoever acknowledges last, and to who [claims](Self::try_claim) it after that, or
+    /// [resumes](Self::try_resume) it before. False if everybody has acknowledged: then it is the caller's as before.
     pub(super) fn abandon(&self) -> bool {
-        // Release: pairs with the acquire in `try_claim`. First, as the count may be 0 a moment later.
+        // AcqRel, on success: as an acknowledgement. Acquire, on failure: as in `is_complete`.
+        let (left, whole) = (Ordering::AcqRel, Ordering::Acquire);
+        let others = |pending: u32| (pending != 1).then(|| pending - 1);
+        if self.root.pending.fetch_update(left, whole, others).is_err() {
+            return false;
+        }
+        // Release: pairs with the acquire in `try_claim` and `try_resume`.
         self.state.store(LINGERING, Ordering::Release);
-        // AcqRel: as an acknowledgement.
-        self.root.pending.fetch_sub(1, Ordering::AcqRel) == 1
+        true
+    }
+
+    /// Makes an operation that lingers the caller's, who waits in its initiator's place. False if there is nothing to wait
+    /// for.
+    fn try_resume(&self) -> bool {
+        // Relaxed: a hint.
+        if self.state.load(Ordering::Relaxed) != LINGERING {
+            return false;
+        }
+        // Acquire: pairs with the release in `abandon`: the order is read.
+        let acquire = busted::order(Variant::ResumeRelaxed, Ordering::Acquire);
+        if self.state.compare_exchange(LINGERING, BUSY, acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        if busted::is(Variant::ResumeUncounted) {
+            return true;
+        }
+        // The initiator's own part again. Relaxed: it continues the release sequences of the acknowledgements, which the
+        // acquire in `is_complete` reads.
+        let more = |pending: u32| (pending != 0).then(|| pending + 1);
+        let is_under_way = self.root.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if !is_under_way {
+            // Release: as it was left.
+            self.state.store(LINGERING, Ordering::Release);
+        }
+        is_under_way
     }
 
     /// The ids of the threads whose part is not done.
@@ -438,6 +502,19 @@ impl Operations {
             // SAFETY: it was made above and not published.
             drop(unsafe { Box::from_raw(operation) });
         }
+    }
+
+    /// An operation whose initiator has given up, and that somebody has not acknowledged, for the caller. Lock-free.
+    pub(super) fn resume(&self) -> Option<&Operation> {
+        // Acquire: as in `claim`.
+        self.from(self.newest.load(Ordering::Acquire)).find(|operation| operation.try_resume())
+    }
+
+    /// How many there are.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn count(&self) -> usize {
+        // Acquire: as in `claim`.
+        self.from(self.newest.load(Ordering::Acquire)).count()
     }
 
     /// In the child of a `fork`: leaves what threads of the parent have begun as it is for ever. What was under way on

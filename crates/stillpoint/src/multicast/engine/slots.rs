@@ -188,11 +188,12 @@ pub(super) struct View<'s> {
 
 impl<'s> View<'s> {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        chunks(self.newest).map(|chunk| chunk.slots.len()).sum()
+    #[cfg(all(test, not(loom)))]
+    fn len(&self) -> usize {
+        self.iter().count()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'s Slot> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'s Slot> + Clone {
         let _alive: &'s Slots = self.slots;
         chunks(self.newest).flat_map(|chunk| chunk.slots.iter()).map(|slot| &**slot)
     }
@@ -208,7 +209,7 @@ impl Chunk {
 }
 
 /// The chunks from this one on. They live as long as the `Slots` that the caller borrows.
-fn chunks<'s>(mut next: *mut Chunk) -> impl Iterator<Item = &'s Chunk> {
+fn chunks<'s>(mut next: *mut Chunk) -> impl Iterator<Item = &'s Chunk> + Clone {
     std::iter::from_fn(move || {
         // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed with the
         // `Slots` alone, which the caller borrows.

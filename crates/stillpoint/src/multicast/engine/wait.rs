@@ -4,6 +4,7 @@
 //! As long as some range may still have to be forwarded, it looks again after a while: the thread that has it may not
 //! have been given a processor.
 
+use std::ptr;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::Backoff;
@@ -18,19 +19,22 @@ use crate::sync::atomic::Ordering;
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
+/// What an initiator waits for, and how.
+pub(super) struct Wait<'o> {
+    pub(super) operation: &'o Operation,
+    pub(super) order: Order,
+    /// The calling thread's place.
+    pub(super) own: Option<&'o Slot>,
+    pub(super) helps: bool,
+    pub(super) traces: bool,
+    /// Of the process, when the multicast began.
+    pub(super) forks: u32,
+}
+
 impl<T: Transport> Core<T> {
     /// Waits for everybody. False when the time is up.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one multicast")]
-    pub(super) fn wait(
-        &self,
-        operation: &Operation,
-        order: &Order,
-        own: Option<&Slot>,
-        deadline: Option<Instant>,
-        helps: bool,
-        forks: u32,
-        tally: &mut Tally,
-    ) -> bool {
+    pub(super) fn wait(&self, wait: &Wait<'_>, deadline: Option<Instant>, tally: &mut Tally) -> bool {
+        let Wait { operation, ref order, own, helps, forks, .. } = *wait;
         let (spin, mut sleep) = (Backoff::new(), FIRST_SLEEP);
         loop {
             // Relaxed: changed when there is one thread alone, which is this one.
@@ -57,9 +61,11 @@ impl<T: Transport> Core<T> {
             }
             // SAFETY: the caller is the initiator.
             let mut nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
-            let looks_again = helps && !nodes.all(|node| node.is_claimed());
+            // Who waits in another one's place is not told of its own mail.
+            let is_deaf = own.is_some_and(|own| !is_told(order, own));
+            let looks_again = is_deaf || (helps && !nodes.all(|node| node.is_claimed()));
             let limit = if looks_again { Some(left.map_or(sleep, |left| left.min(sleep))) } else { left };
-            self.sleep(operation, order, own, limit);
+            self.sleep(operation, order, own.filter(|_| !is_deaf), limit);
             sleep = (sleep * 2).min(LONGEST_SLEEP);
         }
     }
@@ -100,6 +106,12 @@ impl<T: Transport> Core<T> {
         }
         pending.fetch_and(!SLEEPING, Ordering::Relaxed);
     }
+}
+
+/// Whether the bell that the operation rings is that of the thread's own mailbox.
+fn is_told(order: &Order, own: &Slot) -> bool {
+    // SAFETY: the caller starts a multicast.
+    ptr::eq(unsafe { order.bell() }, own.mailbox.bell())
 }
 
 /// Whether only the initiator's own part is left.

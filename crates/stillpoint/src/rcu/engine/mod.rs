@@ -70,7 +70,8 @@ pub struct Core {
     /// The current token. Changed by read-modify-write only: see `start`.
     token: CachePadded<AtomicU64>,
     progress: CachePadded<Progress>,
-    /// Number of registered readers that rely on light fences (guards, protected loads).
+    /// Number of registered readers that rely on light fences: guards and protected loads, but for readers that no heavy
+    /// fence of the domain reaches.
     light_readers: CachePadded<AtomicUsize>,
     records: Registry<Record>,
     ledgers: Registry<Ledger>,
@@ -235,7 +236,7 @@ impl Core {
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
             if record.is_mine() {
-                light_readers += usize::from(record.kind() == record::Kind::Reader);
+                light_readers += usize::from(record.is_light());
                 record.refresh_tid();
             } else {
                 record.leave();

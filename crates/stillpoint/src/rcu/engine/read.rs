@@ -17,10 +17,12 @@ impl Core {
         let record: &Record = unsafe { claim.slot() };
         let is_unreached = mode != self.mode();
         record.adopt(kind, mode, self.helping().is_some(), is_unreached);
-        match kind {
+        if record.is_light() {
             // Relaxed: made visible by the fence below.
-            Kind::Reader => _ = self.light_readers.fetch_add(1, Ordering::Relaxed),
-            Kind::Qsbr => self.report(record),
+            self.light_readers.fetch_add(1, Ordering::Relaxed);
+        }
+        if kind == Kind::Qsbr {
+            self.report(record);
         }
         if !busted::is(Variant::RegisterNoFence) {
             // SeqCst: pairs with the fence in `Core::fence`. Either that writer sees the claim, the count and
@@ -37,7 +39,7 @@ impl Core {
         if !busted::is(Variant::LeaveForgotten) {
             record.leave();
         }
-        if record.kind() == Kind::Reader {
+        if record.is_light() {
             // Release: pairs with the acquire load in `Core::fence`: a writer that no longer counts this
             // reader comes after everything it read.
             let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);

@@ -51,6 +51,8 @@ pub(crate) struct Record {
     kind: AtomicU32,
     /// The thread's id for reports.
     tid: AtomicU32,
+    /// Whether the holder relies on light fences: 1 if so. For its thread alone.
+    is_light: AtomicU32,
     /// The thread's handle, which survives `fork`: tells a thread its own records.
     thread: AtomicUsize,
     more: AtomicPtr<HazardBlock>,
@@ -72,6 +74,7 @@ impl Default for Record {
             attention: AtomicU32::new(0),
             kind: AtomicU32::new(Kind::Reader as u32),
             tid: AtomicU32::new(0),
+            is_light: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
             aid: AtomicPtr::new(ptr::null_mut()),
@@ -94,12 +97,19 @@ impl Record {
         let aid = if helps { aid::own() } else { None };
         aid.inspect(|aid| aid.add_record());
         // Between two quiescent states there is no short section to extend.
+        self.is_light.store((kind == Kind::Reader && !is_unreached).into(), Ordering::Relaxed);
         let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
         let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
         let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
         self.attention.store(attention, Ordering::Relaxed);
         // Release: pairs with the acquire load in `aid`.
         self.aid.store(aid.map_or(ptr::null_mut(), |aid| ptr::from_ref(aid).cast_mut()), Ordering::Release);
+    }
+
+    /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
+    pub(crate) fn is_light(&self) -> bool {
+        // Relaxed: written by the same thread.
+        self.is_light.load(Ordering::Relaxed) == 1
     }
 
     /// The holder goes.

@@ -1,0 +1,166 @@
+//! Inside the virtual machine, beside the module's own tests: the library, with the module as its back end.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use stillpoint::fence::{self, Backend, Mode};
+use stillpoint::rcu::Domain;
+
+use crate::error::Stop;
+use crate::machine::cpus;
+use crate::output::say;
+
+/// Turns of a loop that the slow side stays inside.
+const STAY: u32 = 200;
+/// What an object says while it is alive, and at its end.
+const ALIVE: u32 = 0x5711_a11f;
+const DEAD: u32 = 0xdead_0bed;
+
+/// The flags of the hidden command.
+#[derive(Debug, Args)]
+pub(crate) struct Inside {
+    /// For each of two parts
+    #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
+    seconds: f64,
+}
+
+/// Checks, and says what was done in one line.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(inside: &Inside) -> Result<(), Stop> {
+    let failed = |reason: String| Stop::Failed(format!("the library on the module: {reason}"));
+    fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
+    let length = Duration::from_secs_f64(inside.seconds);
+    let (entries, violations) = entrance(length).map_err(failed)?;
+    let (freed, fences) = reclaim(length).map_err(failed)?;
+    say(format!(
+        "{violations} violations in {entries} entries between light and heavy fences; {freed} objects freed behind guards \
+         and protected loads, {fences} heavy fences of their domain"
+    ));
+    if violations > 0 || entries == 0 || freed == 0 || fences == 0 {
+        return Err(failed("see the line above".to_owned()));
+    }
+    Ok(())
+}
+
+/// Lines of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Word(AtomicU32);
+
+impl Word {
+    // Relaxed, both: that nothing but the fences orders them is the point.
+    fn set(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Store buffering, by an entrance that two sides want to pass: see `kernel/tests/check_litmus.c`. Returns how often the
+/// slow side got inside, and how often the fast side was there as well.
+fn entrance(length: Duration) -> Result<(u32, u32), String> {
+    let (fast, slow, inside) = (Word::default(), Word::default(), Word::default());
+    let (there, done) = (Barrier::new(2), AtomicBool::new(false));
+    let cpus = cpus::online();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Where it is refused, the sides meet less often.
+            let _ = cpus::pin(cpus[cpus.len() / 2]);
+            there.wait();
+            // Relaxed: a flag; the thread is joined.
+            while !done.load(Ordering::Relaxed) {
+                fast.set(1);
+                fence::light();
+                if slow.get() == 0 {
+                    inside.set(inside.get().wrapping_add(1));
+                }
+                compiler_fence(Ordering::SeqCst);
+                fast.set(0);
+                (0..12).for_each(|turn| _ = std::hint::black_box(turn));
+            }
+        });
+        let _ = cpus::pin(cpus[0]);
+        there.wait();
+        let (mut entries, mut violations, begun) = (0, 0, Instant::now());
+        let mut answer = Ok(());
+        while answer.is_ok() && begun.elapsed() < length {
+            slow.set(1);
+            answer = fence::heavy().map_err(|error| error.to_string());
+            if fast.get() == 0 {
+                let before = inside.get();
+                (0..STAY).for_each(|turn| _ = std::hint::black_box(turn));
+                entries += 1;
+                violations += u32::from(inside.get() != before);
+            }
+            compiler_fence(Ordering::SeqCst);
+            slow.set(0);
+        }
+        done.store(true, Ordering::Relaxed);
+        answer.map(|()| (entries, violations))
+    })
+}
+
+/// What a cell holds.
+struct Object(AtomicU32);
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.0.store(DEAD, Ordering::Relaxed);
+    }
+}
+
+/// Frees objects beside readers on every CPU but the first. Returns how many, and how many fences that took.
+fn reclaim(length: Duration) -> Result<(u64, u64), String> {
+    let domain = Domain::new();
+    if (domain.fence_mode(), fence::backend()) != (Mode::Asymmetric, Backend::Module) {
+        return Err(format!("a domain fences by {}, {}", domain.fence_mode(), fence::backend()));
+    }
+    let make = || Object(AtomicU32::new(ALIVE));
+    let (cell, done, dead) = (domain.cell(make()), AtomicBool::new(false), AtomicU32::new(0));
+    let cpus = cpus::online();
+    let there = Barrier::new(cpus.len());
+    let freed = thread::scope(|scope| {
+        for (number, &cpu) in cpus.iter().enumerate().skip(1) {
+            let (domain, cell, done, dead, there) = (&domain, &cell, &done, &dead, &there);
+            scope.spawn(move || {
+                let _ = cpus::pin(cpu);
+                let reader = domain.reader();
+                there.wait();
+                let look = |object: &Object| {
+                    let alive = (0..100).all(|_| object.0.load(Ordering::Relaxed) == ALIVE);
+                    dead.fetch_add((!alive).into(), Ordering::Relaxed);
+                };
+                while !done.load(Ordering::Relaxed) {
+                    if number % 2 == 0 {
+                        cell.load(&reader.pin()).map(look);
+                    } else if let Some(object) = cell.protect(&reader) {
+                        look(&object);
+                    }
+                }
+            });
+        }
+        there.wait();
+        let (mut reclaimer, mut freed, begun) = (domain.reclaimer(), 0, Instant::now());
+        while begun.elapsed() < length {
+            if let Some(old) = cell.swap(Some(Box::new(make()))) {
+                // A full reclaimer leaves it to the domain.
+                drop(reclaimer.retire(old));
+            }
+            freed += reclaimer.poll() as u64;
+        }
+        done.store(true, Ordering::Relaxed);
+        freed
+    });
+    match (dead.into_inner(), domain.stats().fence_error) {
+        (0, None) => Ok((freed, domain.stats().heavy_fences)),
+        (0, Some(error)) => Err(error.to_string()),
+        (dead, _) => Err(format!("{dead} objects were destroyed while a reader held them")),
+    }
+}

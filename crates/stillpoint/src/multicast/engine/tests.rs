@@ -1,0 +1,114 @@
+//! What becomes of multicasts that were given up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::operation::Call;
+use super::{Core, Missing, Options};
+use crate::multicast::transport::Polled;
+use crate::multicast::Strategy;
+
+/// Calls `body` while another thread is a member, which polls whenever the function that `body` gets is called.
+fn beside_a_member(core: &Core<Polled>, body: impl FnOnce(&dyn Fn())) {
+    let ((ask, asked), (say, done)) = (mpsc::channel(), mpsc::channel());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let slot = core.join();
+            // SAFETY: places live as long as their group.
+            let slot = unsafe { slot.as_ref() };
+            let mut goes_on = say.send(()).is_ok();
+            // Until the other side has gone.
+            while goes_on && asked.recv().is_ok() {
+                core.drain(slot);
+                goes_on = say.send(()).is_ok();
+            }
+            core.leave(slot);
+        });
+        done.recv().expect("the member is there");
+        body(&move || {
+            ask.send(()).expect("the member is there");
+            done.recv().expect("the member is there");
+        });
+    });
+}
+
+#[test]
+fn one_operation_at_most_is_left_behind_by_who_resumes() {
+    let core = &*Core::new(Polled);
+    beside_a_member(core, |poll| {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let mut looks = 0;
+        for round in 0..10 {
+            let mut look = |missing: &Missing| {
+                assert_eq!((missing.receivers, missing.threads.len()), (1, 1));
+                looks += 1;
+                // Once more, and in vain.
+                (looks % 2 == 1).then(Instant::now)
+            };
+            let resumed = core.resume(Some(Instant::now()), &mut look);
+            assert_eq!(resumed.is_some(), round > 0);
+            let outcome = resumed.unwrap_or_else(|| {
+                let runs = Arc::clone(&runs);
+                let call = Call::owned(move || _ = runs.fetch_add(1, Ordering::Relaxed));
+                // SAFETY: the operation owns the function, which does not panic.
+                unsafe { core.run_with(Options::default(), call, Some(Instant::now()), look) }
+            });
+            assert!(outcome.missing.is_some());
+            assert_eq!(core.operations(), 1, "round {round}");
+        }
+        assert_eq!((runs.load(Ordering::Relaxed), Arc::strong_count(&runs)), (0, 2));
+        poll();
+        // There is nothing to wait for: it was run, and is given back with the next use of its operation.
+        assert!(core.resume(None, |_| None).is_none());
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        let call = Call::owned(|| {});
+        // SAFETY: as above.
+        unsafe { core.run(Options::default(), call, Some(Instant::now())) };
+        assert_eq!((Arc::strong_count(&runs), core.operations()), (1, 1));
+    });
+}
+
+/// The member panics between the initiator's last look and its giving up.
+#[test]
+fn a_panic_at_the_last_moment_is_not_lost() {
+    let core = &*Core::new(Polled);
+    beside_a_member(core, |poll| {
+        let call = Call::owned(|| std::panic::resume_unwind(Box::new("late")));
+        let look = |_: &Missing| {
+            poll();
+            None
+        };
+        // SAFETY: the operation owns the function; its panics are caught.
+        let outcome = unsafe { core.run_with(Options::default(), call, Some(Instant::now()), look) };
+        assert!(outcome.missing.is_none());
+        assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&"late"));
+    });
+}
+
+/// One has panicked in time, and another one does not come to it.
+#[test]
+fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
+    let core = &*Core::new(Polled);
+    beside_a_member(core, |poll| {
+        beside_a_member(core, |_| {
+            let call = Call::owned(|| std::panic::resume_unwind(Box::new("in time")));
+            let mut looks = 0;
+            let look = |missing: &Missing| {
+                looks += 1;
+                if looks == 1 {
+                    poll();
+                    return Some(Instant::now() + Duration::from_millis(1));
+                }
+                assert_eq!(missing.threads.len(), 1);
+                None
+            };
+            let options = Options { strategy: Strategy::Flat, ..Options::default() };
+            // SAFETY: as above.
+            let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
+            assert!(outcome.missing.is_some());
+            assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&"in time"));
+        });
+    });
+}
