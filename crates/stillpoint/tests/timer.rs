@@ -7,6 +7,8 @@
 mod attacks;
 #[path = "timer/bitset.rs"]
 mod bitset;
+#[path = "timer/callbacks.rs"]
+mod callbacks;
 #[path = "timer/clock.rs"]
 mod clock;
 #[path = "timer/differential.rs"]

@@ -7,6 +7,7 @@ use stillpoint::timer::Clock;
 use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer};
 
 use super::cycles::Bracket;
+use super::floor::Floor;
 use super::ours::Ours;
 use super::{HOUR, Plan, SPAN, remote};
 use crate::interrupt;
@@ -52,6 +53,7 @@ fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(match name {
         "stillpoint/wheel" => Box::new(Ours::new(timers, None)),
         "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Some(Clock::new()))),
+        "floor" => Box::new(Floor::new(timers)),
         "dpdk/rte_timer" => rte_timer(timers)?,
         "nexus-timer" => Box::new(Nexus::new(timers)?),
         "tokio-util" => Box::new(DelayQueues::new(timers)?),

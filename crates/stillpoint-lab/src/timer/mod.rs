@@ -5,6 +5,7 @@
 
 pub(crate) mod child;
 mod cycles;
+mod floor;
 mod measure;
 mod ours;
 mod remote;
@@ -22,6 +23,7 @@ use crate::peers;
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/wheel",
     "stillpoint/wheel+clock",
+    "floor",
     "dpdk/rte_timer",
     "nexus-timer",
     "tokio-util",

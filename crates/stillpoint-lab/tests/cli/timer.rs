@@ -20,6 +20,7 @@ fn every_contender_has_a_row_of_the_agreed_form() {
     let mut names = vec![
         "stillpoint/wheel",
         "stillpoint/wheel+clock",
+        "floor",
         "nexus-timer",
         "tokio-util",
         "hierarchical_hash_wheel_timer",

@@ -20,9 +20,19 @@ const TRIES: usize = 16;
 /// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the
 /// system's clock, which is corrected all the time, it may drift by some millionths.
 ///
-/// While the machine is suspended, `CLOCK_MONOTONIC` stands still. A counter may go on, or begin anew: nanoseconds from a
-/// counter that began anew stand still until it has come to where it was when the clock was made, and other units go back. A
-/// program that is to survive this makes its clock anew, or takes [`of_system`](Self::of_system).
+/// # Suspension
+///
+/// What a program expects is what `CLOCK_MONOTONIC` does: it stands still while the machine is suspended, and all timers have
+/// their remaining delay afterwards. [`of_system`](Self::of_system) does that, and so does every clock where there is no
+/// steady counter. A counter does what the machine does with it:
+///
+/// - It goes on: the time has jumped on resumption by what the suspension took. What is due fires, in polls that are as
+///   short as their [`Limit`](super::Limit); of a periodic timer the missed beats are left out, or made up for one a poll.
+/// - It begins anew: nanoseconds stand still until the counter has come to where it was when the clock was made; cycles and
+///   ticks go back, which a wheel counts, and answers by standing still, too. Nothing fires until then.
+///
+/// A program that learns of the resumption before its next poll makes its clock anew: the nanoseconds of a new clock are
+/// those of `CLOCK_MONOTONIC`, so that its wheels go on where they were.
 ///
 /// A clone shows the same time, and is a copy of some words (of a [mock](Self::mock) clock, a reference): one clock, made once,
 /// serves all threads.
@@ -78,7 +88,11 @@ impl Clock {
 
     /// The same, calibrated for so long: the error is about 50 ns by this time. The calling thread is busy meanwhile.
     pub fn calibrated_for(duration: Duration) -> Self {
-        let Some((base, begin, hertz)) = calibrate(duration) else {
+        Self::of_nanoseconds(is_steady().then(|| calibrate(duration)).flatten())
+    }
+
+    fn of_nanoseconds(counter: Option<Calibration>) -> Self {
+        let Some(Calibration { base, begin, hertz }) = counter else {
             return Self::of_system();
         };
         // Below 2^32 for any counter of more than 1 GHz, and below 2^42 for one of more than 1 MHz.
@@ -102,10 +116,11 @@ impl Clock {
     /// If `shift` is 64 or more.
     pub fn of_ticks(shift: u32) -> Self {
         assert!(shift < 64, "a tick of 2^{shift} cycles");
-        let source = match calibrate(CALIBRATION) {
-            Some((_, _, hertz)) => Source::Counter { hertz },
-            None => Source::System,
-        };
+        Self::of_shifted(is_steady().then(|| calibrate(CALIBRATION)).flatten(), shift)
+    }
+
+    fn of_shifted(counter: Option<Calibration>, shift: u32) -> Self {
+        let source = counter.map_or(Source::System, |Calibration { hertz, .. }| Source::Counter { hertz });
         Self { source, unit: Unit::Cycles { shift } }
     }
 
@@ -205,14 +220,19 @@ fn nanoseconds() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The counter, the time in nanoseconds then, and its cycles in a second; `None` where it cannot be used.
-fn calibrate(duration: Duration) -> Option<(u64, u64, u64)> {
-    if !is_steady() {
-        return None;
-    }
+/// The counter, the time in nanoseconds then, and its cycles in a second.
+#[derive(Debug, Clone, Copy)]
+struct Calibration {
+    base: u64,
+    begin: u64,
+    hertz: u64,
+}
+
+/// `None` where time cannot be told by the counter, which is steady.
+fn calibrate(duration: Duration) -> Option<Calibration> {
     let (base, begin) = both()?;
     if let Some(hertz) = known_frequency() {
-        return Some((base, begin, hertz));
+        return Some(Calibration { base, begin, hertz });
     }
     let long = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1_000);
     loop {
@@ -221,10 +241,11 @@ fn calibrate(duration: Duration) -> Option<(u64, u64, u64)> {
         if elapsed >= long {
             let hertz = u128::from(cycles.checked_sub(base)?) * 1_000_000_000 / u128::from(elapsed);
             // A counter slower than that is none that time can be told by.
-            return u64::try_from(hertz)
-                .ok()
-                .filter(|hertz| *hertz >= 1_000_000)
-                .map(|hertz| (base, begin, hertz));
+            return u64::try_from(hertz).ok().filter(|hertz| *hertz >= 1_000_000).map(|hertz| Calibration {
+                base,
+                begin,
+                hertz,
+            });
         }
         std::hint::spin_loop();
     }
@@ -257,7 +278,13 @@ fn is_steady() -> bool {
     // SAFETY: every x86-64 processor has the instruction.
     let (most, power) = unsafe { (__cpuid(0x8000_0000).eax, __cpuid(0x8000_0007).edx) };
     let is_invariant = most >= 0x8000_0007 && power & (1 << 8) != 0;
-    is_invariant && std::fs::read_to_string(KERNEL_S_CHOICE).is_ok_and(|name| name.trim() == "tsc")
+    is_trusted(is_invariant, || std::fs::read_to_string(KERNEL_S_CHOICE))
+}
+
+/// Whether time may be told by a counter that is invariant or not; the kernel's choice is looked at if it is.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn is_trusted(is_invariant: bool, kernel_s_choice: impl FnOnce() -> std::io::Result<String>) -> bool {
+    is_invariant && kernel_s_choice().is_ok_and(|name| name.trim() == "tsc")
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -308,4 +335,56 @@ fn is_steady() -> bool {
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn known_frequency() -> Option<u64> {
     None
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// As on a machine whose counter is not invariant.
+    fn without_counter() -> [Clock; 3] {
+        [Clock::of_nanoseconds(None), Clock::of_shifted(None, 0), Clock::of_shifted(None, 10)]
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn a_counter_is_trusted_that_is_invariant_and_that_the_kernel_uses() {
+        let says = |name: &str| Ok(name.to_owned());
+        assert!(is_trusted(true, || says("tsc\n")));
+        assert!(!is_trusted(false, || says("tsc\n")), "it changes its speed");
+        assert!(!is_trusted(true, || says("hpet\n")), "the kernel has found it unsteady");
+        assert!(!is_trusted(true, || says("kvm-clock\n")), "a move to another host may change it");
+        assert!(
+            !is_trusted(true, || Err(std::io::ErrorKind::NotFound.into())),
+            "nobody says that it is steady"
+        );
+    }
+
+    #[test]
+    fn without_a_steady_counter_time_is_the_system_s() {
+        for clock in without_counter() {
+            assert!(!clock.has_counter(), "{clock:?}");
+            let (before, now, after) = (nanoseconds(), clock.now(), nanoseconds());
+            let shift = if matches!(clock.unit, Unit::Cycles { shift: 10 }) { 10 } else { 0 };
+            assert!(before >> shift <= now && now <= after >> shift, "{before} {clock:?} {now} {after}");
+        }
+    }
+
+    #[test]
+    fn without_a_steady_counter_cycles_are_nanoseconds() {
+        let [nanoseconds, cycles, ticks] = without_counter();
+        let second = Duration::from_secs(1);
+        assert_eq!(nanoseconds.ticks_of(second), 1_000_000_000);
+        assert_eq!(cycles.ticks_of(second), 1_000_000_000);
+        assert_eq!(ticks.ticks_of(second), 976_563, "rounded up");
+        assert_eq!(ticks.duration_of(1_000_000), Duration::from_nanos(1_024_000_000));
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_stands_still_and_does_not_go_back() {
+        // As after a suspension that has reset it: the counter is far behind where it was when the clock was made.
+        let calibration = Calibration { base: u64::MAX, begin: 5_000, hertz: 1_000_000_000 };
+        let clock = Clock::of_nanoseconds(Some(calibration));
+        assert_eq!((clock.now(), clock.now()), (5_000, 5_000));
+    }
 }

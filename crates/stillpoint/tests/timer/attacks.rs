@@ -47,7 +47,7 @@ fn keys_of_other_wheels() {
             assert_eq!(wheel.cancel(*key), None, "{other} in {number}");
         }
         assert_eq!(wheel.cancel(keys[number]).as_deref(), Some(&number));
-        // Now the node is free, and has the generation of its next key.
+        // Now the place is free, and has the generation of its next key.
         for key in &keys {
             assert_eq!(wheel.cancel(*key), None);
         }

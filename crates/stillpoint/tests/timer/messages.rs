@@ -284,3 +284,42 @@ fn hints_and_messages_share_a_limit() {
         assert_eq!(service.stats().timers, 20);
     }
 }
+
+/// The handles, the mailbox and the remote are gone after the first beat; the service alone is left.
+#[test]
+fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
+    let value = std::rc::Rc::new(());
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let mut handles = Some((remote.timer(), remote.mailbox(2)));
+    if let Some((timer, mailbox)) = &mut handles {
+        mailbox.add_with(timer, Schedule::at(10).every(TEN), value.clone()).unwrap();
+    }
+    drop(remote);
+    let mut beats = 0;
+    for now in [10, 20, 30] {
+        let progress = service.run(now, NONE, |service, event| {
+            beats += 1;
+            match beats {
+                // Within the second beat: the record is in use.
+                2 => drop(handles.take()),
+                // A handle that is made from the event alone.
+                3 => {
+                    assert!(matches!(event.timer().cloned().map(|own| own.cancel()), Some(Outcome::Running)))
+                }
+                _ => {}
+            }
+            assert_eq!(service.stats().timers, 1);
+        });
+        assert_eq!(progress, Progress::Done(1));
+    }
+    assert_eq!((beats, service.stats().timers), (3, 0));
+    assert_eq!(std::rc::Rc::strong_count(&value), 1, "its value went with the last beat");
+
+    let timer = service.remote().timer();
+    service.arm_with(&timer, Schedule::at(40).every(TEN), value.clone()).unwrap();
+    drop(timer);
+    assert_eq!(service.run(40, NONE, |_, _| {}), Progress::Done(1));
+    drop(service);
+    assert_eq!(std::rc::Rc::strong_count(&value), 1);
+}

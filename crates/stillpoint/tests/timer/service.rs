@@ -108,7 +108,7 @@ fn keys_of_shared_timers_cannot_be_had() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     service.arm(&timer, 10, 1).unwrap();
-    // The number is that of the first node in its first use, if it is any timer's.
+    // The number is that of the first place in its first use, if it is any timer's.
     let progress = service.manage(10, NONE, |_, event| {
         assert!(event.key().is_none());
         assert!(event.timer().is_some_and(|own| own.is_same(&timer)));

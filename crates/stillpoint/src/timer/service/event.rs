@@ -48,7 +48,7 @@ impl<T> Event<'_, T> {
     /// Whether the timer is armed again: it is until it is cancelled.
     #[inline]
     pub fn is_periodic(&self) -> bool {
-        matches!(self.value, Lent::Lent(_))
+        self.value.is_lent()
     }
 
     /// The key of a timer that was added by [`TimerService::add`](super::TimerService::add).
@@ -72,18 +72,12 @@ impl<T> Event<'_, T> {
     /// The value.
     #[inline]
     pub fn value(&mut self) -> &mut T {
-        match &mut self.value {
-            Lent::Given(value) => value,
-            Lent::Lent(value) => value,
-        }
+        self.value.get_mut()
     }
 
     /// The value of a timer that does not fire again; that of a periodic one stays with it.
     #[inline]
     pub fn into_value(self) -> Option<T> {
-        match self.value {
-            Lent::Given(value) => Some(value),
-            Lent::Lent(_) => None,
-        }
+        self.value.into_given()
     }
 }

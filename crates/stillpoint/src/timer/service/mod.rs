@@ -163,7 +163,7 @@ impl<T> TimerService<T> {
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         match self.wheel.get(key) {
-            // The key of a shared timer's node cannot have come from here.
+            // The key of a shared timer's entry cannot have come from here.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }
@@ -254,13 +254,15 @@ fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         // The message of an earlier arming, or of this one after such a message. A periodic timer may have gone on since.
         return;
     }
-    let record = Arc::clone(&timer.0);
-    if let Some(key) = Key::from_bits(record.key.load(Ordering::Relaxed)) {
+    if let Some(key) = Key::from_bits(timer.0.key.load(Ordering::Relaxed)) {
         wheel.cancel(key);
     }
     if let Ok(key) = wheel.add_with(schedule, Entry::Shared(timer, generation)) {
-        record.key.store(key.to_bits(), Ordering::Relaxed);
-        record.taken.store(generation, Ordering::Relaxed);
+        // The handle is in the wheel; another one would take two atomic read-modify-writes.
+        if let Some(Entry::Shared(timer, _)) = wheel.get(key) {
+            timer.0.key.store(key.to_bits(), Ordering::Relaxed);
+            timer.0.taken.store(generation, Ordering::Relaxed);
+        }
     }
 }
 

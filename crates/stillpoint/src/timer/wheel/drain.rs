@@ -21,7 +21,7 @@ impl<T> Iterator for Drain<'_, T> {
         loop {
             let index = slab.in_use(self.index)?;
             self.index = index + 1;
-            slab.unlink(index);
+            slab.lists.unlink(index);
             // The value of a periodic timer is missing while its callback runs.
             if let Some(value) = slab.release(index) {
                 return Some(value);

@@ -1,5 +1,6 @@
 use core::fmt;
 
+use super::lent::Lent;
 use super::Key;
 
 /// A timer that has fired, as [`Wheel::poll`](super::Wheel::poll) lends it to the callback.
@@ -9,13 +10,6 @@ pub struct Expired<'a, T> {
     pub(crate) deadline: u64,
     pub(crate) missed: u64,
     pub(crate) value: Lent<'a, T>,
-}
-
-/// The value for a callback: of a timer that has fired for good, or of one that is armed again.
-#[derive(Debug)]
-pub(crate) enum Lent<'a, T> {
-    Given(T),
-    Lent(&'a mut T),
 }
 
 impl<T> Expired<'_, T> {
@@ -34,7 +28,7 @@ impl<T> Expired<'_, T> {
     /// Whether it is armed again: it is until it is cancelled.
     #[inline]
     pub fn is_periodic(&self) -> bool {
-        matches!(self.value, Lent::Lent(_))
+        self.value.is_lent()
     }
 
     /// Beats of a periodic timer that are left out since they were missed altogether.
@@ -46,19 +40,13 @@ impl<T> Expired<'_, T> {
     /// The value.
     #[inline]
     pub fn value(&mut self) -> &mut T {
-        match &mut self.value {
-            Lent::Given(value) => value,
-            Lent::Lent(value) => value,
-        }
+        self.value.get_mut()
     }
 
     /// The value of a timer that does not fire again; that of a periodic one stays with it.
     #[inline]
     pub fn into_value(self) -> Option<T> {
-        match self.value {
-            Lent::Given(value) => Some(value),
-            Lent::Lent(_) => None,
-        }
+        self.value.into_given()
     }
 }
 

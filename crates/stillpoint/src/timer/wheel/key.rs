@@ -2,11 +2,11 @@ use core::num::NonZeroU64;
 
 /// Names a timer of a [`Wheel`](super::Wheel), from the addition to the expiry or the cancellation.
 ///
-/// A key that is kept for longer is recognised: each use of a node has a generation of its own, and a node whose
+/// A key that is kept for longer is recognised: each use of a place has a generation of its own, and a place whose
 /// generations are used up is never used again, but replaced. So what is done with a stale key does nothing.
 ///
 /// Every wheel begins with a generation of its own, far from those of the others: the key of another wheel can be taken for
-/// one of this wheel's only when a node has been used some 2³¹ times divided by the number of wheels made so far. A key is
+/// one of this wheel's only when a place has been used some 2³¹ times divided by the number of wheels made so far. A key is
 /// 8 bytes, and so is `Option<Key>`.
 ///
 /// ```
@@ -15,7 +15,7 @@ use core::num::NonZeroU64;
 /// let mut wheel = Wheel::new(0);
 /// let key = wheel.add(10, "ten")?;
 /// assert_eq!(wheel.cancel(key), Some("ten"));
-/// wheel.add(20, "twenty")?; // in the same node
+/// wheel.add(20, "twenty")?; // in the same place
 /// assert_eq!(wheel.cancel(key), None);
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```

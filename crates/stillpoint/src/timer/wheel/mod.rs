@@ -3,7 +3,9 @@
 mod drain;
 mod expired;
 mod key;
+mod lent;
 mod level;
+mod lists;
 mod poll;
 mod schedule;
 mod slab;
@@ -13,10 +15,10 @@ mod tests;
 use core::fmt;
 
 pub use drain::Drain;
-#[cfg(feature = "std")]
-pub(crate) use expired::Lent;
 pub use expired::{Expired, Full, Limit, Popped, Progress};
 pub use key::Key;
+#[cfg(feature = "std")]
+pub(crate) use lent::Lent;
 #[cfg(feature = "std")]
 pub(crate) use poll::poll_within;
 pub use schedule::Schedule;
@@ -35,14 +37,14 @@ use slab::Slab;
 ///
 /// | operation | complexity |
 /// |---|---|
-/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free node doubles their number |
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free place doubles their number |
 /// | [`poll`](Self::poll) with nothing reached | constant, and a few cycles |
 /// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
 ///
 /// A timer is moved at most ten times before it fires, and as a rule not more than once for each time its remaining delay
 /// shrinks to a 64th; a [coarse](Schedule::coarse) one never, or once
-/// when its delay is below 63 ticks. A timer takes 32 bytes and an `Option<T>`; the wheel itself
-/// 64 KiB, of which only what is in use is touched often.
+/// when its delay is below 63 ticks. A timer takes 24 bytes and an `Option<T>`, a periodic one 8 more; the wheel itself
+/// 16 KiB, of which only what is in use is touched often.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
 /// a bitset in front of each level.
@@ -200,13 +202,13 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.cancel(key), Some(4)); // at 10, 20, 30 and 40: the last two together
     /// # Ok::<(), stillpoint::timer::Full<u64>>(())
     /// ```
+    #[inline]
     pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        let Schedule { deadline, period, flags } = schedule;
-        let head = self.place(deadline, flags, LATE);
-        let key = self.slab.insert(head, deadline, value).map_err(Full)?;
-        let node = self.slab.node_mut(key.index());
-        node.flags = flags;
-        node.period = period.map_or(0, core::num::NonZeroU64::get);
+        let head = self.place(schedule.deadline, schedule.flags, LATE);
+        let key = self.slab.insert(head, schedule.deadline, value).map_err(Full)?;
+        if schedule.flags != 0 {
+            self.slab.set_schedule(key.index(), schedule);
+        }
         Ok(key)
     }
 
@@ -233,10 +235,10 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
         let Some(index) = self.slab.find(key) else { return false };
-        self.slab.unlink(index);
-        let node = self.slab.node_mut(index);
-        node.deadline = deadline;
-        let flags = node.flags;
+        self.slab.lists.unlink(index);
+        let timer = self.slab.timer_mut(index);
+        timer.deadline = deadline;
+        let flags = timer.flags;
         self.file(index, deadline, flags, LATE);
         true
     }
@@ -257,20 +259,20 @@ impl<T> Wheel<T> {
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
-        self.slab.value(self.slab.find(key)?)
+        self.slab.timer(self.slab.find(key)?).value.as_ref()
     }
 
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let index = self.slab.find(key)?;
-        self.slab.value_mut(index).as_mut()
+        self.slab.timer_mut(index).value.as_mut()
     }
 
     /// The deadline of a timer that has not fired.
     #[inline]
     pub fn deadline(&self, key: Key) -> Option<u64> {
-        Some(self.slab.node(self.slab.find(key)?).deadline)
+        Some(self.slab.timer(self.slab.find(key)?).deadline)
     }
 
     /// When to poll next: `None` when there is no timer, the time of the last poll when there is something to do already.
@@ -323,11 +325,11 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Links a node where it belongs.
+    /// Links a timer where it belongs.
     #[inline]
     fn file(&mut self, index: u32, deadline: u64, flags: u32, due: u32) {
         let head = self.place(deadline, flags, due);
-        self.slab.append(head, index);
+        self.slab.lists.append(head, index);
     }
 }
 

@@ -1,8 +1,10 @@
 //! How time goes on: slots that are reached, timers that are moved, timers that fire.
 
-use super::expired::{Expired, Lent, Limit, Popped, Progress};
+use super::expired::{Expired, Limit, Popped, Progress};
+use super::lent::Lent;
 use super::level::{self, LATE, MOVING, READY};
 use super::schedule::{CATCH_UP, PERIODIC};
+use super::slab::Timer;
 use super::{Key, Wheel};
 
 /// Timers that are moved before those that became due by it fire.
@@ -83,7 +85,7 @@ impl<T> Wheel<T> {
         if now < before {
             self.went_back += 1;
         }
-        self.slab.splice(LATE, READY);
+        self.slab.lists.splice(LATE, READY);
         if now > before {
             self.now = now;
             if now >= self.next {
@@ -121,11 +123,9 @@ impl<T> Wheel<T> {
     /// Takes the first ready timer; a periodic one is armed again.
     #[inline]
     fn fire(&mut self) -> Option<Fired<T>> {
-        let index = self.slab.pop(READY)?;
+        let index = self.slab.lists.pop(READY)?;
         let key = self.slab.key(index);
-        let node = self.slab.node(index);
-        // Field by field: the links have just been written, and a wider load would wait for that.
-        let (deadline, flags) = (node.deadline, node.flags);
+        let &Timer { deadline, flags, .. } = self.slab.timer(index);
         // At the end of time there is no next beat.
         if flags & PERIODIC == 0 || deadline == u64::MAX {
             let value = self.slab.release(index);
@@ -137,14 +137,13 @@ impl<T> Wheel<T> {
     /// Arms a periodic timer again.
     #[cold]
     fn beat(&mut self, index: u32, key: Key) -> Fired<T> {
-        let node = *self.slab.node(index);
-        let deadline = node.deadline;
+        let &Timer { deadline, flags, .. } = self.slab.timer(index);
+        let period = self.slab.period(index);
         let behind = self.now.saturating_sub(deadline);
-        let missed =
-            if node.flags & CATCH_UP != 0 || behind < node.period { 0 } else { behind / node.period };
-        let next = deadline.saturating_add(node.period.saturating_mul(missed.saturating_add(1)));
-        self.slab.node_mut(index).deadline = next;
-        self.file(index, next, node.flags, LATE);
+        let missed = if flags & CATCH_UP != 0 || behind < period { 0 } else { behind / period };
+        let next = deadline.saturating_add(period.saturating_mul(missed.saturating_add(1)));
+        self.slab.timer_mut(index).deadline = next;
+        self.file(index, next, flags, LATE);
         Fired { key, deadline, missed, value: None }
     }
 
@@ -155,9 +154,8 @@ impl<T> Wheel<T> {
             if *moves == 0 {
                 break;
             }
-            let Some(index) = self.slab.pop(MOVING) else { break };
-            let node = self.slab.node(index);
-            let (deadline, flags) = (node.deadline, node.flags);
+            let Some(index) = self.slab.lists.pop(MOVING) else { break };
+            let &Timer { deadline, flags, .. } = self.slab.timer(index);
             self.file(index, deadline, flags, READY);
             *moves -= 1;
             self.moved += 1;
@@ -169,24 +167,24 @@ impl<T> Wheel<T> {
     /// Takes what was reached since `before`: slots that are past become ready as a whole; of the one that the time is
     /// in now, each timer is to be looked at.
     fn cross(&mut self, before: u64) {
-        let mut rows = self.slab.rows();
+        let mut rows = self.slab.lists.rows();
         while rows != 0 {
             let row = rows.trailing_zeros();
             rows &= rows - 1;
             if !level::is_level(row) {
                 continue;
             }
-            let occupied = self.slab.occupied(row);
+            let occupied = self.slab.lists.occupied(row);
             let crossing = level::crossing(row, before, self.now);
             let head = row * level::SLOTS;
             let mut due = (occupied & crossing.due).rotate_right(crossing.first);
             while due != 0 {
                 let slot = (due.trailing_zeros() + crossing.first) % level::SLOTS;
                 due &= due - 1;
-                self.slab.splice(head + slot, READY);
+                self.slab.lists.splice(head + slot, READY);
             }
             if let Some(slot) = crossing.entered {
-                self.slab.splice(head + slot, MOVING);
+                self.slab.lists.splice(head + slot, MOVING);
             }
         }
     }
@@ -198,7 +196,7 @@ impl<T> Wheel<T> {
 
     /// When there is something to do next: 0 for at once, `None` for never.
     pub(super) fn next_event(&self) -> Option<u64> {
-        let mut rows = self.slab.rows();
+        let mut rows = self.slab.lists.rows();
         if rows.leading_zeros() == 0 {
             return Some(0);
         }
@@ -210,7 +208,7 @@ impl<T> Wheel<T> {
             if level::is_exact(row) && next.is_some() {
                 continue;
             }
-            let start = level::next_start(row, self.slab.occupied(row), self.now);
+            let start = level::next_start(row, self.slab.lists.occupied(row), self.now);
             next = Some(next.map_or(start, |next: u64| next.min(start)));
         }
         next
@@ -254,7 +252,7 @@ fn serve<H, T>(
             expired += usize::from(call(host, wheel_of, fired, &mut callback));
         }
         let wheel = wheel_of(host);
-        if wheel.slab.first(READY).is_some() || moves == 0 || !wheel.move_some(&mut moves) {
+        if wheel.slab.lists.first(READY).is_some() || moves == 0 || !wheel.move_some(&mut moves) {
             break;
         }
     }

@@ -24,7 +24,7 @@ pub struct Schedule {
 pub(crate) const COARSE: u32 = 1;
 /// Armed again when it fires.
 pub(crate) const PERIODIC: u32 = 2;
-/// The value is with a callback: a flag of the node, not of a schedule.
+/// The value is with a callback: a flag of the timer, not of a schedule.
 pub(crate) const LENT: u32 = 8;
 /// Beats that were missed are made up for.
 pub(crate) const CATCH_UP: u32 = 4;

@@ -1,4 +1,4 @@
-//! What cannot be reached from outside: nodes whose generations are used up.
+//! What cannot be reached from outside: places whose generations are used up.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use super::level::{self, Place};
 use super::{Key, Limit, Wheel};
 
 #[test]
-fn a_node_whose_generations_are_used_up_is_never_used_again() {
+fn a_place_whose_generations_are_used_up_is_never_used_again() {
     let mut wheel = Wheel::bounded(0, 2);
     let first = wheel.add(10, "first").unwrap();
     let last = wheel.slab.wear_out(first);
@@ -14,7 +14,7 @@ fn a_node_whose_generations_are_used_up_is_never_used_again() {
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
     let third = wheel.add(30, "third").unwrap();
-    assert_ne!(third.index(), first.index(), "the worn node is not used, but replaced");
+    assert_ne!(third.index(), first.index(), "the worn place is not used, but replaced");
     assert_eq!(wheel.add(30, "fourth"), Err(super::Full("fourth")));
     assert_eq!((wheel.cancel(first), wheel.cancel(last)), (None, None));
     assert_eq!(wheel.stats().capacity, 2);
@@ -22,7 +22,7 @@ fn a_node_whose_generations_are_used_up_is_never_used_again() {
 }
 
 #[test]
-fn a_timer_that_fires_in_the_last_generation_retires_its_node() {
+fn a_timer_that_fires_in_the_last_generation_retires_its_place() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add(10, ()).unwrap();
     let last = wheel.slab.wear_out(key);

@@ -1,0 +1,31 @@
+//! Every broken variant is shown by a model: a model that cannot fail proves nothing.
+
+#![cfg(stillpoint_busted)]
+
+use super::{ENDS, PILED_UP, UNORDERED};
+use crate::timer::busted::{self, Variant};
+
+/// Which model catches which variant, and how.
+const CAUGHT: &[(Variant, &str, &str)] = &[
+    (Variant::ClaimRelaxed, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
+    (Variant::ArmRelaxed, "ends::a_timer_is_cancelled_while_it_is_armed", UNORDERED),
+    (Variant::FindRelaxed, "ends::a_callback_has_run_when_a_cancellation_says_so", UNORDERED),
+    (Variant::FindRelaxed, "ends::a_callback_has_run_when_a_revocation_says_so", UNORDERED),
+    (Variant::CancelRelaxed, "ends::cancel_against_a_beat", UNORDERED),
+    (Variant::CancelByStore, "ends::cancel_against_expiry", UNORDERED),
+    (Variant::TakeLate, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
+    (Variant::TakenRelaxed, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
+    (Variant::FinishRelaxed, "ends::a_timer_is_armed_after_it_has_fired", UNORDERED),
+    (Variant::PublishRelaxed, "messages::a_mailbox_hands_over", UNORDERED),
+    (Variant::RoomRelaxed, "messages::a_place_in_the_ring_is_used_again", UNORDERED),
+    (Variant::TakeTwice, "messages::a_late_message_rewinds_no_beat", ENDS),
+    (Variant::HintRelaxed, "messages::two_threads_give_hints", PILED_UP),
+    (Variant::HintByStore, "messages::a_hint_is_not_lost", PILED_UP),
+    (Variant::HintMarkLate, "messages::a_hint_is_not_lost", PILED_UP),
+];
+
+#[test]
+fn every_variant_is_caught_by_its_model() {
+    let models = CAUGHT.iter().map(|&(variant, model, sign)| (variant, model, vec![sign]));
+    busted::assert_caught("timer::models", models);
+}

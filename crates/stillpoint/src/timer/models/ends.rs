@@ -1,0 +1,238 @@
+//! Who ends a timer, and who arms it again.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
+use crate::timer::{Cause, Limit, Outcome, Schedule};
+
+/// The owner fires a timer while another thread cancels it, and a third one, too.
+#[test]
+fn cancel_against_expiry() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let timer = timer.clone();
+                thread::spawn(move || cancel(&timer))
+            })
+            .collect();
+        let (fired, _) = run(&mut service, 1);
+        let cancelled: usize = others.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(fired + cancelled, 1, "{ENDS}");
+    });
+}
+
+/// A thread cancels what another one has just armed, and has the value that was armed.
+#[test]
+fn a_timer_is_cancelled_while_it_is_armed() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let source = timer.clone();
+        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let cancelled = cancel(&timer);
+        assert_eq!(thread.join().unwrap(), 1);
+        let (fired, _) = run(&mut service, 1);
+        assert_eq!(fired + cancelled, 1, "{ENDS}");
+    });
+}
+
+/// A timer is cancelled by one thread, and armed again by another one as soon as it can be.
+#[test]
+fn a_timer_is_armed_after_another_thread_has_cancelled_it() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let source = timer.clone();
+        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let cancelled = cancel(&timer);
+        let added = thread.join().unwrap();
+        let (fired, _) = run(&mut service, 1);
+        assert_eq!(1 + added, cancelled + fired, "{ENDS}");
+    });
+}
+
+/// A timer that has fired is armed again by another thread.
+#[test]
+fn a_timer_is_armed_after_it_has_fired() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let place = Arc::new(Object::new(0));
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let (source, seen) = (timer.clone(), Watched(Arc::clone(&place)));
+        let thread = thread::spawn(move || {
+            let added = add(&mut mailbox, &source, 1);
+            if added == 1 {
+                // What the callback did is before this.
+                seen.write();
+            }
+            added
+        });
+        let watched = Watched(place);
+        let mut fired = 0;
+        turn();
+        let progress = service.run(1, Limit::NONE, |_, _| {
+            if fired == 0 {
+                watched.write();
+            }
+            fired += 1;
+        });
+        assert!(progress.is_done());
+        let added = thread.join().unwrap();
+        let (later, _) = run(&mut service, 2);
+        assert_eq!(1 + added, fired + later, "{ENDS}");
+    });
+}
+
+/// Who is told that a timer has fired sees what its callback did.
+#[test]
+fn a_callback_has_run_when_a_cancellation_says_so() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let place = Arc::new(Object::new(0));
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let seen = Watched(Arc::clone(&place));
+        let thread = thread::spawn(move || {
+            turn();
+            if matches!(timer.cancel(), Outcome::Fired) {
+                seen.write();
+            }
+        });
+        let watched = Watched(place);
+        turn();
+        let progress = service.run(1, Limit::NONE, |_, _| watched.write());
+        assert!(progress.is_done());
+        thread.join().unwrap();
+    });
+}
+
+/// The same for who revokes it.
+#[test]
+fn a_callback_has_run_when_a_revocation_says_so() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let place = Arc::new(Object::new(0));
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let seen = Watched(Arc::clone(&place));
+        let thread = thread::spawn(move || {
+            turn();
+            if matches!(timer.revoke(), Outcome::Fired) {
+                seen.write();
+            }
+        });
+        let watched = Watched(place);
+        turn();
+        let progress = service.run(1, Limit::NONE, |_, event| {
+            if event.cause() == Cause::Expired {
+                watched.write();
+            }
+        });
+        assert!(progress.is_done());
+        thread.join().unwrap();
+    });
+}
+
+/// Two threads revoke a timer that is due: it has one end, and comes to the owner once.
+#[test]
+fn two_threads_revoke_a_timer() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let timer = timer.clone();
+                thread::spawn(move || {
+                    turn();
+                    usize::from(timer.revoke().is_cancelled())
+                })
+            })
+            .collect();
+        let (fired, first) = run(&mut service, 1);
+        let revoked: usize = others.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let (later, second) = run(&mut service, 2);
+        assert_eq!((fired + revoked, first + second, later), (1, revoked, 0), "{ENDS}");
+    });
+}
+
+/// A periodic timer is cancelled while it beats.
+#[test]
+fn cancel_against_a_beat() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let schedule = Schedule::at(1).every(std::num::NonZeroU64::MIN);
+        service.arm_with(&timer, schedule, Object::new(1)).expect("at rest");
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            match other.cancel() {
+                Outcome::Cancelled(object) => _ = object.deadline(),
+                Outcome::Running => {}
+                Outcome::Fired | Outcome::Gone => panic!("{ENDS}"),
+            }
+        });
+        turn();
+        let _ = service.run(1, Limit::NONE, |_, mut event| {
+            event.value().deadline();
+        });
+        thread.join().unwrap();
+        let progress = service.run(2, Limit::NONE, |_, _| panic!("{ENDS}"));
+        assert!(progress.is_done());
+        assert_eq!(service.stats().timers, 0, "{PILED_UP}");
+    });
+}
+
+/// The service goes while another thread adds and cancels.
+#[test]
+fn a_service_goes() {
+    explore(3, || {
+        let service = Service::new(0);
+        let timers = [service.remote().timer(), service.remote().timer()];
+        let mut mailbox = service.remote().mailbox(2);
+        let thread = thread::spawn(move || {
+            add(&mut mailbox, &timers[0], 1);
+            cancel(&timers[0]);
+            add(&mut mailbox, &timers[1], 1);
+        });
+        turn();
+        drop(service);
+        thread.join().unwrap();
+    });
+}
+
+/// A service hands its values out while another thread adds: each has one end.
+#[test]
+fn a_service_closes_beside_an_addition() {
+    explore(3, || {
+        let service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let source = timer.clone();
+        let thread = thread::spawn(move || {
+            let added = add(&mut mailbox, &source, 1);
+            (mailbox, added)
+        });
+        let mut handed_out = 0;
+        turn();
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let (mailbox, added) = thread.join().unwrap();
+        let cancelled = cancel(&timer);
+        drop(mailbox);
+        assert_eq!(added, handed_out + cancelled, "{ENDS}");
+    });
+}

@@ -1,0 +1,229 @@
+//! What goes from thread to thread: messages in rings, and hints.
+
+use loom::thread;
+
+use super::{add, cancel, explore, run, turn, Object, Service, EARLY, ENDS, PILED_UP};
+use crate::timer::{Limit, Schedule};
+
+/// The owner sees what the source wrote, whether the timer was cancelled or not.
+#[test]
+fn a_mailbox_hands_over() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let source = timer.clone();
+        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let (first, _) = run(&mut service, 1);
+        assert_eq!(thread.join().unwrap(), 1);
+        let (second, _) = run(&mut service, 2);
+        assert_eq!(first + second, 1, "{ENDS}");
+    });
+}
+
+/// A ring with one place is used twice, by two timers.
+#[test]
+fn a_place_in_the_ring_is_used_again() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timers = [service.remote().timer(), service.remote().timer()];
+        let mut mailbox = service.remote().mailbox(1);
+        let thread =
+            thread::spawn(move || timers.iter().map(|timer| add(&mut mailbox, timer, 1)).sum::<usize>());
+        let (first, _) = run(&mut service, 1);
+        let added = thread.join().unwrap();
+        let (second, _) = run(&mut service, 2);
+        assert_eq!(first + second, added, "{ENDS}");
+    });
+}
+
+/// A mailbox is made and dropped while the owner looks for mailboxes: what it has sent arrives.
+#[test]
+fn a_mailbox_is_made_beside_the_owner() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let remote = service.remote();
+        let other = remote.timer();
+        let thread = thread::spawn(move || {
+            turn();
+            add(&mut remote.mailbox(2), &other, 1)
+        });
+        add(&mut mailbox, &timer, 1);
+        drop(mailbox);
+        let mut first = 0;
+        turn();
+        // Not done when the mailbox is just being made.
+        let _ = service.run(1, Limit::NONE, |_, _| first += 1);
+        let added = thread.join().unwrap();
+        let (second, _) = run(&mut service, 2);
+        assert_eq!(first + second, 1 + added, "{ENDS}");
+    });
+}
+
+/// The message of a cancelled arming comes while a periodic timer beats, from a mailbox that is served before that of the
+/// present arming: no beat comes twice.
+#[test]
+fn a_late_message_rewinds_no_beat() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailboxes = [service.remote().mailbox(2), service.remote().mailbox(2)];
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            add(&mut mailboxes[1], &other, 9);
+            cancel(&other);
+            turn();
+            let schedule = Schedule::at(1).every(std::num::NonZeroU64::MIN);
+            usize::from(mailboxes[0].add_with(&other, schedule, Object::new(1)).is_ok())
+        });
+        let mut last = 0;
+        let mut beat = |service: &mut Service, now| {
+            turn();
+            let progress = service.run(now, Limit::NONE, |_, event| {
+                assert!(event.deadline() > last, "{ENDS}");
+                last = event.deadline();
+            });
+            assert!(progress.is_done());
+        };
+        beat(&mut service, 1);
+        let added = thread.join().unwrap();
+        beat(&mut service, 2);
+        beat(&mut service, 2);
+        assert_eq!(service.stats().timers, added, "{ENDS}");
+        assert_eq!(cancel(&timer), added, "{ENDS}");
+    });
+}
+
+/// What is revoked comes to the owner, once.
+#[test]
+fn a_revoked_timer_comes_to_the_owner() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            usize::from(other.revoke().is_cancelled())
+        });
+        let (fired, first) = run(&mut service, 1);
+        let revoked = thread.join().unwrap();
+        let (later, second) = run(&mut service, 2);
+        assert_eq!((fired + revoked, first + second, later), (1, revoked, 0), "{ENDS}");
+    });
+}
+
+/// A timer is armed and cancelled twice beside the owner: nothing of it stays in the wheel.
+#[test]
+fn a_hint_is_not_lost() {
+    explore(5, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let mut mailbox = service.remote().mailbox(2);
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            cancel(&other);
+            add(&mut mailbox, &other, 9);
+            cancel(&other);
+        });
+        run(&mut service, 1);
+        thread.join().unwrap();
+        run(&mut service, 2);
+        assert_eq!(service.stats().timers, 0, "{PILED_UP}");
+    });
+}
+
+/// The same with a hint that the owner takes in time: it must see the cancellation that the hint is about.
+#[test]
+fn two_threads_give_hints() {
+    explore(4, || {
+        let mut service = Service::new(0);
+        let timers = [service.remote().timer(), service.remote().timer()];
+        for timer in &timers {
+            service.arm(timer, 9, Object::new(9)).expect("at rest");
+        }
+        let threads = timers.map(|timer| thread::spawn(move || cancel(&timer)));
+        run(&mut service, 1);
+        let cancelled: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(cancelled, 2, "{ENDS}");
+        run(&mut service, 2);
+        assert_eq!(service.stats().timers, 0, "{PILED_UP}");
+    });
+}
+
+/// A timer is cancelled and armed with a later deadline while the owner takes it in: it has either deadline, and that of
+/// its value.
+#[test]
+fn a_deadline_is_that_of_its_arming() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let mut other_mailbox = service.remote().mailbox(2);
+        add(&mut mailbox, &timer, 5);
+        let other = timer.clone();
+        let thread = thread::spawn(move || cancel(&other) + 2 * add(&mut other_mailbox, &other, 1));
+        run(&mut service, 1);
+        thread.join().unwrap();
+        run(&mut service, 2);
+        run(&mut service, 5);
+        assert_eq!(service.stats().timers, 0, "{ENDS}");
+    });
+}
+
+/// The same with a later deadline, which is not taken for the earlier one, and a period, which is not taken for none.
+#[test]
+fn a_schedule_is_not_one_of_two_armings() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let mut other_mailbox = service.remote().mailbox(2);
+        add(&mut mailbox, &timer, 1);
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            cancel(&other);
+            turn();
+            let schedule = Schedule::at(5).every(std::num::NonZeroU64::MIN);
+            usize::from(other_mailbox.add_with(&other, schedule, Object::new(5)).is_ok())
+        });
+        let beat = |service: &mut Service, now| {
+            turn();
+            let progress = service.run(now, Limit::NONE, |_, mut event| {
+                assert!(event.value().deadline() <= now, "{EARLY}");
+            });
+            assert!(progress.is_done());
+        };
+        beat(&mut service, 1);
+        let added = thread.join().unwrap();
+        beat(&mut service, 4);
+        beat(&mut service, 5);
+        assert_eq!(service.stats().timers, added, "{ENDS}");
+        assert_eq!(cancel(&timer), added, "{ENDS}");
+    });
+}
+
+/// A burst that finds the mailbox full has shown the owner what is in it.
+#[test]
+fn a_burst_goes_on_when_the_owner_has_made_room() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timers = [service.remote().timer(), service.remote().timer()];
+        let mut mailbox = service.remote().mailbox(1);
+        let thread = thread::spawn(move || {
+            let mut burst = mailbox.burst();
+            let add = |timer| {
+                turn();
+                usize::from(burst.add(timer, 1, Object::new(1)).is_ok())
+            };
+            timers.iter().map(add).sum::<usize>()
+        });
+        let (first, _) = run(&mut service, 1);
+        let added = thread.join().unwrap();
+        let (second, _) = run(&mut service, 2);
+        assert_eq!(first + second, added, "{ENDS}");
+    });
+}

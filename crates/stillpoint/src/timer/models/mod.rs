@@ -1,0 +1,125 @@
+//! loom models of timers across threads, on the engine itself.
+//!
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
+
+mod controls;
+mod ends;
+mod messages;
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Cause, Limit, Mailbox, Outcome, SharedTimer, TimerService};
+
+/// What loom says when two accesses are not ordered.
+const UNORDERED: &str = "Causality violation";
+/// What a model says when a timer has two ends, or none.
+const ENDS: &str = "a timer does not have one end";
+/// What a model says when a timer fires before its deadline.
+const EARLY: &str = "a timer is early";
+/// What a model says when a cancelled timer stays in the wheel.
+const PILED_UP: &str = "a cancelled timer is still there";
+
+/// A value that loom watches, with the deadline that it was armed with.
+struct Object(UnsafeCell<u64>);
+
+// SAFETY: written by `new` and by `drop` alone; that both are ordered with every read is what the models check.
+unsafe impl Send for Object {}
+
+impl Object {
+    fn new(deadline: u64) -> Self {
+        let cell = UnsafeCell::new(0);
+        // SAFETY: not shared yet.
+        cell.with_mut(|place| unsafe { *place = deadline });
+        Self(cell)
+    }
+
+    fn deadline(&self) -> u64 {
+        // SAFETY: the protocol under test gives the object to one thread at a time; loom reports it where it does not.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: as in `deadline`.
+        self.0.with_mut(|place| unsafe { *place = u64::MAX });
+    }
+}
+
+loom::lazy_static! {
+    static ref TURNS: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// Lets loom try the operation that follows before and after those of the other threads.
+///
+/// It looks at the last access to an atomic alone: a thread that loads and then exchanges has made the last access itself,
+/// so that loom would not try the exchange before another thread's earlier load.
+fn turn() {
+    // Relaxed: orders nothing.
+    TURNS.fetch_add(1, Ordering::Relaxed);
+}
+
+type Service = TimerService<Object>;
+type Timer = SharedTimer<Object>;
+
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// Runs the service at a time, and returns how many have fired and how many were revoked.
+fn run(service: &mut Service, now: u64) -> (usize, usize) {
+    let (mut fired, mut revoked) = (0, 0);
+    turn();
+    let progress = service.run(now, Limit::NONE, |_, event| {
+        let cause = event.cause();
+        let object = event.into_value().expect("not periodic");
+        match cause {
+            Cause::Expired => {
+                assert!(object.deadline() <= now, "{EARLY}");
+                fired += 1;
+            }
+            Cause::Revoked => {
+                object.deadline();
+                revoked += 1;
+            }
+        }
+    });
+    assert!(progress.is_done());
+    (fired, revoked)
+}
+
+/// Whether the timer was cancelled by this call; its value is looked at then.
+fn cancel(timer: &Timer) -> usize {
+    turn();
+    match timer.cancel() {
+        Outcome::Cancelled(object) => {
+            object.deadline();
+            1
+        }
+        _ => 0,
+    }
+}
+
+fn add(mailbox: &mut Mailbox<Object>, timer: &Timer, deadline: u64) -> usize {
+    turn();
+    usize::from(mailbox.add(timer, deadline, Object::new(deadline)).is_ok())
+}
+
+/// Something that is written by two threads in turn.
+struct Watched(Arc<Object>);
+
+// SAFETY: that the writes are ordered is what the model checks.
+unsafe impl Send for Watched {}
+
+impl Watched {
+    fn write(&self) {
+        // SAFETY: as above.
+        self.0 .0.with_mut(|place| unsafe { *place += 1 });
+    }
+}
