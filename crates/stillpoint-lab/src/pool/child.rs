@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
@@ -15,12 +16,23 @@ use crate::output::json::Row;
 /// Holds the plan, in the child alone.
 const VARIABLE: &str = "STILLPOINT_BENCH_POOL";
 
+#[derive(Serialize, Deserialize)]
+pub(super) struct Order<P = Plan> {
+    pub(super) on: OnHugePages<P>,
+    /// The setting to begin with.
+    pub(super) first: usize,
+    /// What did not end, in a child before this one: contenders by name and cache.
+    pub(super) without: Vec<(String, Option<u64>)>,
+}
+
 /// What the child answers.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
     /// A sentence about each pool.
     pub(super) notes: Vec<String>,
+    /// The setting at which a contender did not end, and its row there. Nothing was measured from then on.
+    pub(super) unfinished: Option<(usize, Row)>,
 }
 
 /// Runs a plan in a child. Returns its rows, and notes to print below them.
@@ -31,9 +43,18 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let ours = 2 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
     let _restore = pages.as_ref().map(|pages| interrupt::at_the_end(pages.restorer()));
-    let order = OnHugePages { plan, megabytes: for_dpdk, huge_pages: pages.is_some() };
-    let answer = child::ask(VARIABLE, "measures pools", &order, OnInterrupt::Wait)?;
-    let Answer { rows, mut notes } = answer.unwrap_or_default();
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let on = OnHugePages { plan, megabytes: for_dpdk, huge_pages: pages.is_some() };
+    let mut order = Order { on, first: 0, without: Vec::new() };
+    while let Some(answer) = child::ask::<Answer>(VARIABLE, "measures pools", &order, OnInterrupt::Wait)? {
+        rows.extend(answer.rows);
+        notes = answer.notes;
+        let Some((setting, row)) = answer.unfinished else { break };
+        // The child has ended, and what held it up with it. The next one leaves it out.
+        order.without.push((row.contender.clone(), row.params.get("cache").and_then(Value::as_u64)));
+        order.first = setting;
+        rows.push(row);
+    }
     notes.push(match &pages {
         Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
         None => {
@@ -46,7 +67,8 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
 
 /// In the child: measures what the variable says. `None` in a process that is no such child.
 pub(crate) fn run_if_child() -> Option<ExitCode> {
-    child::answer(VARIABLE, |OnHugePages { plan, megabytes, huge_pages }: OnHugePages<Plan>| {
-        super::measure::run(&plan, megabytes, huge_pages)
+    child::answer(VARIABLE, |order: Order| {
+        let limit = super::watch::limit(&order.on.plan);
+        super::watch::over(limit, move |report| super::measure::run(&order, report))
     })
 }

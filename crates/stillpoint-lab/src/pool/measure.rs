@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use stillpoint_peers::pool::{self, PoolContender, PoolThread};
 
-use super::child::Answer;
+use super::child::Order;
 use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
+use super::watch::Report;
+use crate::child::OnHugePages;
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::{Row, number};
@@ -20,28 +23,39 @@ use crate::stats::median;
 
 type Contenders = Vec<Box<dyn PoolContender>>;
 
-pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Answer, String> {
+pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> {
+    let OnHugePages { plan, megabytes, huge_pages } = &order.on;
     let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
     if plan.has_dpdk() {
-        stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
+        stillpoint_peers::table::initialise_dpdk(*megabytes, *huge_pages, cpu)?;
     }
     cpus::pin(cpu)?;
-    let mut notes = Vec::new();
     let progress = Progress::new(plan.settings.len());
-    let mut rows = Vec::new();
     let mut stage = "";
-    for setting in plan.settings.iter().take_while(|_| !interrupt::requested()) {
+    let settings = plan.settings.iter().enumerate().skip(order.first);
+    for (number, setting) in settings.take_while(|_| !interrupt::requested()) {
         if setting.scenario != stage {
             stage = &setting.scenario;
             progress.stage(&format!("pool: {stage}"));
         }
         // Anew: what a pool has left with the threads of one setting is not to hold up the next one.
-        let (contenders, missing) = make(plan, huge_pages)?;
-        rows.extend(measure(plan, setting, &contenders)?);
-        notes = contenders.iter().map(|contender| note(&**contender)).chain(missing).collect();
+        let (mut contenders, missing) = make(plan, *huge_pages)?;
+        let left_out = |contender: &dyn PoolContender| {
+            let cache = contender.cache().map(|cache| cache as u64);
+            order.without.iter().any(|(name, of)| (name.as_str(), *of) == (contender.name(), cache))
+        };
+        contenders.retain(|contender| !left_out(&**contender));
+        let begins = |contender: &dyn PoolContender| {
+            // Nobody listens after the limit.
+            let _ = report.send(Report::Begins(number, row(plan, setting, contender, Rates::default())));
+        };
+        let rows = measure(plan, setting, &contenders, begins)?;
+        let notes = contenders.iter().map(|contender| note(&**contender)).chain(missing).collect();
+        // As above.
+        let _ = report.send(Report::Measured(rows, notes));
         progress.step();
     }
-    Ok(Answer { rows, notes })
+    Ok(())
 }
 
 /// What a pool is made of, in a line.
@@ -69,7 +83,11 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Contenders, Vec<String>), Stri
             name => {
                 let driver = name.rsplit('/').next().unwrap_or(name);
                 for cache in [0, CACHE] {
-                    contenders.push(pool::mempool(driver, objects, cache, huge_pages)?);
+                    // Without huge pages there may be too little memory for all of them.
+                    match pool::mempool(driver, objects, cache, huge_pages) {
+                        Ok(mempool) => contenders.push(mempool),
+                        Err(why) => notes.push(format!("{name}, cache {cache} left out: {why}")),
+                    }
                 }
             }
         }
@@ -86,7 +104,12 @@ struct Rates {
     exhausted: usize,
 }
 
-fn measure(plan: &Plan, setting: &Setting, contenders: &Contenders) -> Result<Vec<Row>, String> {
+fn measure(
+    plan: &Plan,
+    setting: &Setting,
+    contenders: &Contenders,
+    begins: impl Fn(&dyn PoolContender),
+) -> Result<Vec<Row>, String> {
     let mut measured: BTreeMap<usize, Rates> = BTreeMap::new();
     for round in 0..plan.rounds as usize {
         if interrupt::requested() {
@@ -94,6 +117,7 @@ fn measure(plan: &Plan, setting: &Setting, contenders: &Contenders) -> Result<Ve
         }
         for turn in 0..contenders.len() {
             let at = (turn + round) % contenders.len();
+            begins(&*contenders[at]);
             let slice = match setting.scenario.as_str() {
                 "producer-consumer" => hand_over(plan, &*contenders[at])?,
                 _ => alone(plan, setting, &*contenders[at])?,

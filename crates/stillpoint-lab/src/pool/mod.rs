@@ -10,6 +10,7 @@ mod ours;
 mod pipe;
 mod plan;
 mod show;
+mod watch;
 
 pub(crate) use plan::Plan;
 

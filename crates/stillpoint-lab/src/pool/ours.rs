@@ -58,33 +58,6 @@ struct BareThread<'p> {
 }
 
 impl BareThread<'_> {
-    #[inline(always)]
-    fn get_all(&self, objects: &mut [*mut u8]) -> bool {
-        // SAFETY: places for addresses, which are written before they are read.
-        let places = unsafe {
-            std::slice::from_raw_parts_mut(
-                objects.as_mut_ptr().cast::<MaybeUninit<NonNull<u8>>>(),
-                objects.len(),
-            )
-        };
-        self.local.alloc_many(places).is_ok()
-    }
-
-    #[inline(always)]
-    fn put_all(&self, objects: &[*mut u8]) {
-        // SAFETY: addresses that came from the pool, none of them null.
-        let objects =
-            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
-        // SAFETY: the experiment gives back what it got.
-        let answer = unsafe {
-            match objects {
-                [object] => self.local.free(*object),
-                objects => self.local.free_many(objects),
-            }
-        };
-        debug_assert!(answer.is_ok(), "{answer:?}");
-    }
-
     /// Blocks that go back as they came.
     fn whole_blocks(&self, blocks: usize, turns: u64) -> bool {
         let mut kept: Vec<RawBlock> = Vec::with_capacity(blocks);
@@ -118,7 +91,7 @@ impl PoolThread for BareThread<'_> {
             }
             return true;
         }
-        plain(shape, turns, objects, |objects| self.get_all(objects), |objects| self.put_all(objects))
+        plain(self, shape, turns, objects)
     }
 
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
@@ -135,17 +108,36 @@ impl PoolThread for BareThread<'_> {
                 }
                 read_each(place);
             }
-            objects.chunks(shape.put).for_each(|objects| self.put_all(objects));
+            objects.chunks(shape.put).for_each(|objects| self.put(objects));
         }
         Some(true)
     }
 
+    #[inline(always)]
     fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        self.get_all(objects)
+        // SAFETY: places for addresses, which are written before they are read.
+        let places = unsafe {
+            std::slice::from_raw_parts_mut(
+                objects.as_mut_ptr().cast::<MaybeUninit<NonNull<u8>>>(),
+                objects.len(),
+            )
+        };
+        self.local.alloc_many(places).is_ok()
     }
 
+    #[inline(always)]
     fn put(&mut self, objects: &[*mut u8]) {
-        self.put_all(objects);
+        // SAFETY: addresses that came from the pool, none of them null.
+        let objects =
+            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        // SAFETY: the experiment gives back what it got.
+        let answer = unsafe {
+            match objects {
+                [object] => self.local.free(*object),
+                objects => self.local.free_many(objects),
+            }
+        };
+        debug_assert!(answer.is_ok(), "{answer:?}");
     }
 }
 

@@ -62,6 +62,7 @@ fn of_rows(rows: &[&Row]) -> comfy_table::Table {
             Some(
                 row.void
                     .clone()
+                    .or_else(|| Some(row.metrics.get("unfinished")?.as_str()?.to_owned()))
                     .unwrap_or_else(|| row.metric("objects_per_s").map(format::rate).unwrap_or_default()),
             )
         };

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::{OBJECT, PoolContender, PoolThread, Shape, plain};
+use super::{OBJECT, PoolContender, PoolThread};
 
 struct Mimalloc {
     allocate: unsafe extern "C" fn(usize) -> *mut c_void,
@@ -59,31 +59,17 @@ impl PoolContender for Mimalloc {
 
 struct Thread<'m>(&'m Mimalloc);
 
-impl Thread<'_> {
+impl PoolThread for Thread<'_> {
     #[inline(always)]
-    fn get_each(&self, objects: &mut [*mut u8]) -> bool {
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
         // SAFETY: any size will do.
         objects.iter_mut().for_each(|object| *object = unsafe { (self.0.allocate)(OBJECT) }.cast());
         objects.iter().all(|object| !object.is_null())
     }
 
     #[inline(always)]
-    fn put_each(&self, objects: &[*mut u8]) {
+    fn put(&mut self, objects: &[*mut u8]) {
         // SAFETY: the experiment gives back what it got.
         objects.iter().for_each(|object| unsafe { (self.0.free)(object.cast()) });
-    }
-}
-
-impl PoolThread for Thread<'_> {
-    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        plain(shape, turns, objects, |objects| self.get_each(objects), |objects| self.put_each(objects))
-    }
-
-    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        self.get_each(objects)
-    }
-
-    fn put(&mut self, objects: &[*mut u8]) {
-        self.put_each(objects);
     }
 }

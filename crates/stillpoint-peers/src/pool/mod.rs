@@ -55,7 +55,9 @@ pub trait PoolContender: Send + Sync {
 /// them.
 pub trait PoolThread {
     /// In each turn: gets `keep` objects, reads each, and gives them back. False when the pool was exhausted.
-    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool;
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        plain(self, shape, turns, objects)
+    }
 
     /// The same with contiguous blocks, as many as `keep` has room for; `None` without such a call.
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
@@ -72,26 +74,28 @@ pub trait PoolThread {
 
 /// The loop of [`PoolThread::plain`], over a contender's own calls.
 #[inline(always)]
-pub fn plain(
+pub fn plain<T: PoolThread + ?Sized>(
+    thread: &mut T,
     shape: Shape,
     turns: u64,
     objects: &mut [*mut u8],
-    mut get: impl FnMut(&mut [*mut u8]) -> bool,
-    mut put: impl FnMut(&[*mut u8]),
 ) -> bool {
     let objects = &mut objects[..shape.keep];
     for _ in 0..turns {
-        let mut at = 0;
-        while at < objects.len() {
-            let end = (at + shape.get).min(objects.len());
-            if !get(&mut objects[at..end]) {
-                put(&objects[..at]);
-                return false;
+        let mut got = 0;
+        while got < objects.len() {
+            let end = (got + shape.get).min(objects.len());
+            if !thread.get(&mut objects[got..end]) {
+                break;
             }
-            read_each(&objects[at..end]);
-            at = end;
+            read_each(&objects[got..end]);
+            got = end;
         }
-        objects.chunks(shape.put).for_each(&mut put);
+        // The only call, so that it becomes a part of the loop.
+        objects[..got].chunks(shape.put).for_each(|objects| thread.put(objects));
+        if got < objects.len() {
+            return false;
+        }
     }
     true
 }

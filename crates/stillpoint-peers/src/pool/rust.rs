@@ -1,6 +1,6 @@
 //! Pools in Rust: object-pool and sharded-slab. Neither has calls for many objects.
 
-use super::{OBJECT, PoolContender, PoolThread, Shape, plain};
+use super::{OBJECT, PoolContender, PoolThread};
 
 type Buffer = Box<[u8; OBJECT]>;
 
@@ -30,12 +30,12 @@ impl PoolContender for ObjectPool {
 
 struct BoxThread<'p>(&'p object_pool::Pool<Buffer>);
 
-impl BoxThread<'_> {
+impl PoolThread for BoxThread<'_> {
     #[inline(always)]
-    fn get_each(&self, objects: &mut [*mut u8]) -> bool {
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
         for got in 0..objects.len() {
             let Some(object) = self.0.try_pull() else {
-                self.put_each(&objects[..got]);
+                self.put(&objects[..got]);
                 return false;
             };
             objects[got] = Box::into_raw(object.detach().1).cast();
@@ -44,23 +44,9 @@ impl BoxThread<'_> {
     }
 
     #[inline(always)]
-    fn put_each(&self, objects: &[*mut u8]) {
+    fn put(&mut self, objects: &[*mut u8]) {
         // SAFETY: the experiment gives back what it got, which came from `Box::into_raw`.
         objects.iter().for_each(|object| self.0.attach(unsafe { Buffer::from_raw(object.cast()) }));
-    }
-}
-
-impl PoolThread for BoxThread<'_> {
-    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        plain(shape, turns, objects, |objects| self.get_each(objects), |objects| self.put_each(objects))
-    }
-
-    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        self.get_each(objects)
-    }
-
-    fn put(&mut self, objects: &[*mut u8]) {
-        self.put_each(objects);
     }
 }
 
@@ -106,12 +92,12 @@ impl PoolContender for ShardedSlab {
 
 struct SlabThread<'p>(&'p sharded_slab::Pool<Keyed>);
 
-impl SlabThread<'_> {
+impl PoolThread for SlabThread<'_> {
     #[inline(always)]
-    fn get_each(&self, objects: &mut [*mut u8]) -> bool {
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
         for got in 0..objects.len() {
             let Some(mut object) = self.0.create() else {
-                self.put_each(&objects[..got]);
+                self.put(&objects[..got]);
                 return false;
             };
             object.key = object.key();
@@ -121,25 +107,11 @@ impl SlabThread<'_> {
     }
 
     #[inline(always)]
-    fn put_each(&self, objects: &[*mut u8]) {
+    fn put(&mut self, objects: &[*mut u8]) {
         for object in objects {
             // SAFETY: an object of this pool, which the experiment has got and gives back.
             let key = unsafe { (*object.cast::<Keyed>()).key };
             self.0.clear(key);
         }
-    }
-}
-
-impl PoolThread for SlabThread<'_> {
-    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        plain(shape, turns, objects, |objects| self.get_each(objects), |objects| self.put_each(objects))
-    }
-
-    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        self.get_each(objects)
-    }
-
-    fn put(&mut self, objects: &[*mut u8]) {
-        self.put_each(objects);
     }
 }

@@ -1,6 +1,7 @@
 //! One thread: what goes out comes back, and everything is counted.
 
 use std::collections::HashSet;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -180,4 +181,24 @@ fn histogram_and_census_tell_where_everything_is() {
     drop((block, two));
     let census = pool.audit().unwrap();
     assert_eq!((census.buckets_whole, census.buckets_in_store), (1, 3));
+}
+
+#[test]
+fn buckets_come_back_whole_whatever_the_bulks() {
+    let pool = PoolBuilder::new(10_000).bucket_bytes(64 << 10).cache(512).build_raw(2048, 64).unwrap();
+    let local = pool.local().unwrap();
+    for (get, put) in [(15, 1), (15, 15), (31, 7), (1, 31), (64, 63)] {
+        for _ in 0..20 {
+            let mut kept = Vec::new();
+            while kept.len() < 4_000 {
+                let mut bulk = [const { MaybeUninit::uninit() }; 64];
+                kept.extend_from_slice(local.alloc_many(&mut bulk[..get]).unwrap());
+            }
+            // SAFETY: handed out above, each given back once.
+            kept.chunks(put).for_each(|bulk| unsafe { local.free_many(bulk) }.unwrap());
+        }
+        let census = pool.audit().unwrap();
+        assert_eq!(census.objects_out, 0);
+        assert!(census.buckets_partial <= 8, "{get}, {put}: {census:?}");
+    }
 }

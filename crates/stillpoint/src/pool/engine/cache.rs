@@ -11,6 +11,9 @@ pub(crate) struct Cache {
     len: OwnUsize,
     /// Frees do not fill it beyond this.
     limit: usize,
+    /// What a refill is to bring, if that is easily had: more each time, and little after the cache was too full, so that a
+    /// thread which has room for all its objects finds its peace.
+    appetite: OwnUsize,
     slots: Box<[UnsafeCell<*mut u8>]>,
 }
 
@@ -20,7 +23,7 @@ impl Cache {
     pub(crate) fn new(limit: usize, more: usize) -> Self {
         let room = if limit == 0 { 0 } else { limit + more };
         let slots = (0..room).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
-        Self { len: OwnUsize::new(0), limit, slots }
+        Self { len: OwnUsize::new(0), limit, appetite: OwnUsize::new(0), slots }
     }
 
     #[inline(always)]
@@ -40,6 +43,13 @@ impl Cache {
     #[inline(always)]
     fn start(&self) -> *mut *mut u8 {
         UnsafeCell::raw_get(self.slots.as_ptr())
+    }
+
+    /// How many objects a refill is to bring.
+    pub(crate) fn appetite(&self) -> usize {
+        let now = self.appetite.get();
+        self.appetite.set((2 * now + 1).min(self.limit / 2));
+        now
     }
 
     /// Where a refill goes to.
@@ -83,15 +93,16 @@ impl Cache {
         fits
     }
 
-    /// Copies the newest `count` objects to `to`, in the order in which they came. False when there are fewer.
+    /// Copies the newest `count` objects to `to`, the newest first: so objects that lie one behind the other stay so, upwards
+    /// or downwards, however many are taken at a time. False when there are fewer.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for them.
     #[inline(always)]
     pub(crate) unsafe fn pop_many(&self, to: *mut *mut u8, count: usize) -> bool {
         let Some(left) = self.len.get().checked_sub(count) else { return false };
-        // SAFETY: the slots below `len` hold objects, and no other thread looks at them.
-        unsafe { ptr::copy_nonoverlapping(self.start().add(left), to, count) };
+        // SAFETY: the slots below `len` hold objects, and no other thread looks at them; the caller's promise.
+        unsafe { copy_reversed(self.start().add(left), to, count) };
         self.len.set(left);
         true
     }
@@ -105,18 +116,18 @@ impl Cache {
         (len + count <= self.limit).then(|| self.start().wrapping_add(len))
     }
 
-    /// Hands the oldest `count` objects to `take`, and moves the others down.
+    /// Hands the objects, the oldest first, to `take`, which says how many it has taken; moves the others down.
     ///
     /// # Safety
-    /// The caller holds the shard; `take` does not use this cache. There are so many.
-    pub(crate) unsafe fn shift(&self, count: usize, take: impl FnOnce(&[*mut u8])) {
-        let start = self.start();
-        // SAFETY: the slots below `len` hold objects; nobody changes them meanwhile.
-        take(unsafe { std::slice::from_raw_parts(start, count) });
-        let left = self.len.get() - count;
+    /// The caller holds the shard; `take` does not use this cache, and takes no more than there are.
+    pub(crate) unsafe fn shift(&self, take: impl FnOnce(&[*mut u8]) -> usize) {
+        // SAFETY: the caller's promise; nobody changes them meanwhile.
+        let taken = take(unsafe { self.objects() });
+        let (start, left) = (self.start(), self.len.get() - taken);
         // SAFETY: within the slots below `len`.
-        unsafe { ptr::copy(start.add(count), start, left) };
+        unsafe { ptr::copy(start.add(taken), start, left) };
         self.len.set(left);
+        self.appetite.set(0);
     }
 
     /// The objects.
@@ -126,5 +137,47 @@ impl Cache {
     pub(crate) unsafe fn objects(&self) -> &[*mut u8] {
         // SAFETY: the slots below `len` hold objects; nobody changes them meanwhile.
         unsafe { std::slice::from_raw_parts(self.start(), self.len.get()) }
+    }
+}
+
+/// # Safety
+/// As for [`ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy_reversed(from: *const *mut u8, to: *mut *mut u8, count: usize) {
+    let mut left = count;
+    while left >= 4 {
+        left -= 4;
+        // SAFETY: within the caller's bounds, as below.
+        unsafe {
+            let [a, b, c, d] = from.add(left).cast::<[*mut u8; 4]>().read();
+            to.add(count - left - 4).cast::<[*mut u8; 4]>().write([d, c, b, a]);
+        }
+    }
+    while left > 0 {
+        left -= 1;
+        // SAFETY: as above.
+        unsafe { to.add(count - left - 1).write(from.add(left).read()) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_object_comes_first_however_many_are_taken() {
+        let at = |index: usize| ptr::without_provenance_mut::<u8>(8 * index);
+        for count in 0..40 {
+            let cache = Cache::new(64, 0);
+            // SAFETY: nobody else has this cache, and there is room for all.
+            unsafe {
+                (1..=50).for_each(|index| assert!(cache.push(at(index))));
+                let mut taken = [ptr::null_mut(); 40];
+                assert!(cache.pop_many(taken.as_mut_ptr(), count));
+                let expected = (0..count).map(|index| at(50 - index));
+                assert!(taken[..count].iter().copied().eq(expected));
+                assert_eq!(cache.pop().map(NonNull::as_ptr), Some(at(50 - count)));
+            }
+        }
     }
 }

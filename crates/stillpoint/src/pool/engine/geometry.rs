@@ -120,14 +120,17 @@ impl Geometry {
         }
     }
 
+    /// Objects of a row.
+    #[inline(always)]
+    pub(crate) fn in_row(&self, row: u32) -> u32 {
+        let within = if self.rows == 1 { 0 } else { row % self.rows };
+        (self.objects - within * ROW).min(ROW)
+    }
+
     /// One bit for each object of a row.
     #[inline(always)]
     pub(crate) fn full(&self, row: u32) -> u64 {
-        let within = if self.rows == 1 { 0 } else { row % self.rows };
-        match self.objects - within * ROW {
-            ROW.. => u64::MAX,
-            objects => (1 << objects) - 1,
-        }
+        u64::MAX >> (ROW - self.in_row(row))
     }
 
     /// Where the first object of a bucket begins in it. Without this, a stride of an odd number of lines and fewer objects than

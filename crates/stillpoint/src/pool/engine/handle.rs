@@ -128,8 +128,9 @@ impl<'p> Handle<'p> {
             }
             let cache = &self.shard.get().cache;
             if let missing @ 1.. = count.saturating_sub(cache.len()) {
+                let enough = missing.max(cache.appetite());
                 // SAFETY: there is that much room at the end; no code of the user's runs before it is counted.
-                unsafe { cache.grew(self.hold().obtain(cache.end(), missing, cache.room())) };
+                unsafe { cache.grew(self.hold().obtain(cache.end(), missing, enough, cache.room())) };
             }
             if cache.len() >= count {
                 return true;
@@ -150,7 +151,8 @@ impl<'p> Handle<'p> {
             // SAFETY: the handle holds its shard; the caller's promise; so many are there.
             let got = unsafe {
                 cache.pop_many(to, ready);
-                ready + self.hold().obtain(to.add(ready), count - ready, count - ready)
+                let missing = count - ready;
+                ready + self.hold().obtain(to.add(ready), missing, missing, missing)
             };
             // SAFETY: written above.
             let objects = unsafe { std::slice::from_raw_parts(to, got) };
@@ -200,6 +202,16 @@ impl<'p> Handle<'p> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
+        unsafe { self.free_one_slowly(object) }
+    }
+
+    /// Takes the address by value, so that who calls this at the end needs no frame.
+    ///
+    /// # Safety
+    /// As [`free`](Handle::free).
+    #[inline(never)]
+    unsafe fn free_one_slowly(&self, object: *mut u8) -> Result<(), FreeError> {
+        // SAFETY: the caller's promise.
         unsafe { self.free_slowly(std::slice::from_ref(&object)) }
     }
 
@@ -208,7 +220,7 @@ impl<'p> Handle<'p> {
     #[inline(always)]
     pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
         let cache = &self.shard.get().cache;
-        let Some(to) = cache.reserve(objects.len()) else {
+        let Some(to) = cache.reserve(objects.len()).or_else(|| self.make_room(objects.len())) else {
             // SAFETY: the caller's promise.
             return unsafe { self.free_slowly(objects) };
         };
@@ -228,6 +240,14 @@ impl<'p> Handle<'p> {
         // SAFETY: written above.
         unsafe { cache.grew(objects.len()) };
         Ok(())
+    }
+
+    /// Room for `count` objects in the cache, if they ever have.
+    #[inline(never)]
+    fn make_room(&self, count: usize) -> Option<*mut *mut u8> {
+        let cache = &self.shard.get().cache;
+        (count <= cache.limit()).then(|| self.hold().make_room(count))?;
+        cache.reserve(count)
     }
 
     /// # Safety
@@ -293,14 +313,20 @@ impl Hold<'_> {
         if count > cache.limit() {
             return self.give(objects);
         }
-        if cache.len() + count > cache.limit() {
-            let keep = (cache.limit() / 2).min(cache.limit() - count);
-            self.empty_cache(cache.len() - keep);
-        }
+        self.make_room(count);
         // SAFETY: the shard is held (see `Hold::new`), and there is room below the limit.
         unsafe {
             ptr::copy_nonoverlapping(objects.as_ptr(), cache.end(), count);
             cache.grew(count);
+        }
+    }
+
+    /// Empties the cache as far as it takes for `count` more objects, which are not more than its limit.
+    fn make_room(self, count: usize) {
+        let cache = &self.shard.cache;
+        if cache.len() + count > cache.limit() {
+            let keep = (cache.limit() / 2).min(cache.limit() - count);
+            self.empty_cache(cache.len() - keep);
         }
     }
 

@@ -1,11 +1,14 @@
 //! What the holder of a shard does with its buckets.
 
-use super::row::Spot;
+use super::row::{Spot, NONE};
 use super::shard::Shard;
 use super::store::Chain;
 use super::Core;
 use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
+
+/// Rows whose objects are gathered while a cache is emptied.
+const OPEN: usize = 8;
 
 /// The right to use a shard.
 #[derive(Clone, Copy)]
@@ -62,28 +65,37 @@ impl<'c> Hold<'c> {
         let live = &self.core.rows[row as usize].live;
         let full = self.core.geometry.full(row);
         let mut left = full & !live.get();
-        let count = (left.count_ones() as usize).min(most);
-        if left == full && count == full.count_ones() as usize {
-            let first = self.core.address(row, 0);
-            for index in 0..count {
+        let (objects, first) = (self.core.geometry.in_row(row) as usize, self.core.address(row, 0));
+        if left == full && objects <= most {
+            for index in 0..objects {
                 // SAFETY: the caller's promise.
                 unsafe { to.add(index).write(first.wrapping_add(index * self.core.geometry.stride())) };
             }
             live.set(full);
-            return count;
+            return objects;
         }
-        // Where objects are to rest for long, the drawing goes round.
-        let turn = self.core.cold_first.then_some(&self.core.rows[row as usize].turn);
+        let count = (left.count_ones() as usize).min(most);
         for index in 0..count {
-            let ahead = turn.map_or(left, |turn| left & (u64::MAX << turn.get()));
-            let bit = if ahead == 0 { left } else { ahead }.trailing_zeros();
+            let bit = self.next_bit(row, left);
             left &= !(1 << bit);
-            turn.inspect(|turn| turn.set((bit + 1) % u64::BITS));
             // SAFETY: the caller's promise.
-            unsafe { to.add(index).write(self.core.address(row, bit)) };
+            unsafe { to.add(index).write(first.wrapping_add(bit as usize * self.core.geometry.stride())) };
         }
         live.set(full & !left);
         count
+    }
+
+    /// Which of the free objects to draw: the first one, or in turn where objects are to rest for long.
+    #[inline(always)]
+    fn next_bit(self, row: u32, left: u64) -> u32 {
+        if !self.core.cold_first {
+            return left.trailing_zeros();
+        }
+        let turn = &self.core.rows[row as usize].turn;
+        let ahead = left & (u64::MAX << turn.get());
+        let bit = if ahead == 0 { left } else { ahead }.trailing_zeros();
+        turn.set((bit + 1) % u64::BITS);
+        bit
     }
 
     /// The bucket to take from: the newest, or the oldest where objects are to rest for long.
@@ -106,68 +118,76 @@ impl<'c> Hold<'c> {
         Some(bucket)
     }
 
-    /// Puts objects back into their buckets, in runs that share a row.
+    /// Puts objects back into their buckets.
     pub(crate) fn give(self, objects: &[*mut u8]) {
-        let stride = self.core.geometry.stride();
-        let mut rest = objects;
-        while let Some((&first, mut others)) = rest.split_first() {
-            let Some(place) = self.core.place_of(first) else {
-                self.core.report_stranger(first);
-                rest = others;
-                continue;
-            };
-            let full = self.core.geometry.full(place.row);
-            let mut last = 1u64 << place.bit;
-            let mut bits = last;
-            let mut neighbour = first.wrapping_add(stride);
-            while let Some((&next, beyond)) = others.split_first() {
-                // The next object of the bucket, which comes most often, takes no division.
-                let bit = if next == neighbour && full & (last << 1) != 0 {
-                    last << 1
-                } else {
-                    match self.core.place_of(next) {
-                        Some(same) if same.row == place.row => 1 << same.bit,
-                        _ => break,
-                    }
-                };
-                if bits & bit != 0 {
-                    break;
-                }
-                (bits, last, neighbour) = (bits | bit, bit, next.wrapping_add(stride));
-                others = beyond;
-            }
-            self.give_run(place.row, bits);
-            rest = others;
-        }
+        self.give_first(objects, objects.len());
     }
 
-    /// Puts objects of one row back.
+    /// Puts the first `least` objects back into their buckets, and those behind them that share a row with the last one, so
+    /// that as few buckets as possible are left broken. Returns how many objects that were.
+    pub(crate) fn give_first(self, objects: &[*mut u8], least: usize) -> usize {
+        let stride = self.core.geometry.stride();
+        // Rows that objects were found of, each given once, when all of its objects have probably come.
+        let mut open = [(NONE, 0); OPEN];
+        let (mut given, mut row) = (0, NONE);
+        while let Some(&first) = objects.get(given) {
+            let Some(place) = self.core.place_of(first) else {
+                self.core.report_stranger(first);
+                given += 1;
+                continue;
+            };
+            if given >= least && place.row != row {
+                break;
+            }
+            row = place.row;
+            // Neighbours, which come most often, take no division.
+            let up = objects.get(given + 1).is_none_or(|next| next.addr() > first.addr());
+            let (step, most) = match up {
+                true => (stride, self.core.geometry.in_row(row) - place.bit),
+                false => (stride.wrapping_neg(), place.bit + 1),
+            };
+            let run = neighbours(&objects[given..], step, most as usize) as u32;
+            let lowest = if up { place.bit } else { place.bit + 1 - run };
+            let bits = (u64::MAX >> (u64::BITS - run)) << lowest;
+            given += run as usize;
+            let entry = &mut open[row as usize % OPEN];
+            if entry.0 == row && entry.1 & bits == 0 {
+                entry.1 |= bits;
+            } else {
+                self.give_run(entry.0, entry.1);
+                *entry = (row, bits);
+            }
+        }
+        open.into_iter().for_each(|(row, bits)| self.give_run(row, bits));
+        given
+    }
+
+    /// Puts objects of one row back, if there are any.
     pub(crate) fn give_run(self, row: u32, bits: u64) {
+        if bits == 0 {
+            return;
+        }
         // Relaxed: as in `deliver`.
         let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
-        let given = if owner == self.shard.index {
-            let doubled = self.merge(row, bits);
-            bits.count_ones() - doubled
-        } else {
-            self.core.deliver(row, bits)
-        };
+        let given =
+            if owner == self.shard.index { self.merge(row, bits) } else { self.core.deliver(row, bits) };
         self.shard.out.set(self.shard.out.get() - given as isize);
     }
 
-    /// Marks objects of an own row as free. Returns how many were that before.
+    /// Marks objects of an own row as free. Returns how many were not that before.
     fn merge(self, row: u32, bits: u64) -> u32 {
         let (rows, geometry) = (&self.core.rows, &self.core.geometry);
-        let live = &rows[row as usize].live;
-        let doubled = bits & !live.get();
-        self.core.report_doubled(row, doubled);
-        let freed = bits & !doubled;
+        let live = rows[row as usize].live.get();
+        let freed = bits & live;
+        self.core.report_doubled(row, bits & !live);
         if freed == 0 {
-            return doubled.count_ones();
+            return 0;
         }
-        live.set(live.get() & !freed);
+        rows[row as usize].live.set(live & !freed);
         let bucket = geometry.bucket_of(row);
         let free = &rows[bucket as usize].free;
-        let (before, now) = (free.get(), free.get() + freed.count_ones());
+        let count = if freed == geometry.full(row) { geometry.in_row(row) } else { freed.count_ones() };
+        let (before, now) = (free.get(), free.get() + count);
         free.set(now);
         if now == geometry.objects() {
             if before > 0 {
@@ -177,7 +197,7 @@ impl<'c> Hold<'c> {
         } else if before == 0 {
             self.shard.partial.push(rows, bucket);
         }
-        doubled.count_ones()
+        count
     }
 
     /// Keeps a whole bucket; beyond the high-water mark, the oldest ones go to the store.
@@ -198,7 +218,7 @@ impl<'c> Hold<'c> {
             let row = &rows[bucket as usize];
             row.spot.set(Spot::Store as u32);
             // Relaxed, both: published with the chain.
-            row.owner.store(super::row::NONE, Ordering::Relaxed);
+            row.owner.store(NONE, Ordering::Relaxed);
             chain = Some(match chain {
                 None => Chain { first: bucket, last: bucket, len: 1 },
                 Some(chain) => {
@@ -260,11 +280,59 @@ impl<'c> Hold<'c> {
         // Relaxed: the bits were taken by acquire, and name the owner of the time when the objects were out.
         let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
         if owner == self.shard.index {
-            let doubled = self.merge(row, bits);
-            self.core.correct(doubled);
+            let freed = self.merge(row, bits);
+            self.core.correct(bits.count_ones() - freed);
         } else {
             // The row came here by a double free, and others have freed objects since: these go where they belong.
             self.core.pass_on(row, bits);
+        }
+    }
+}
+
+/// How many of the first `most` objects lie `step` bytes apart, each from the one before; the first one counts.
+#[inline(always)]
+fn neighbours(objects: &[*mut u8], step: usize, most: usize) -> usize {
+    let objects = &objects[..most.min(objects.len())];
+    let (mut run, mut expected) = (0, objects[0].addr());
+    // A branch for four of them.
+    for four in objects.chunks_exact(4) {
+        let mut apart = 0;
+        for object in four {
+            apart |= object.addr() ^ expected;
+            expected = expected.wrapping_add(step);
+        }
+        if apart != 0 {
+            break;
+        }
+        run += 4;
+    }
+    expected = objects[0].addr().wrapping_add(step.wrapping_mul(run));
+    for object in &objects[run..] {
+        if object.addr() != expected {
+            break;
+        }
+        expected = expected.wrapping_add(step);
+        run += 1;
+    }
+    run
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::neighbours;
+
+    #[test]
+    fn neighbours_are_counted_up_and_down_as_far_as_they_go() {
+        let at = std::ptr::without_provenance_mut::<u8>;
+        for step in [24usize, 24usize.wrapping_neg()] {
+            for (run, gap) in (1..20).flat_map(|run| [(run, 1), (run, 8), (run, 48)]) {
+                let address = |index: usize| 4096usize.wrapping_add(step.wrapping_mul(index));
+                let mut objects: Vec<_> = (0..run).map(|index| at(address(index))).collect();
+                objects.push(at(address(run) + gap));
+                assert_eq!(neighbours(&objects, step, 64), run);
+                assert_eq!(neighbours(&objects, step, 5), run.min(5));
+                assert_eq!(neighbours(&objects[..run], step, 64), run);
+            }
         }
     }
 }

@@ -235,8 +235,10 @@ impl Core {
 
     /// Counts objects as out again that a free had counted as back.
     fn correct(&self, objects: u32) {
-        // Relaxed: a count.
-        self.corrections.fetch_add(objects as isize, Ordering::Relaxed);
+        if objects > 0 {
+            // Relaxed: a count.
+            self.corrections.fetch_add(objects as isize, Ordering::Relaxed);
+        }
     }
 
     /// Counts objects as back that no shard has counted.

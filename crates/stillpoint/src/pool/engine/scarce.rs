@@ -7,19 +7,20 @@ use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
 
 impl Hold<'_> {
-    /// Gets at least `want` objects, if the pool has so many, and at most `room`; returns how many. No code of the user's
-    /// runs meanwhile.
+    /// Gets at least `want` objects, if the pool has so many, `enough` if the shard's own buckets have them, and at most
+    /// `room`; returns how many. No code of the user's runs meanwhile.
     ///
     /// # Safety
     /// There is room for so many at `to`.
-    pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, room: usize) -> usize {
+    pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, enough: usize, room: usize) -> usize {
         self.collect();
         let mut got = 0;
-        while got < want {
+        while got < enough {
             // SAFETY: the caller's promise; what was written before is behind.
             let (to, room) = (unsafe { to.add(got) }, room - got);
             // SAFETY: as above.
             got += match unsafe { self.draw(to, room) } {
+                0 if got >= want => break,
                 0 if self.find() => continue,
                 // SAFETY: as above.
                 0 => match unsafe { self.draw_left(to, room) } {
@@ -62,10 +63,10 @@ impl Hold<'_> {
         true
     }
 
-    /// Puts the oldest `count` objects of the cache back into their buckets.
-    pub(crate) fn empty_cache(self, count: usize) {
+    /// Puts the oldest `least` objects of the cache, or some more, back into their buckets.
+    pub(crate) fn empty_cache(self, least: usize) {
         // SAFETY: the shard is held (see `Hold::new`); giving does not touch the cache.
-        unsafe { self.shard.cache.shift(count, |objects| self.give(objects)) };
+        unsafe { self.shard.cache.shift(|objects| self.give_first(objects, least)) };
     }
 
     /// Takes over the whole buckets of shards that nobody holds, or makes them go to the store.

@@ -1,0 +1,99 @@
+//! A contender that does not end: the measuring thread reports what it begins, and another one watches it.
+//!
+//! DPDK's bucket driver frees into a ring of the bucket's owner, and waits, for ever, as long as that is full.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::child::Answer;
+use super::plan::Plan;
+use crate::output::json::Row;
+
+/// What the measuring thread says.
+pub(super) enum Report {
+    /// A slice begins: the setting's number, and the row of a contender of which nothing is known yet.
+    Begins(usize, Row),
+    /// A setting was measured: its rows, and a sentence about each pool.
+    Measured(Vec<Row>, Vec<String>),
+    /// Nothing is left to do, or it went wrong.
+    Ends(Result<(), String>),
+}
+
+/// How long a slice may take: many times what it should.
+pub(super) fn limit(plan: &Plan) -> Duration {
+    Duration::from_secs(5) + 20 * plan.slice
+}
+
+/// Runs `work` in a thread of its own. If a slice takes longer than the limit, the answer is what there is by then: the
+/// process is to end with it.
+pub(super) fn over(
+    limit: Duration,
+    work: impl FnOnce(&Sender<Report>) -> Result<(), String> + Send + 'static,
+) -> Result<Answer, String> {
+    let (report, reports) = channel();
+    std::thread::spawn(move || {
+        let result = work(&report);
+        // Nobody listens after the limit.
+        let _ = report.send(Report::Ends(result));
+    });
+    let mut answer = Answer { rows: Vec::new(), notes: Vec::new(), unfinished: None };
+    let mut current = None;
+    loop {
+        match reports.recv_timeout(limit) {
+            Ok(Report::Begins(setting, row)) => current = Some((setting, row)),
+            Ok(Report::Measured(rows, notes)) => {
+                answer.rows.extend(rows);
+                answer.notes = notes;
+            }
+            Ok(Report::Ends(result)) => return result.map(|()| answer),
+            Err(RecvTimeoutError::Timeout) => {
+                let (_, row) = current.as_mut().ok_or("the pools could not be made in time")?;
+                let reason = format!("did not end in {} s", limit.as_secs());
+                row.metrics.insert("unfinished".to_owned(), reason.into());
+                answer.unfinished = current;
+                return Ok(answer);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err("the measuring thread panicked".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(contender: &str) -> Row {
+        Row {
+            experiment: "pool".into(),
+            scenario: "producer-consumer".to_owned(),
+            contender: contender.to_owned(),
+            params: Default::default(),
+            metrics: Default::default(),
+            void: None,
+        }
+    }
+
+    #[test]
+    fn who_does_not_end_is_named_and_what_was_measured_is_kept() {
+        let answer = over(Duration::from_millis(50), |report| {
+            let say = |what| report.send(what).map_err(|error| error.to_string());
+            say(Report::Measured(vec![row("quick")], vec!["a note".to_owned()]))?;
+            say(Report::Begins(7, row("slow")))?;
+            loop {
+                std::thread::park();
+            }
+        })
+        .unwrap();
+        assert_eq!((answer.rows[0].contender.as_str(), answer.notes.len()), ("quick", 1));
+        let (setting, slow) = answer.unfinished.unwrap();
+        assert_eq!((setting, slow.contender.as_str()), (7, "slow"));
+        assert!(slow.metrics["unfinished"].as_str().unwrap().contains("did not end"));
+    }
+
+    #[test]
+    fn errors_and_ends_are_passed_on() {
+        let limit = Duration::from_secs(60);
+        assert!(over(limit, |_| Ok(())).unwrap().unfinished.is_none());
+        assert!(over(limit, |_| Err("no memory".to_owned())).is_err_and(|error| error == "no memory"));
+    }
+}
