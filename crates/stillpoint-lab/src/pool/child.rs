@@ -43,17 +43,21 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let ours = 2 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
     let _restore = pages.as_ref().map(|pages| interrupt::at_the_end(pages.restorer()));
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let on = OnHugePages { plan, megabytes: for_dpdk, huge_pages: pages.is_some() };
     let mut order = Order { on, first: 0, without: Vec::new() };
     while let Some(answer) = child::ask::<Answer>(VARIABLE, "measures pools", &order, OnInterrupt::Wait)? {
         rows.extend(answer.rows);
-        notes = answer.notes;
+        let new: Vec<String> = answer.notes.into_iter().filter(|note| !notes.contains(note)).collect();
+        notes.extend(new);
         let Some((setting, row)) = answer.unfinished else { break };
         // The child has ended, and what held it up with it. The next one leaves it out.
         order.without.push((row.contender.clone(), row.params.get("cache").and_then(Value::as_u64)));
         order.first = setting;
         rows.push(row);
+        if interrupt::requested() {
+            break;
+        }
     }
     notes.push(match &pages {
         Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),

@@ -24,6 +24,9 @@ pub(super) fn limit(plan: &Plan) -> Duration {
     Duration::from_secs(5) + 20 * plan.slice
 }
 
+/// How long it may take to make all pools.
+const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
+
 /// Runs `work` in a thread of its own. If a slice takes longer than the limit, the answer is what there is by then: the
 /// process is to end with it.
 pub(super) fn over(
@@ -39,9 +42,10 @@ pub(super) fn over(
     let mut answer = Answer { rows: Vec::new(), notes: Vec::new(), unfinished: None };
     let mut current = None;
     loop {
-        match reports.recv_timeout(limit) {
+        match reports.recv_timeout(if current.is_some() { limit } else { limit.max(LONGEST_PREPARATION) }) {
             Ok(Report::Begins(setting, row)) => current = Some((setting, row)),
             Ok(Report::Measured(rows, notes)) => {
+                current = None;
                 answer.rows.extend(rows);
                 answer.notes = notes;
             }
@@ -49,7 +53,11 @@ pub(super) fn over(
             Err(RecvTimeoutError::Timeout) => {
                 let (_, row) = current.as_mut().ok_or("the pools could not be made in time")?;
                 let reason = format!("did not end in {} s", limit.as_secs());
-                row.metrics.insert("unfinished".to_owned(), reason.into());
+                if row.contender.starts_with("stillpoint") {
+                    row.void = Some(reason);
+                } else {
+                    row.metrics.insert("unfinished".to_owned(), reason.into());
+                }
                 answer.unfinished = current;
                 return Ok(answer);
             }
@@ -75,19 +83,30 @@ mod tests {
 
     #[test]
     fn who_does_not_end_is_named_and_what_was_measured_is_kept() {
-        let answer = over(Duration::from_millis(50), |report| {
-            let say = |what| report.send(what).map_err(|error| error.to_string());
-            say(Report::Measured(vec![row("quick")], vec!["a note".to_owned()]))?;
-            say(Report::Begins(7, row("slow")))?;
-            loop {
-                std::thread::park();
-            }
-        })
-        .unwrap();
+        let hang = |name: &'static str| {
+            over(Duration::from_secs(1), move |report| {
+                let say = |what| report.send(what).map_err(|error| error.to_string());
+                say(Report::Begins(6, row("quick")))?;
+                say(Report::Measured(vec![row("quick")], vec!["a note".to_owned()]))?;
+                // Longer than a slice may take: the next pools are made.
+                std::thread::sleep(Duration::from_millis(1500));
+                say(Report::Begins(7, row(name)))?;
+                loop {
+                    std::thread::park();
+                }
+            })
+            .unwrap()
+        };
+        let answer = hang("slow");
         assert_eq!((answer.rows[0].contender.as_str(), answer.notes.len()), ("quick", 1));
         let (setting, slow) = answer.unfinished.unwrap();
         assert_eq!((setting, slow.contender.as_str()), (7, "slow"));
-        assert!(slow.metrics["unfinished"].as_str().unwrap().contains("did not end"));
+        assert!(slow.metrics["unfinished"].as_str().unwrap().contains("did not end") && slow.void.is_none());
+        let (_, ours) = hang("stillpoint/pool").unfinished.unwrap();
+        assert!(
+            ours.void.is_some_and(|why| why.contains("did not end")),
+            "our own does not count as measured"
+        );
     }
 
     #[test]

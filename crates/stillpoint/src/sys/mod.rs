@@ -5,9 +5,9 @@ mod futex;
 pub(crate) mod page_map;
 #[cfg(not(loom))]
 pub(crate) mod pages;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) mod region;
-#[cfg(loom)]
+#[cfg(any(loom, miri))]
 #[path = "region_model.rs"]
 pub(crate) mod region;
 #[cfg(not(any(loom, miri)))]

@@ -1,5 +1,7 @@
-//! Addresses without memory, for models: the engine of the pool does not look at objects.
+//! Addresses without memory, for models: the engine of the pool does not look at objects. Under Miri, which has no address
+//! space to reserve, memory of the allocator.
 
+use std::alloc::Layout;
 use std::io;
 use std::ptr::NonNull;
 
@@ -28,18 +30,32 @@ pub(crate) enum Refusal {
     Lost,
 }
 
-/// So many addresses.
+/// So many addresses; under Miri, with memory behind all of them.
 #[derive(Debug)]
-pub(crate) struct Reservation(usize);
+pub(crate) struct Reservation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its addresses, and gives no access to what is there.
+unsafe impl Send for Reservation {}
+// SAFETY: as above.
+unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    pub(crate) fn new(bytes: usize, _align: usize) -> io::Result<Self> {
-        Ok(Self(bytes))
+    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+        let nothing = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let layout = Layout::from_size_align(bytes.max(1), align.max(HUGE)).map_err(|_| nothing())?;
+        #[cfg(miri)]
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(nothing)?;
+        #[cfg(not(miri))]
+        let start = NonNull::without_provenance(const { std::num::NonZeroUsize::new(1 << 40).unwrap() });
+        Ok(Self { start, layout })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
-        const START: std::num::NonZeroUsize = std::num::NonZeroUsize::new(1 << 40).unwrap();
-        NonNull::without_provenance(START)
+        self.start
     }
 
     /// The first choice is always there.
@@ -47,7 +63,7 @@ impl Reservation {
     /// # Safety
     /// None.
     pub(crate) unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
-        if offset + bytes > self.0 {
+        if offset + bytes > self.layout.size() {
             return Err(Refusal::Lost);
         }
         let nothing = || io::Error::from(io::ErrorKind::OutOfMemory);
@@ -64,4 +80,12 @@ impl Reservation {
     /// # Safety
     /// None.
     pub(crate) unsafe fn empty(&self, _offset: usize, _bytes: usize, _made: Made) {}
+}
+
+#[cfg(miri)]
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`, and its owner is gone.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
 }

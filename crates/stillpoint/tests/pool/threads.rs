@@ -56,6 +56,7 @@ fn an_owner_ends_with_objects_out_and_they_come_back() {
 
 /// Many threads come and go, each with the objects of the one before it.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn threads_come_and_go() {
     let pool =
         PoolBuilder::new(200).bucket_bytes(256).locals(3).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
@@ -82,6 +83,7 @@ fn threads_come_and_go() {
 
 /// The objects that one thread gets are freed by another one, many times over.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn a_producer_and_a_consumer() {
     let pool = PoolBuilder::new(1_000).bucket_bytes(1 << 12).pages(Pages::Small).build(|| 0usize).unwrap();
     let (send, receive) = channel();
@@ -114,6 +116,7 @@ fn a_producer_and_a_consumer() {
 
 /// Everybody wants everything at once: nobody gets what another one has, and in the end all is there.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rush_on_a_small_pool() {
     let pool =
         PoolBuilder::new(64).bucket_bytes(256).cache(0).pages(Pages::Small).build(|| [0u8; 64]).unwrap();

@@ -246,6 +246,10 @@ impl<'p> Handle<'p> {
     #[inline(never)]
     fn make_room(&self, count: usize) -> Option<*mut *mut u8> {
         let cache = &self.shard.get().cache;
+        if count == 0 {
+            // After a refill the cache may hold more than its limit: nothing to do for nothing.
+            return Some(cache.end());
+        }
         (count <= cache.limit()).then(|| self.hold().make_room(count))?;
         cache.reserve(count)
     }
