@@ -33,6 +33,8 @@
 mod busted;
 mod engine;
 mod group;
+#[cfg(not(any(loom, miri)))]
+mod looks;
 mod plan;
 mod run;
 #[cfg(not(any(loom, miri)))]

@@ -161,6 +161,9 @@ impl Report {
 }
 
 /// The time was up before every thread had run the function.
+///
+/// That of a [fence](super::signals::SignalMulticast::fence) may tell of an earlier operation, which another one has given
+/// up and left behind: of its receivers, and of those of them who hold it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
     pub(super) receivers: usize,
@@ -199,12 +202,15 @@ impl Late {
         self.receivers
     }
 
-    /// The ids of the threads that have not run the function.
+    /// The ids of the threads that were told to run the function and have not, or have not told those yet whom they are to
+    /// tell.
     pub fn threads(&self) -> &[u32] {
         &self.threads
     }
 
-    /// Those of them that block the signal they were sent, as `/proc` shows it; none where no signal is used.
+    /// Those of them that block the signal they were sent, as `/proc` shows it; none where no signal is used. Where the
+    /// time was up, one that was preempted in the middle of a handler counts as well; where a fence has failed, it does
+    /// not.
     pub fn blocked(&self) -> &[u32] {
         &self.blocked
     }

@@ -1,5 +1,5 @@
 //! `int sigaction(int signum, const struct sigaction *act, struct sigaction *oldact)`, `int pthread_sigmask(int how, const
-//! sigset_t *set, sigset_t *oldset)`, `int tgkill(pid_t tgid, pid_t tid, int sig)`, and `/proc/self/task/TID/status`.
+//! sigset_t *set, sigset_t *oldset)`, `int tgkill(pid_t tgid, pid_t tid, int sig)`, and `/proc/self/task/TID/{status,stat}`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,10 +7,11 @@ use std::mem::MaybeUninit;
 /// What is done when a signal comes.
 pub(crate) type Handler = extern "C" fn(libc::c_int);
 
-/// Whether somebody else handles the signal, so that it must not be taken.
-pub(crate) fn is_taken(signal: i32) -> io::Result<bool> {
+/// Whether somebody else than this function handles the signal, so that it must not be taken. One look decides: the
+/// function may come and go meanwhile.
+pub(crate) fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
     let action = action(signal)?.sa_sigaction;
-    Ok(action != libc::SIG_DFL && action != libc::SIG_IGN)
+    Ok(![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action))
 }
 
 /// Whether this function handles the signal.
@@ -19,29 +20,29 @@ pub(crate) fn is_handled_by(signal: i32, handler: Handler) -> bool {
 }
 
 /// Lets the function handle the signal, with every other signal blocked. Interrupted system calls are started again
-/// where the kernel does that.
-pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
+/// where the kernel does that. Returns what was done before.
+pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: all zeros are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the set is writable, and the action is what the call asks for.
-    let answer = unsafe {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the set is writable, the action is what the call asks for, and it writes the one before, or fails.
+    unsafe {
         libc::sigfillset(&raw mut action.sa_mask);
-        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-    };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+        match libc::sigaction(signal, &raw const action, before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
-/// Restores the default, unless somebody else has come to handle the signal.
-pub(crate) fn give_back(signal: i32, handler: Handler) {
-    if is_handled_by(signal, handler) {
-        // SAFETY: no function is passed. A default that can be replaced can be restored.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// Restores what [`handle`] has found, unless somebody else has come to handle the signal. Whoever has found the
+/// function itself leaves that to who has found another action.
+pub(crate) fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
+    if before.sa_sigaction != handler as usize && is_handled_by(signal, handler) {
+        // SAFETY: the kernel has returned the action itself. One that could be replaced can be restored.
+        unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }
 }
 
@@ -130,12 +131,39 @@ pub(crate) fn may_send() -> io::Result<()> {
     }
 }
 
-/// Whether a thread of this process blocks the signal; `None` if that cannot be found out.
-pub(crate) fn blocks(tid: u32, signal: i32) -> Option<bool> {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
-    Some(mask >> (signal - 1) & 1 == 1)
+/// How a thread of this process was found at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sight {
+    /// Whether it blocked the signal.
+    pub(crate) blocks: bool,
+    /// Whether it slept, so that it would not have used a processor.
+    pub(crate) sleeps: bool,
+    /// The time on a processor that it has had, in hundredths of a second.
+    pub(crate) ticks: u64,
+}
+
+impl Sight {
+    /// Looks at a thread; `None` if `/proc` does not tell.
+    pub(crate) fn of(tid: u32, signal: i32) -> Option<Self> {
+        let read = |name| std::fs::read(format!("/proc/self/task/{tid}/{name}")).ok();
+        // Threads have names that are not UTF-8.
+        let (status, stat) = (read("status")?, read("stat")?);
+        Self::parse(&String::from_utf8_lossy(&status), &String::from_utf8_lossy(&stat), signal)
+    }
+
+    fn parse(status: &str, stat: &str, signal: i32) -> Option<Self> {
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let mask = u64::from_str_radix(field("SigBlk:")?, 16).ok()?;
+        // After the name, which may contain anything: the state, ten others, and the times in the user's code and in the
+        // kernel's.
+        let mut times =
+            stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|time| time.parse::<u64>().ok());
+        Some(Self {
+            blocks: mask >> (signal - 1) & 1 == 1,
+            sleeps: field("State:")?.starts_with('S'),
+            ticks: times.next()? + times.next()?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -146,12 +174,13 @@ mod tests {
     fn a_blocked_signal_is_seen_by_the_thread_and_by_others() {
         let tid = crate::sys::thread_id();
         assert!(!is_blocked(libc::SIGWINCH));
-        assert_ne!(blocks(tid, libc::SIGWINCH), Some(true));
+        let blocks = |signal| Sight::of(tid, signal).map(|sight| sight.blocks);
+        assert_ne!(blocks(libc::SIGWINCH), Some(true));
         {
             let _blocked = block(libc::SIGWINCH);
             assert!(is_blocked(libc::SIGWINCH));
-            assert_ne!(blocks(tid, libc::SIGWINCH), Some(false));
-            assert_ne!(blocks(tid, libc::SIGWINCH - 1), Some(true));
+            assert_ne!(blocks(libc::SIGWINCH), Some(false));
+            assert_ne!(blocks(libc::SIGWINCH - 1), Some(true));
         }
         assert!(!is_blocked(libc::SIGWINCH));
     }
@@ -159,8 +188,43 @@ mod tests {
     #[test]
     fn a_signal_that_nobody_handles_is_not_taken() {
         extern "C" fn nothing(_: libc::c_int) {}
-        assert!(!is_taken(libc::SIGWINCH).unwrap() && !is_handled_by(libc::SIGWINCH, nothing));
-        assert!(is_taken(libc::SIGSEGV).unwrap(), "the standard library handles it");
-        assert!(is_taken(0).is_err() && handle(libc::SIGKILL, nothing).is_err());
+        assert!(!is_taken(libc::SIGWINCH, nothing).unwrap() && !is_handled_by(libc::SIGWINCH, nothing));
+        assert!(is_taken(libc::SIGSEGV, nothing).unwrap(), "the standard library handles it");
+        assert!(is_taken(0, nothing).is_err() && handle(libc::SIGKILL, nothing).is_err());
+    }
+
+    /// Two that take a signal and give it back, in either order.
+    #[test]
+    fn what_was_done_before_is_restored() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        extern "C" fn another(_: libc::c_int) {}
+        let now = || action(libc::SIGXFSZ).unwrap().sa_sigaction;
+        for before in [libc::SIG_IGN, libc::SIG_DFL, another as Handler as usize] {
+            for is_first_first in [true, false] {
+                // SAFETY: a function that does nothing, or none.
+                unsafe { libc::signal(libc::SIGXFSZ, before) };
+                let first = handle(libc::SIGXFSZ, nothing).unwrap();
+                let second = handle(libc::SIGXFSZ, nothing).unwrap();
+                assert_eq!((first.sa_sigaction, second.sa_sigaction), (before, nothing as Handler as usize));
+                let order = if is_first_first { [first, second] } else { [second, first] };
+                order.iter().for_each(|before| give_back(libc::SIGXFSZ, nothing, before));
+                assert_eq!(now(), before);
+            }
+        }
+        let default = handle(libc::SIGXFSZ, nothing).unwrap();
+        handle(libc::SIGXFSZ, another).unwrap();
+        give_back(libc::SIGXFSZ, nothing, &default);
+        assert_eq!(now(), another as Handler as usize, "somebody has come since");
+    }
+
+    #[test]
+    fn a_thread_is_seen_whatever_its_name() {
+        let status = "Name:\ta) R 1\nState:\tS (sleeping)\nSigBlk:\t0000000000400000\n";
+        let stat = "7 (a) R 1) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
+        let sight = |signal| Sight::parse(status, stat, signal);
+        assert_eq!(sight(23), Some(Sight { blocks: true, sleeps: true, ticks: 300 }));
+        assert_eq!(sight(22), Some(Sight { blocks: false, sleeps: true, ticks: 300 }));
+        assert_eq!(Sight::parse("State:\tR\n", stat, 23), None);
+        assert_eq!(Sight::parse(status, "7 (a) S 1 2", 23), None);
     }
 }

@@ -119,6 +119,75 @@ fn a_function_that_forks_does_not_wait_in_the_child() {
     });
 }
 
+/// In the place of the C library's: counts who asks for handlers, and when.
+#[no_mangle]
+extern "C" fn pthread_atfork(
+    before: Option<extern "C" fn()>,
+    after: Option<extern "C" fn()>,
+    after_in_child: Option<extern "C" fn()>,
+) -> libc::c_int {
+    extern "C" {
+        fn __register_atfork(
+            before: Option<extern "C" fn()>,
+            after: Option<extern "C" fn()>,
+            after_in_child: Option<extern "C" fn()>,
+            library: *const libc::c_void,
+        ) -> libc::c_int;
+    }
+    REGISTRATIONS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: what the C library's function does, for a program that is never unloaded.
+    unsafe { __register_atfork(before, after, after_in_child, std::ptr::null()) }
+}
+
+static REGISTRATIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// A fork that is under way when the handlers come would miss them; and one in the middle of it would leave a `Once`
+/// that runs for ever.
+#[test]
+fn a_fork_finds_its_handlers_whenever_it_comes() {
+    in_child("forks::a_fork_finds_its_handlers_whenever_it_comes", || {
+        assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), 1, "before anything is used");
+        drop((Group::new(), signals::join().expect("nobody handles the signal")));
+        assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_fork_may_come_while_groups_come_and_go() {
+    in_child("forks::a_fork_may_come_while_groups_come_and_go", || {
+        let (group, flag) = (Group::new(), AtomicBool::new(false));
+        let _member = group.join();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let end = End(&flag);
+                scope.spawn(move || {
+                    let mut groups: Vec<Group> = Vec::new();
+                    while !end.has_come() {
+                        groups.push(Group::new());
+                        // From the middle, the end, and the beginning of the list.
+                        if groups.len() > 8 {
+                            groups.swap_remove(groups.len() / 2);
+                            groups.pop();
+                            groups.swap_remove(0);
+                        }
+                    }
+                });
+            }
+            let _ending = Ending(&flag);
+            for _ in 0..50 {
+                in_fork(|| {
+                    let another = Group::new();
+                    let _member = another.join();
+                    for group in [&group, &another] {
+                        let report = group.multicast().run(|| {});
+                        assert_eq!((report.receivers, report.ran_here, group.members()), (0, true, 1));
+                    }
+                });
+            }
+        });
+    });
+}
+
 #[test]
 fn threads_that_start_the_service_at_the_same_time_agree_on_the_signal() {
     in_child("forks::threads_that_start_the_service_at_the_same_time_agree_on_the_signal", || {

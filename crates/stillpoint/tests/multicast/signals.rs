@@ -149,6 +149,60 @@ fn a_thread_that_blocks_the_signal_later_is_named() {
     });
 }
 
+#[test]
+fn fences_that_fail_leave_one_operation_behind() {
+    in_child("signals::fences_that_fail_leave_one_operation_behind", || {
+        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let member = signals::join().expect("nobody handles the signal");
+                block(libc::SIGURG, libc::SIG_BLOCK);
+                joined.wait();
+                while !End(&flag).has_come() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                member.poll()
+            });
+            joined.wait();
+            {
+                let _ending = Ending(&flag);
+                for _ in 0..4 {
+                    let late = signals::multicast().unwrap().fence().expect_err("the signal is blocked");
+                    assert_eq!((late.receivers(), late.blocked().len()), (1, 1));
+                }
+            }
+            assert_eq!(
+                thread.join().unwrap(),
+                1,
+                "what the first fence sent, which the later ones waited for"
+            );
+        });
+        assert_eq!(signals::multicast().unwrap().fence().expect("nobody is there").receivers, 0);
+    });
+}
+
+/// It neither answers nor sleeps.
+#[test]
+fn a_thread_that_computes_with_the_signal_blocked_is_named() {
+    in_child("signals::a_thread_that_computes_with_the_signal_blocked_is_named", || {
+        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _member = signals::join().expect("nobody handles the signal");
+                block(libc::SIGURG, libc::SIG_BLOCK);
+                joined.wait();
+                while !End(&flag).has_come() {
+                    std::hint::spin_loop();
+                }
+            });
+            joined.wait();
+            let _ending = Ending(&flag);
+            let late = signals::multicast().unwrap().fence().expect_err("the signal is blocked");
+            assert_eq!(late.blocked(), late.threads());
+        });
+    });
+}
+
 /// Two initiators that both block the signal serve each other while they wait.
 #[test]
 fn initiators_that_block_the_signal_do_not_wait_for_each_other() {

@@ -1,8 +1,9 @@
 //! The child of a `fork` has one thread. Every group is reset in it before anything else can use it.
 
 use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, Weak};
+use std::sync::Weak;
 
 use super::Core;
 use crate::multicast::transport::Transport;
@@ -11,14 +12,33 @@ use crate::multicast::transport::Transport;
 struct Groups {
     /// Held across a `fork` as well, so that the child finds the list whole. A mutex cannot be given back by another
     /// function than the one that has taken it.
+    ///
+    /// Nothing is allocated or freed under it: an allocator may have locks of its own that it holds across a `fork`.
     is_locked: AtomicBool,
-    list: UnsafeCell<Vec<Weak<dyn Forked>>>,
+    first: UnsafeCell<*mut Listed>,
 }
 
-// SAFETY: the list is used under the lock alone.
+/// A group that is alive.
+struct Listed {
+    group: Weak<dyn Forked>,
+    next: *mut Listed,
+}
+
+// SAFETY: the list is used under the lock alone, and what is in it may be used on any thread.
 unsafe impl Sync for Groups {}
 
-static GROUPS: Groups = Groups { is_locked: AtomicBool::new(false), list: UnsafeCell::new(Vec::new()) };
+static GROUPS: Groups = Groups { is_locked: AtomicBool::new(false), first: UnsafeCell::new(ptr::null_mut()) };
+
+/// Before `main`, or when the library is loaded: a handler that came later would miss the forks that are under way then.
+#[used]
+#[link_section = ".init_array"]
+static AT_START: extern "C" fn() = register;
+
+extern "C" fn register() {
+    // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a fork
+    // waits for threads that it has not got.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
+}
 
 trait Forked: Send + Sync {
     /// # Safety
@@ -48,21 +68,48 @@ impl Groups {
     }
 }
 
-/// Writes a group down.
-pub(super) fn enlist<T: Transport>(core: &Arc<Core<T>>) {
-    static AT_FORK: Once = Once::new();
-    AT_FORK.call_once(|| {
-        // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a
-        // fork waits for threads that it has not got.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
-    });
-    let weak: Weak<dyn Forked> = Arc::downgrade(core) as Weak<dyn Forked>;
-    GROUPS.lock();
-    // SAFETY: under the lock. What is dropped are weak references alone.
-    let list = unsafe { &mut *GROUPS.list.get() };
-    list.retain(|group| group.strong_count() > 0);
-    list.push(weak);
-    GROUPS.unlock();
+/// A group's place in the list, as long as the group is there.
+#[derive(Debug)]
+pub(super) struct Entry(NonNull<Listed>);
+
+// SAFETY: what it refers to is used under the lock alone, or by its only owner; a weak reference to a group may be dropped
+// anywhere.
+unsafe impl Send for Entry {}
+// SAFETY: as above. A shared entry gives access to nothing.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    /// Writes a group down.
+    pub(super) fn new<T: Transport>(group: Weak<Core<T>>) -> Self {
+        // A linker that takes single objects out of an archive takes the one with the registration.
+        std::hint::black_box(&AT_START);
+        let listed = NonNull::from(Box::leak(Box::new(Listed { group, next: ptr::null_mut() })));
+        GROUPS.lock();
+        // SAFETY: under the lock, and nobody else has seen the new one.
+        unsafe {
+            (*listed.as_ptr()).next = *GROUPS.first.get();
+            *GROUPS.first.get() = listed.as_ptr();
+        }
+        GROUPS.unlock();
+        Self(listed)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        GROUPS.lock();
+        let mut place = GROUPS.first.get();
+        // SAFETY: under the lock. What is in the list is alive, and this is in it once.
+        unsafe {
+            while *place != self.0.as_ptr() {
+                place = &raw mut (**place).next;
+            }
+            *place = (*self.0.as_ptr()).next;
+        }
+        GROUPS.unlock();
+        // SAFETY: made by `new`, and in no list any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
 }
 
 extern "C" fn before() {
@@ -74,12 +121,16 @@ extern "C" fn after() {
 }
 
 extern "C" fn after_in_child() {
-    // SAFETY: the lock was taken by `before`, on the thread of which this one is the copy.
-    for group in unsafe { &*GROUPS.list.get() } {
-        if let Some(group) = group.upgrade() {
+    // The lock was taken by `before`, on the thread of which this one is the copy.
+    GROUPS.unlock();
+    // SAFETY: the child has one thread, so that nobody changes the list.
+    let mut next = unsafe { *GROUPS.first.get() };
+    // SAFETY: null, or in the list, and alive.
+    while let Some(listed) = unsafe { next.as_ref() } {
+        if let Some(group) = listed.group.upgrade() {
             // SAFETY: the child has one thread, and nothing has run in it but such handlers.
             unsafe { group.reset() };
         }
+        next = listed.next;
     }
-    GROUPS.unlock();
 }

@@ -48,6 +48,8 @@ pub(crate) struct Core<T> {
     operations: Operations,
     /// Changes in the child of each `fork`, when there is one thread alone. Not modelled.
     forks: PlainU32,
+    #[cfg(not(any(loom, miri)))]
+    _entry: forked::Entry,
 }
 
 /// How a multicast is done.
@@ -85,6 +87,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Missing {
     /// Of how many.
     pub(crate) receivers: u32,
+    /// Those who have been told, and hold up themselves or others.
     pub(crate) threads: Vec<u32>,
     /// The error number of a receiver that could not be told; 0 if there was none.
     pub(crate) refused: i32,
@@ -92,15 +95,14 @@ pub(crate) struct Missing {
 
 impl<T: Transport> Core<T> {
     pub(crate) fn new(transport: T) -> Arc<Self> {
-        let core = Arc::new(Self {
+        Arc::new_cyclic(|_core| Self {
             transport,
             slots: Slots::new(),
             operations: Operations::new(),
             forks: PlainU32::new(0),
-        });
-        #[cfg(not(any(loom, miri)))]
-        forked::enlist(&core);
-        core
+            #[cfg(not(any(loom, miri)))]
+            _entry: forked::Entry::new(_core.clone()),
+        })
     }
 
     /// Registers the calling thread, or counts one registration more. To be ended by [`leave`](Core::leave).
@@ -228,8 +230,9 @@ impl<T: Transport> Core<T> {
         look: impl FnMut(&Missing) -> Option<Instant>,
     ) -> Option<Outcome> {
         let forks = self.forks.load(PLAIN);
-        let held = self.hold(&self.slots.view());
         let operation = self.operations.resume()?;
+        // Held throughout: the function may be run here.
+        let held = self.hold(&self.slots.view());
         // SAFETY: the caller is the initiator now.
         let order = unsafe { operation.order() };
         let wait = Wait { operation, order, own: held.slot, helps: false, traces: false, forks };

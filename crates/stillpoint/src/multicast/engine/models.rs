@@ -379,6 +379,7 @@ fn an_operation_is_resumed() {
                         let runs = target.runs.load(Ordering::Relaxed);
                         assert_eq!(runs, outcome.tally.receivers as usize, "{MISCOUNTED}");
                         assert_eq!(world.read_all(), 2);
+                        multicast(world, Strategy::Flat, Acknowledgement::Combining, false);
                     }
                 })
             };

@@ -439,14 +439,15 @@ impl Operation {
         is_under_way
     }
 
-    /// The ids of the threads whose part is not done.
+    /// The ids of the threads that were told, and whose part is not done. Who is to be told by one of these may have left
+    /// long ago, and its place may be another thread's.
     pub(super) fn missing(&self, order: &Order) -> Vec<u32> {
         // SAFETY: the operation is the caller's.
         let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
         // Relaxed: for reports.
-        let missing = nodes.filter(|node| node.range.load(Ordering::Relaxed) != DONE);
-        // SAFETY: as above.
-        missing.map(|node| unsafe { node.receiver() }.tid()).collect()
+        let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
+        // SAFETY: as above. 0: it has left just now.
+        missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
     }
 
     fn try_claim(&self) -> bool {

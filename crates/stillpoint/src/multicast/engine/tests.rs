@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::operation::Call;
+use super::slots::Slot;
 use super::{Core, Missing, Options};
-use crate::multicast::transport::Polled;
+use crate::multicast::transport::{Polled, Transport};
 use crate::multicast::Strategy;
 
 /// Calls `body` while another thread is a member, which polls whenever the function that `body` gets is called.
@@ -111,4 +112,64 @@ fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
             assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&"in time"));
         });
     });
+}
+
+/// What nearly every fence finds.
+#[test]
+fn to_find_nothing_to_resume_costs_nothing() {
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+    impl Transport for Counting {
+        const CATCHES: bool = true;
+
+        fn notify(&self, _tid: u32) -> Result<(), i32> {
+            Ok(())
+        }
+
+        fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            function()
+        }
+    }
+    let core = &*Core::new(Counting::default());
+    // SAFETY: places live as long as their group.
+    let own = unsafe { core.join().as_ref() };
+    assert!(core.resume(None, |_| None).is_none());
+    assert_eq!(core.transport.0.load(Ordering::Relaxed), 0, "a signal is blocked, and unblocked, each time");
+    core.leave(own);
+}
+
+/// Of three members, the one that is to tell another does not come to it, and the others leave.
+#[test]
+fn who_was_never_told_is_not_missing() {
+    let core = &*Core::new(Polled);
+    let members: [&Slot; 3] = [1, 2, 3].map(|tid| core.slots.claim(tid, tid as usize));
+    members.iter().for_each(|member| member.mailbox.open());
+    let options = Options { strategy: Strategy::Tree, helps: false, ..Options::default() };
+    let call = Call::owned(|| {});
+    // SAFETY: the operation owns the function, which does not panic.
+    let outcome = unsafe { core.run(options, call, Some(Instant::now())) };
+    let missing = outcome.missing.expect("nobody has come to it").threads;
+    let told = members.iter().filter(|member| !member.mailbox.is_empty()).map(|member| member.tid());
+    let told: Vec<u32> = told.collect();
+    assert_eq!((missing.len(), told.len()), (2, 2), "{missing:?}, {told:?}");
+    assert!(missing.iter().all(|thread| told.contains(thread)));
+    // The one that was never told leaves, and another thread comes to its place.
+    let untold = members.iter().find(|member| member.mailbox.is_empty()).expect("one of three");
+    let tid = untold.tid();
+    untold.mailbox.close();
+    untold.release();
+    for is_taken in [false, true] {
+        let look = |missing: &Missing| {
+            assert!(missing.threads.iter().all(|thread| told.contains(thread)), "{missing:?}");
+            None
+        };
+        assert!(core.resume(Some(Instant::now()), look).is_some(), "{is_taken}");
+        if !is_taken {
+            assert!(
+                std::ptr::eq(core.slots.claim(tid, 9), *untold),
+                "it is the first where that thread may be"
+            );
+        }
+    }
 }

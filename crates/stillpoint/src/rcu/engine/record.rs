@@ -94,10 +94,11 @@ impl Record {
         // Relaxed: for reports.
         self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
         self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
+        // Relaxed: read by the same thread.
+        self.is_light.store((kind == Kind::Reader && !is_unreached).into(), Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
         aid.inspect(|aid| aid.add_record());
         // Between two quiescent states there is no short section to extend.
-        self.is_light.store((kind == Kind::Reader && !is_unreached).into(), Ordering::Relaxed);
         let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
         let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
         let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
