@@ -20,8 +20,10 @@ mod memory;
 #[cfg(not(miri))]
 #[path = "pool/misuse.rs"]
 mod misuse;
+#[cfg(not(miri))]
 #[path = "pool/operations.rs"]
 mod operations;
+#[cfg(not(miri))]
 #[path = "pool/reentrancy.rs"]
 mod reentrancy;
 #[cfg(not(miri))]

@@ -497,11 +497,11 @@ mod tests {
             scope.spawn(|| {
                 // Relaxed: a flag that orders nothing.
                 while !is_over.load(Ordering::Relaxed) {
-                    let before = signal::handle(libc::SIGWINCH, answer).expect("nobody handles it");
-                    signal::give_back(libc::SIGWINCH, answer, &before);
+                    let before = signal::handle(libc::SIGPWR, answer).expect("nobody handles it");
+                    signal::give_back(libc::SIGPWR, answer, &before);
                 }
             });
-            let failed = (0..200_000).find_map(|_| check(libc::SIGWINCH).err());
+            let failed = (0..200_000).find_map(|_| check(libc::SIGPWR).err());
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(failed, None);
         });

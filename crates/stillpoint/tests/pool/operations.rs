@@ -13,7 +13,6 @@ fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes")]
 fn every_object_of_the_capacity_can_be_had_and_no_more() {
     for capacity in [1, 4, 5, 1000] {
         for cache in [0, 3, 32] {
@@ -185,7 +184,6 @@ fn histogram_and_census_tell_where_everything_is() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes")]
 fn buckets_come_back_whole_whatever_the_bulks() {
     let pool = PoolBuilder::new(10_000).bucket_bytes(64 << 10).cache(512).build_raw(2048, 64).unwrap();
     let local = pool.local().unwrap();
