@@ -157,7 +157,7 @@ fn slices(
         contender.forget();
 
         if contender.can(Ability::Expire) {
-            // After a shuffled cancellation, the nodes are used in the order of an old wheel.
+            // After a shuffled cancellation, the timers are used in the order of an old wheel.
             contender.add(&work.delays)?;
             contender.wait(SPAN);
             let (cycles, fired) = bracket.time(|| contender.expire(SPAN));

@@ -28,8 +28,9 @@ const TRIES: usize = 16;
 ///
 /// - It goes on: the time has jumped on resumption by what the suspension took. What is due fires, in polls that are as
 ///   short as their [`Limit`](super::Limit); of a periodic timer the missed beats are left out, or made up for one a poll.
-/// - It begins anew: nanoseconds stand still until the counter has come to where it was when the clock was made; cycles and
-///   ticks go back, which a wheel counts, and answers by standing still, too. Nothing fires until then.
+/// - It begins anew: the time goes back. Nanoseconds go back to when the clock was made, stand still until the counter has come
+///   to where it was then, and go on from there; cycles and ticks go back with the counter. A wheel counts such polls, and
+///   stands still: nothing fires until the time has caught up with that of the wheel.
 ///
 /// A program that learns of the resumption before its next poll makes its clock anew: the nanoseconds of a new clock are
 /// those of `CLOCK_MONOTONIC`, so that its wheels go on where they were.
@@ -69,6 +70,21 @@ enum Unit {
     Nanoseconds { base: u64, begin: u64, factor: u64 },
     /// `cycles / 2^shift`, or nanoseconds where there is no counter.
     Cycles { shift: u32 },
+}
+
+impl Unit {
+    /// The time when the counter is there.
+    #[inline]
+    fn time(self, count: u64) -> u64 {
+        match self {
+            Self::Nanoseconds { base, begin, factor } => {
+                // Saturating: the counters of two processors may differ by some cycles.
+                let cycles = u128::from(count.saturating_sub(base));
+                begin.saturating_add(((cycles * u128::from(factor)) >> 32) as u64)
+            }
+            Self::Cycles { shift } => count >> shift,
+        }
+    }
 }
 
 impl Default for Clock {
@@ -149,14 +165,7 @@ impl Clock {
             // Relaxed: the time alone is told.
             Source::Mock(time) => time.load(Ordering::Relaxed),
         };
-        match self.unit {
-            Unit::Nanoseconds { base, begin, factor } => {
-                // Saturating: the counters of two processors may differ by some cycles.
-                let cycles = u128::from(count.saturating_sub(base));
-                begin.saturating_add(((cycles * u128::from(factor)) >> 32) as u64)
-            }
-            Unit::Cycles { shift } => count >> shift,
-        }
+        self.unit.time(count)
     }
 
     /// A duration in the clock's unit, rounded up; the greatest number there is for one that is longer.
@@ -381,10 +390,11 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_anew_stands_still_and_does_not_go_back() {
-        // As after a suspension that has reset it: the counter is far behind where it was when the clock was made.
-        let calibration = Calibration { base: u64::MAX, begin: 5_000, hertz: 1_000_000_000 };
-        let clock = Clock::of_nanoseconds(Some(calibration));
-        assert_eq!((clock.now(), clock.now()), (5_000, 5_000));
+    fn a_counter_that_begins_anew_takes_nanoseconds_back_to_when_the_clock_was_made() {
+        let calibration = Calibration { base: 7_000_000, begin: 5_000, hertz: 1_000_000_000 };
+        let unit = Clock::of_nanoseconds(Some(calibration)).unit;
+        assert_eq!(unit.time(8_000_000), 1_005_000, "before the suspension");
+        // It stands still, and goes on from there.
+        assert_eq!([0, 6_999_999, 7_000_001].map(|count| unit.time(count)), [5_000, 5_000, 5_001]);
     }
 }

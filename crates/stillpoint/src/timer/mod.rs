@@ -38,8 +38,8 @@
 //!
 //! # Correctness
 //!
-//! The argument is in `docs/design/timer.md` of the repository; the models run it under loom, with a broken variant for
-//! each step.
+//! The argument is in `docs/design/timer.md` of the repository. Models run the engine under loom; its table says which
+//! step has a broken variant that a model catches, and the list below it which orderings are argued alone.
 
 mod bitset;
 #[cfg(feature = "std")]

@@ -55,6 +55,55 @@ fn keys_of_other_wheels() {
 }
 
 #[test]
+fn a_key_that_was_made_up_names_a_shared_timer() {
+    let mut service = TimerService::new(0);
+    let own = service.add(10, "own").unwrap();
+    assert_eq!(service.cancel(own), Some("own"));
+    // The next use of the same place.
+    let made_up = Key::from_bits(own.to_bits() + (1 << 32)).unwrap();
+    let timer = service.remote().timer();
+    service.arm_with(&timer, beating(), "shared").unwrap();
+    assert!(service.cancel(made_up).is_none() && !service.reset(made_up, 99));
+    // While the entry is lent it is not told from a local one: the timer goes on, or is over.
+    let first = service.manage(10, NONE, |service, _| assert!(service.reset(made_up, 15)));
+    assert_eq!((first.expired(), timer.is_armed()), (1, true));
+    assert_eq!(service.manage(14, NONE, |_, _| {}).expired(), 0);
+    let second = service.manage(15, NONE, |service, _| assert_eq!(service.cancel(made_up), None));
+    assert_eq!((second.expired(), service.stats().timers), (1, 0));
+    assert!(!timer.is_armed(), "nothing would fire it");
+    assert_eq!(timer.cancel(), Outcome::Fired);
+    service.arm(&timer, 20, "again").unwrap();
+    assert_eq!(service.manage(20, NONE, |_, _| {}).expired(), 1);
+}
+
+/// A message that is published after the service has gone is ended with the ring.
+#[test]
+fn a_value_in_an_abandoned_ring_panics_when_it_is_dropped() {
+    struct Panics(bool);
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(!self.0, "on purpose");
+        }
+    }
+
+    let service = TimerService::new(0);
+    let timers = [(); 3].map(|()| service.remote().timer());
+    let mut mailbox = service.remote().mailbox(4);
+    let mut burst = mailbox.burst();
+    for (number, timer) in timers.iter().enumerate() {
+        burst.add_with(timer, Schedule::at(10), Panics(number == 0)).unwrap();
+    }
+    drop(service);
+    drop(burst);
+    assert!(timers.iter().all(|timer| timer.is_armed()));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(mailbox))).is_err());
+    for timer in &timers {
+        assert!(!timer.is_armed() && matches!(timer.cancel(), Outcome::Gone));
+    }
+}
+
+#[test]
 fn a_callback_puts_another_wheel_in_place() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add_with(beating(), String::from("old")).unwrap();

@@ -120,6 +120,15 @@ fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
 }
 
 #[test]
+fn exact_timers_fire_before_coarse_ones_of_the_same_poll() {
+    let mut wheel = Wheel::new(0);
+    wheel.add_with(Schedule::at(1_000).coarse(), 3).unwrap();
+    wheel.add(1_300, 2).unwrap();
+    wheel.add(1_200, 1).unwrap();
+    assert_eq!(fired(&mut wheel, 2_000), [1, 2, 3]);
+}
+
+#[test]
 fn a_later_timer_does_not_hide_an_earlier_one() {
     let mut wheel = Wheel::new(0);
     wheel.add(5_000, 3).unwrap();
@@ -347,8 +356,10 @@ fn values_are_dropped_with_the_wheel_and_once() {
 
 #[test]
 fn a_capacity_beyond_all_memory_is_refused() {
-    for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2] {
+    // The last one is more than keys can name.
+    for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2, u32::MAX as usize] {
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_capacity(0, capacity)).is_err());
+        assert!(std::panic::catch_unwind(|| Wheel::<u64>::bounded(0, capacity)).is_err());
     }
 }
 

@@ -271,6 +271,23 @@ fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
 }
 
 #[test]
+fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm_with(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
+    let progress = service.manage(1, NONE, |service, event| {
+        assert!(event.is_periodic());
+        let inner = service.manage(u64::MAX, NONE, |_, _| unreachable!("its value is lent"));
+        assert_eq!(inner, Progress::Done(0));
+    });
+    assert_eq!((progress, service.stats().timers), (Progress::Done(1), 0));
+    assert!(!timer.is_armed(), "nothing would fire it");
+    assert_eq!(timer.cancel(), Outcome::Fired);
+    service.arm(&timer, 2, "again").unwrap();
+    assert_eq!(run(&mut service, u64::MAX), ["again"]);
+}
+
+#[test]
 fn a_callback_arms_its_own_timer_again() {
     let mut service = TimerService::new(0);
     let mut mailbox = service.remote().mailbox(1);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
 
-use stillpoint::timer::{Cause, Limit, Outcome, Reason, Remote, TimerService};
+use stillpoint::timer::{Cause, Limit, Mailbox, Outcome, Reason, Remote, TimerService};
 
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };
@@ -28,12 +28,12 @@ struct Ends {
 /// Adds timers, and cancels or revokes most of them, while the owner lets time pass.
 fn add_and_cancel<'a>(
     remote: &Remote<Counted<'a>>,
+    mut mailbox: Mailbox<Counted<'a>>,
     dropped: &'a AtomicUsize,
     ends: &Ends,
     stop: &AtomicBool,
     seed: u64,
 ) -> usize {
-    let mut mailbox = remote.mailbox(64);
     let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
     let mut state = seed;
     let mut added = 0;
@@ -88,7 +88,9 @@ fn fired_and_cancelled_are_what_was_added() {
             .zip(1..)
             .map(|(stop, seed)| {
                 let (remote, dropped, ends) = (service.remote(), &dropped, &ends);
-                scope.spawn(move || add_and_cancel(&remote, dropped, ends, stop, seed))
+                // Here, since the owner says that there may be more when it finds a thread making one.
+                let mailbox = remote.mailbox(64);
+                scope.spawn(move || add_and_cancel(&remote, mailbox, dropped, ends, stop, seed))
             })
             .collect();
         let mut rounds = 0;

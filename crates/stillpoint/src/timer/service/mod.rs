@@ -84,7 +84,7 @@ impl<T> TimerService<T> {
     /// A service with memory for so many timers, which grows beyond that.
     ///
     /// # Panics
-    /// If so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,049, or if so many timers would take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::with_capacity(now, capacity))
     }
@@ -93,7 +93,7 @@ impl<T> TimerService<T> {
     /// those are full, too.
     ///
     /// # Panics
-    /// If so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,049, or if so many timers would take more than half of the address space.
     pub fn bounded(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::bounded(now, capacity))
     }
@@ -163,7 +163,8 @@ impl<T> TimerService<T> {
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         match self.wheel.get(key) {
-            // The key of a shared timer's entry cannot have come from here.
+            // The key of a shared timer's entry cannot have come from here. One that was made up, and is used while the
+            // timer's own callback has the entry, is not told from that of a local timer: the beat is the last, then.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }

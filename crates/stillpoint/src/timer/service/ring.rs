@@ -186,12 +186,27 @@ impl<T> Drop for Sink<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // What was sent when the owner was about to go.
-        for slot in &mut self.slots {
+        Unread(self.slots.iter_mut()).by_ref().for_each(drop);
+    }
+}
+
+/// The values of what was sent when the owner was about to go. When the drop of one panics, the timers of the others are
+/// ended nevertheless.
+struct Unread<'a, T>(std::slice::IterMut<'a, Slot<T>>);
+
+impl<T> Iterator for Unread<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.0.find_map(|slot| {
             // SAFETY: nobody else has the ring any more.
-            if let Some(record) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
-                drop(record.abandon());
-            }
-        }
+            slot.with_mut(|slot| unsafe { (*slot).take() })?.abandon()
+        })
+    }
+}
+
+impl<T> Drop for Unread<'_, T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }

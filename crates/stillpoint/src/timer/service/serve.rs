@@ -121,17 +121,18 @@ impl<T> TimerService<T> {
     fn unlink(&mut self, timer: SharedTimer<T>, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         let record = &timer.0;
         let mut revoked = record.take_revoked();
-        if record.is_over() {
-            // Relaxed, here and below: the owner's alone.
-            if let Some(key) = Key::from_bits(record.key.swap(0, Ordering::Relaxed)) {
-                if let Some((_, generation, deadline)) = &mut revoked {
-                    // A periodic timer has gone on since it was armed.
-                    if record.taken.load(Ordering::Relaxed) == *generation {
-                        *deadline = self.wheel.deadline(key).unwrap_or(*deadline);
-                    }
-                }
-                self.wheel.cancel(key);
+        // Relaxed, here and below: the owner's alone.
+        let entry = Key::from_bits(record.key.load(Ordering::Relaxed));
+        if let (Some((_, generation, deadline)), Some(key)) = (&mut revoked, entry) {
+            // A periodic timer has gone on since it was armed. Another thread may have armed the timer again by now: the
+            // entry is still that of the arming that was taken in.
+            if record.taken.load(Ordering::Relaxed) == *generation {
+                *deadline = self.wheel.deadline(key).unwrap_or(*deadline);
             }
+        }
+        if let (true, Some(key)) = (record.is_over(), entry) {
+            record.key.store(0, Ordering::Relaxed);
+            self.wheel.cancel(key);
         }
         if busted::is(Variant::HintMarkLate) {
             record.hinted.store(false, Ordering::Release);
@@ -216,8 +217,10 @@ struct Beat<'a, T> {
 
 impl<T> Drop for Beat<'_, T> {
     fn drop(&mut self) {
-        // The callback may have put another service in the place of its own: then nobody would fire the timer.
-        let is_there = Arc::ptr_eq(&self.service.home, self.record.home());
+        // The callback may have put another service in the place of its own, or the entry may be gone: after a beat at the
+        // end of time, which is the last, or by a key that was made up. Then nobody would fire the timer.
+        let is_there = Arc::ptr_eq(&self.service.home, self.record.home())
+            && self.service.wheel.deadline(self.key).is_some();
         let rest = match self.value.take() {
             Some(value) if is_there => self.record.finish_beat(self.generation, value),
             value => {

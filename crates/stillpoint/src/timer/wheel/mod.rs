@@ -42,9 +42,9 @@ use slab::Slab;
 /// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
 ///
 /// A timer is moved at most ten times before it fires, and as a rule not more than once for each time its remaining delay
-/// shrinks to a 64th; a [coarse](Schedule::coarse) one never, or once
-/// when its delay is below 63 ticks. A timer takes 24 bytes and an `Option<T>`, a periodic one 8 more; the wheel itself
-/// 16 KiB, of which only what is in use is touched often.
+/// shrinks to a 64th; a [coarse](Schedule::coarse) one never, or once when its delay is below 63 ticks. A timer takes 32
+/// bytes and an `Option<T>`, 8 of which only a periodic one touches; the wheel itself 16 KiB, of which only what is in
+/// use is touched often.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
 /// a bitset in front of each level.
@@ -100,7 +100,8 @@ impl<T> Wheel<T> {
     /// [`Full`] instead.
     ///
     /// # Panics
-    /// If so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,049, the greatest number of timers that a wheel can have, or if so many would
+    /// take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
     }
@@ -111,7 +112,8 @@ impl<T> Wheel<T> {
     /// As everywhere in the standard library, the process ends when there is no memory.
     ///
     /// # Panics
-    /// If so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,049, the greatest number of timers that a wheel can have, or if so many would
+    /// take more than half of the address space.
     ///
     /// ```
     /// use stillpoint::timer::{Full, Wheel};

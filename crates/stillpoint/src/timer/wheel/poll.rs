@@ -29,10 +29,14 @@ impl<T> Wheel<T> {
     /// A periodic timer is armed again before the callback, and its value is lent. When it is cancelled by its own callback,
     /// [`cancel`](Self::cancel) answers `None`, since it has fired; its value is dropped after the callback.
     ///
-    /// Due timers fire before others are moved, and in the order of their slots: by deadline as far as they are in
-    /// different slots, and as armed where their deadlines are the same and they were armed between polls that finished. A
-    /// time before the last one counts as the last
-    /// one, and in [`WheelStats::time_went_back`](super::WheelStats::time_went_back).
+    /// What is in slots that are past fires before other timers are moved, exact timers before
+    /// [coarse](super::Schedule::coarse) ones. Exact timers fire by deadline as far as they are in different slots, and as
+    /// armed where their deadlines are the same and they were armed between polls that finished. Coarse ones fire by the
+    /// granularity of their slots, then by slot. What was due when it was added fires before them all. In a poll that stops
+    /// at its limit of [moves](Limit::moves), and in those after it until one has finished, timers fire in no order.
+    ///
+    /// A time before the last one counts as the last one, and in
+    /// [`WheelStats::time_went_back`](super::WheelStats::time_went_back).
     ///
     /// Complexity: constant when no slot has been reached; otherwise by the slots that were reached and are occupied, the
     /// timers that fire, and those of one slot of each reached level. The time that has passed does not count.

@@ -4,6 +4,7 @@
 //! are never given back; the index of a key is compared with their number in `find` and `remove`; callers pass indices that
 //! they have got from here since the wheel was last lent to a callback.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,6 +15,8 @@ use super::schedule::{Schedule, LENT};
 
 /// The end of the list of free timers: a sentinel is never free.
 const NONE: u32 = 0;
+/// Timers that indices of 32 bits can name beside the heads of the lists.
+const INDICES: usize = (u32::MAX - SENTINELS) as usize;
 /// Timers that are made at once when there are few.
 const BATCH: usize = 64;
 
@@ -33,7 +36,7 @@ pub(super) struct Slab<T> {
     pub(super) lists: Lists,
     /// Timer `index` is in place `index - SENTINELS`.
     timers: Vec<Timer<T>>,
-    /// Of periodic timers: as far as there has been one. There is memory for all.
+    /// Of periodic timers; as many as there are timers.
     periods: Vec<u64>,
     free: u32,
     /// Of a timer that was never used, in the lower half: so that each has 2³¹ uses at least.
@@ -52,18 +55,20 @@ impl<T> Slab<T> {
         // Relaxed: only that wheels have different numbers matters. The multiplier, 2³² divided by the golden section, keeps
         // the first generations of few wheels far apart.
         let first_generation = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
-        let limit = limit.min((u32::MAX - SENTINELS) as usize);
+        assert!(capacity <= INDICES, "a wheel for {capacity} timers: at most {INDICES} can be had");
+        let limit = limit.min(INDICES);
         let mut slab = Self {
             lists: Lists::new(capacity),
             timers: Vec::with_capacity(capacity),
-            periods: Vec::with_capacity(capacity),
+            // From the allocator, which has zeros without writing them.
+            periods: vec![0; capacity],
             free: NONE,
             first_generation,
             len: 0,
             worn: 0,
             limit,
         };
-        slab.extend(capacity.min(limit));
+        slab.extend(capacity);
         slab
     }
 
@@ -81,6 +86,7 @@ impl<T> Slab<T> {
     fn extend(&mut self, count: usize) {
         let generation = self.first_generation;
         self.timers.extend((0..count).map(|_| Timer { deadline: 0, generation, flags: 0, value: None }));
+        self.periods.resize(self.timers.len(), 0);
         if count > 0 {
             debug_assert_eq!(self.free, NONE);
             self.free = self.lists.grow(count, NONE);
@@ -98,13 +104,12 @@ impl<T> Slab<T> {
     #[cold]
     fn grow(&mut self) -> bool {
         let have = self.capacity();
-        let indices = (u32::MAX - SENTINELS) as usize - self.timers.len();
+        let indices = INDICES - self.timers.len();
         let count = have.max(BATCH).min(self.limit - have).min(indices);
-        let periods = self.timers.len() - self.periods.len() + count;
         if count == 0
             || self.lists.reserve(count).is_err()
             || self.timers.try_reserve_exact(count).is_err()
-            || self.periods.try_reserve_exact(periods).is_err()
+            || self.periods.try_reserve_exact(count).is_err()
         {
             return false;
         }
@@ -135,11 +140,7 @@ impl<T> Slab<T> {
     pub(super) fn set_schedule(&mut self, index: u32, schedule: Schedule) {
         self.timer_mut(index).flags = schedule.flags;
         if let Some(period) = schedule.period {
-            let place = (index - SENTINELS) as usize;
-            if self.periods.len() <= place {
-                self.periods.resize(place + 1, 0);
-            }
-            self.periods[place] = period.get();
+            self.periods[(index - SENTINELS) as usize] = period.get();
         }
     }
 
