@@ -11,6 +11,7 @@ crate::busted::variants! {
     CancelByStore = "cancel-by-store": "A timer is cancelled by a load and a store.",
     TakeLate = "take-late": "A cancelled timer may be used again before its value was taken.",
     TakenRelaxed = "taken-relaxed": "The store after the value of a cancelled timer was taken is relaxed.",
+    RevokedRelaxed = "revoked-relaxed": "The store after the owner has taken a revoked value is relaxed.",
     FinishRelaxed = "finish-relaxed": "The owner ends a callback by a relaxed operation.",
     PublishRelaxed = "publish-relaxed": "The source publishes what it wrote into the ring by a relaxed store.",
     RoomRelaxed = "room-relaxed": "The owner gives room in the ring back by a relaxed store.",

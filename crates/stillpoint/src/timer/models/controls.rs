@@ -15,6 +15,7 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::CancelByStore, "ends::cancel_against_expiry", UNORDERED),
     (Variant::TakeLate, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
     (Variant::TakenRelaxed, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
+    (Variant::RevokedRelaxed, "ends::a_timer_is_armed_after_the_owner_has_ended_it", UNORDERED),
     (Variant::FinishRelaxed, "ends::a_timer_is_armed_after_it_has_fired", UNORDERED),
     (Variant::PublishRelaxed, "messages::a_mailbox_hands_over", UNORDERED),
     (Variant::RoomRelaxed, "messages::a_place_in_the_ring_is_used_again", UNORDERED),

@@ -166,6 +166,26 @@ fn two_threads_revoke_a_timer() {
     });
 }
 
+/// A thread revokes a timer, and arms it again as soon as the owner has taken its value.
+#[test]
+fn a_timer_is_armed_after_the_owner_has_ended_it() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let thread = thread::spawn(move || {
+            let revoked = usize::from(timer.revoke().is_cancelled());
+            (revoked, add(&mut mailbox, &timer, 1))
+        });
+        let (fired, first) = run(&mut service, 1);
+        let (revoked, added) = thread.join().unwrap();
+        let (later, second) = run(&mut service, 2);
+        assert_eq!((revoked, first + second, fired + later), (1, 1, added), "{ENDS}");
+        assert_eq!(service.stats().timers, 0, "{PILED_UP}");
+    });
+}
+
 /// A periodic timer is cancelled while it beats.
 #[test]
 fn cancel_against_a_beat() {

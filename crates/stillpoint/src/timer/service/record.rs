@@ -313,7 +313,8 @@ impl<T> Record<T> {
         // Relaxed: nobody arms the timer before the store below.
         let deadline = self.deadline.load(Ordering::Relaxed);
         // Release: pairs with the acquire in `arm`.
-        self.state.store(state(generation(found), CANCELLED), Ordering::Release);
+        let order = busted::order(Variant::RevokedRelaxed, Ordering::Release);
+        self.state.store(state(generation(found), CANCELLED), order);
         Some((value?, generation(found), deadline))
     }
 
