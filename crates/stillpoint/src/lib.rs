@@ -57,3 +57,5 @@ mod sys;
 #[cfg(feature = "std")]
 pub mod table;
 pub mod timer;
+#[cfg(feature = "std")]
+mod work;

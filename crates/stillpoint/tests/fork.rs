@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, StallReport, SynchronizeError};
+use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, Stall, SynchronizeError};
 
 use census::Census;
 use child::in_child;
@@ -181,7 +181,7 @@ fn a_child_that_resets_reports_stalls_of_its_own() {
         let calls = Arc::new(AtomicUsize::new(0));
         let hook = {
             let (called, forked, calls) = (Arc::clone(&called), Arc::clone(&forked), Arc::clone(&calls));
-            move |_: &StallReport| {
+            move |_: &Stall| {
                 if calls.fetch_add(1, Ordering::Relaxed) == 0 {
                     called.wait();
                     forked.wait();

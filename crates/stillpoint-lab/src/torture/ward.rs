@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{
-    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, Retired, StallReport,
-    Submitter, SynchronizeError, Token,
+    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, Retired, Stall, Submitter,
+    SynchronizeError, Token,
 };
 
 use super::arena::{Context, Handle, Hold, Kind, Maker};
@@ -68,14 +68,14 @@ pub(super) struct Ward {
 struct Reports {
     /// The thread of the last report.
     thread: AtomicU32,
-    ended: AtomicBool,
+    number: AtomicU32,
 }
 
 impl Reports {
-    fn note(&self, report: &StallReport) {
+    fn note(&self, stall: &Stall) {
         // Relaxed, both: looked at until they are there.
-        self.thread.store(report.stall.thread_id, Ordering::Relaxed);
-        self.ended.store(report.ended, Ordering::Relaxed);
+        self.thread.store(stall.thread_id, Ordering::Relaxed);
+        self.number.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -329,7 +329,7 @@ pub(super) struct Released<'w> {
 impl Released<'_> {
     /// Everything is freed at once.
     pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
-        self.expect_end(counts);
+        self.count_reports(counts);
         match self.reclaimer.flush_timeout(PATIENCE) {
             Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),
             answer => {
@@ -343,23 +343,16 @@ impl Released<'_> {
         }
     }
 
-    /// The end of a stall is reported, too, by the next who looks.
-    fn expect_end(&mut self, counts: &mut Counts<Sight>) {
-        let Ward { domain, reports, context, kind, .. } = self.ward;
+    /// The one section of the reader was told of once at the most.
+    fn count_reports(&self, counts: &mut Counts<Sight>) {
+        let Ward { reports, context, kind, .. } = self.ward;
         // Relaxed: as in `Reports::note`.
-        if reports.thread.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let deadline = Instant::now() + PATIENCE;
-        while !reports.ended.load(Ordering::Relaxed) && Instant::now() < deadline {
-            // Only waits and polls look.
-            let _ = domain.synchronize_timeout(SHORT);
-            self.reclaimer.poll();
-        }
-        if reports.ended.load(Ordering::Relaxed) {
-            counts.add(Sight::Reported);
-        } else {
-            context.findings.add(|| format!("the hook was not told of the end of a parked {}", kind.text()));
+        match reports.number.load(Ordering::Relaxed) {
+            0 => {}
+            1 => counts.add(Sight::Reported),
+            number => context
+                .findings
+                .add(|| format!("the hook was told {number} times of a parked {}", kind.text())),
         }
     }
 }

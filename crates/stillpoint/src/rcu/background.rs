@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
-use super::engine::wait::Patience;
+use super::engine::wait::{Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, RetireReason};
 use super::limits::WhenFull;
@@ -134,10 +134,10 @@ impl BackgroundReclaimer {
                 sleep(limit, self.backlog.missing().max(1));
             }
             Ok(Obstacle::Reader(record)) => {
-                patience.wait(event, Some(record), self.backlog.stall_is_due(), || has_work(1))
+                patience.wait(event, Next::Passage(record), self.backlog.stall_is_due(), || has_work(1))
             }
             Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
-                patience.wait(event, None, None, || has_work(1))
+                patience.wait(event, Next::News, None, || has_work(1))
             }
         }
     }
@@ -295,7 +295,7 @@ impl Submitter {
         }
         let mut patience = Patience::new();
         while is_early() {
-            patience.wait(core.event(), None, deadline, || false);
+            patience.wait(core.event(), Next::News, deadline, || false);
             match self.attempt(error.retired) {
                 Err(again) if again.reason.is_full() => error = again,
                 answer => return answer,

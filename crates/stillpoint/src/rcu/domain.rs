@@ -16,7 +16,7 @@ use super::help::Help;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
-use super::stall::{Stall, StallReport};
+use super::stall::Stall;
 use super::stats::Stats;
 use crate::fence::Mode;
 
@@ -240,8 +240,8 @@ impl Domain {
     /// The region reader that is in the way of the oldest grace period, if there is one, however short a time it has
     /// been.
     ///
-    /// Looks at every reader and, if one is in the way, at its thread in `/proc`: for reports, not for loops. Issues no
-    /// fence; a reader that has entered within the last microseconds may be missed.
+    /// Looks at every reader and, if one is in the way, at every reclaimer, and at the reader's thread in `/proc`: for reports,
+    /// not for loops. However many futures wait makes no difference. Issues no fence; a reader that has entered within the last microseconds may be missed.
     ///
     /// ```
     /// # use stillpoint::rcu::{Activity, Domain};
@@ -424,20 +424,19 @@ impl DomainBuilder {
         self
     }
 
-    /// Calls `hook` when a region reader has held a grace period up for `threshold` (at least 1 µs), again whenever the
-    /// time has doubled, and once when the reader has passed.
+    /// Calls `hook` when a region reader has held a grace period up for `threshold`: once for each section of a reader.
     ///
-    /// There is no thread that watches. The hook is called by those who have a grace period under way: by
-    /// [`synchronize`](Domain::synchronize) and other calls that wait, by the polls of reclaimers and whatever else frees,
-    /// and by [`BackgroundReclaimer::run`]. Those that wait do so before twice the threshold is over; those that are
-    /// polled, with the first poll after the threshold. What is known by its token alone ([`Domain::check`],
-    /// [`Retired::try_free`](super::Retired::try_free)) calls nothing. The end of a stall is noticed by the next of
-    /// these calls, too; there is no report of it when the last handle goes before.
+    /// There is no thread that watches. The hook is called by those that find the reader in the way of a grace period of
+    /// theirs, which they have had under way for the threshold: by [`synchronize`](Domain::synchronize) and other calls that
+    /// wait, by the polls of reclaimers and of futures, and by [`BackgroundReclaimer::run`]. Those that wait do so before
+    /// twice the threshold is over; those that are polled, with the first poll after it. What is known by its token alone
+    /// ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) calls nothing. Where several readers are in the
+    /// way, one of them is found, and the next one when it has passed; [`Stall::others`] counts them all.
     ///
-    /// One thread at a time calls the hook; others go on meanwhile. The hook may use the domain, and is not called again
-    /// from within; when it waits for a grace period, it waits for the very reader. **A panic** of the hook is one of the
-    /// call that noticed the stall, whose work is done as far as it goes: everything that was ready has been freed.
-    /// Let the hook own no handle of the domain, which would keep it alive for ever.
+    /// The hook may be called by several threads at a time, each for another section. It may use the domain; a call from
+    /// within can only be for another section. When it waits for a grace period, it waits for the very reader. **A panic** of
+    /// the hook is one of the call that noticed the stall, whose work is done as far as it goes: everything that was ready
+    /// has been freed. Let the hook own no handle of the domain, which would keep it alive for ever.
     ///
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook it costs nothing.
     ///
@@ -446,25 +445,20 @@ impl DomainBuilder {
     /// # use std::time::Duration;
     /// use stillpoint::rcu::{Domain, ReaderKind};
     ///
-    /// let (reports, received) = mpsc::channel();
+    /// let (stalls, received) = mpsc::channel();
     /// let domain = Domain::builder()
-    ///     .stall_hook(Duration::from_millis(2), move |report| drop(reports.send(report.clone())))
+    ///     .stall_hook(Duration::from_millis(2), move |stall| drop(stalls.send(stall.clone())))
     ///     .build()?;
     /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// # let other = domain.clone();
     /// std::thread::spawn(move || other.synchronize_timeout(Duration::from_millis(20)))
     ///     .join().unwrap().expect_err("the guard is in the way");
-    /// let report = received.recv().unwrap();
-    /// assert_eq!((report.number, report.stall.reader), (1, ReaderKind::Guard));
+    /// assert_eq!(received.recv().unwrap().reader, ReaderKind::Guard);
     /// # drop(guard);
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
-    pub fn stall_hook(
-        mut self,
-        threshold: Duration,
-        hook: impl Fn(&StallReport) + Send + Sync + 'static,
-    ) -> Self {
+    pub fn stall_hook(mut self, threshold: Duration, hook: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
         self.stall_hook = Some((threshold, Arc::new(hook)));
         self
     }
@@ -525,8 +519,7 @@ impl Core {
         self.wait(token, deadline).map_err(|interrupted| match interrupted {
             Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record),
             Interrupted::Late(record) => {
-                let waited = self.waited_for(record.observe()).unwrap_or_default().max(begun.elapsed());
-                SynchronizeError::Stalled(Box::new(Stall::new(self, record, waited)))
+                SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
             }
             Interrupted::Fence(error) => SynchronizeError::Fence(error),
         })

@@ -13,8 +13,9 @@ use crate::fence::FenceError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SynchronizeError {
-    /// The calling thread itself holds a guard of the domain, or an online QSBR reader: it would wait for
-    /// ever. Drop the guard; use [`QsbrReader::synchronize`](super::QsbrReader::synchronize).
+    /// The calling thread itself holds a guard of the domain, or an online QSBR reader, or a protected load of an object
+    /// that it waits for: it would wait for ever. Drop the guard or the protected load; use
+    /// [`QsbrReader::synchronize`](super::QsbrReader::synchronize).
     WouldDeadlock {
         /// Name of the domain.
         domain: String,
@@ -52,6 +53,11 @@ impl fmt::Display for SynchronizeError {
                 f,
                 "this thread has an online QSBR reader of domain `{domain}` and would wait for itself; call \
                  `synchronize` on the reader, or go offline first"
+            ),
+            Self::WouldDeadlock { domain, reader: ReaderKind::Protected } => write!(
+                f,
+                "this thread holds a protected load of a retired object of domain `{domain}` and would wait for itself; \
+                 drop the protected load first"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects } => {

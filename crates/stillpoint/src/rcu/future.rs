@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::engine::registry::Claim;
-use super::engine::tasks::{Awaited, Slot};
-use super::engine::watch::Date;
+use super::engine::tasks::Awaited;
+use super::engine::wakers::Place;
 use super::engine::Core;
 use super::error::SynchronizeError;
+use super::stall::Behind;
 
 /// For how long a reader may miss a request that no fence follows. The store buffer of a processor empties in less than
 /// one, and that of a thread that was preempted is empty.
@@ -29,16 +29,15 @@ pub struct GracePeriod {
 
 /// From the first poll that did not find the grace period over.
 struct Waiting {
-    slot: Claim<Slot>,
-    date: Date,
+    place: Place,
     /// Age of the domain.
     since: Duration,
     /// The section that was asked for attention without a fence, and the age of the domain at that time.
     asked: Option<(*const (), u64, Duration)>,
 }
 
-// SAFETY: the claims point into the core, which the future keeps alive; slots and ledgers are made of atomics; nothing
-// is bound to a thread. The pointer is compared, not followed.
+// SAFETY: the place is used through the core alone, which the future keeps alive, and under its lock; nothing is bound to
+// a thread. The pointer is compared, not followed.
 unsafe impl Send for GracePeriod {}
 // SAFETY: as above; a shared future does nothing.
 unsafe impl Sync for GracePeriod {}
@@ -50,8 +49,7 @@ impl GracePeriod {
 
     fn stop_waiting(&mut self) {
         if let Some(waiting) = self.waiting.take() {
-            waiting.date.clear(&self.core);
-            self.core.tasks().release(&waiting.slot);
+            self.core.tasks().leave(waiting.place);
         }
     }
 }
@@ -59,7 +57,7 @@ impl GracePeriod {
 impl Waiting {
     fn new(core: &Core, token: u64) -> Self {
         let since = core.age();
-        Self { slot: core.tasks().claim(), date: Date::new(core, token, since), since, asked: None }
+        Self { place: Place::new(token, since), since, asked: None }
     }
 
     /// Whether the request may have been missed, as far as one that no fence follows can be.
@@ -86,21 +84,18 @@ impl Future for GracePeriod {
         let this = &mut *self;
         let core = &*this.core;
         let waiting = this.waiting.get_or_insert_with(|| Waiting::new(core, this.token));
-        // SAFETY: the core is alive.
-        let slot = unsafe { waiting.slot.slot() };
-        let answer = match core.poll_token(this.token, slot, context.waker()) {
+        let answer = match core.poll_token(this.token, &waiting.place, context.waker()) {
             Ok(None) => Ok(()),
             Err(error) => Err(SynchronizeError::Fence(error)),
             Ok(Some(awaited)) => {
                 if waiting.may_be_missed(core, awaited) {
                     context.waker().wake_by_ref();
                 }
-                core.look_for_stalls(Some(waiting.since));
+                core.report_stall(awaited.laggard, this.token, waiting.since, Behind::default);
                 return Poll::Pending;
             }
         };
         this.stop_waiting();
-        this.core.look_for_stalls(None);
         Poll::Ready(answer)
     }
 }

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 /// What a retirement does that finds no room: neither in its reclaimer nor, if that has limits, in its domain.
 ///
+/// A [`Reclaimer`](super::Reclaimer) has then freed what was ready of its own, as its polls do, and in a full domain a share
+/// of what was left to that: whatever was chosen.
+///
 /// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full),
 /// [`BackgroundBuilder::when_full`](super::BackgroundBuilder::when_full) and
 /// [`Submitter::when_full`](super::Submitter::when_full). Whatever it is, nothing is lost: what is not taken in is
@@ -26,12 +29,12 @@ pub enum WhenFull {
     /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
     /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
-    /// Frees what others have retired, as far as no reader is in the way, and waits for nobody; then the object is taken
-    /// in, or handed back.
+    /// A [`Submitter`](super::Submitter) frees what others have retired, as far as no reader is in the way, and waits for
+    /// nobody; then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as
+    /// [`HandBack`](WhenFull::HandBack).
     ///
-    /// In a full domain, a [`Reclaimer`](super::Reclaimer) frees what was left to it, and a
-    /// [`Submitter`](super::Submitter), too; a submitter frees first what was handed in and not taken by the background
-    /// reclaimer yet. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
+    /// It frees what was handed in and not taken by the background reclaimer yet, and in a full domain what was left to
+    /// that. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
     /// hold no lock that they take. A retirement from within such a destructor does not assist at the same background
     /// reclaimer again. One submitter of a reclaimer assists at a time; the others do not wait for it.
     Assist,

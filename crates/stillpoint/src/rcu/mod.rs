@@ -36,6 +36,8 @@
 mod array;
 mod background;
 mod bound;
+#[cfg(all(test, not(any(loom, miri))))]
+mod budgets;
 mod cell;
 mod domain;
 pub(crate) mod engine;
@@ -73,5 +75,5 @@ pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
 pub use region::Region;
 pub use retired::Retired;
-pub use stall::{Activity, ReaderKind, Stall, StallReport};
+pub use stall::{Activity, ReaderKind, Stall};
 pub use stats::Stats;

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
-use super::engine::wait::{earliest, Patience};
+use super::engine::wait::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, RetireReason, SynchronizeError};
 use super::limits::WhenFull;
 use super::retired::Retired;
-use super::stall::Stall;
+use super::stall::ReaderKind;
 
 /// For polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
@@ -47,8 +47,9 @@ pub struct Reclaimer {
 
 impl Reclaimer {
     /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
-    /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room; if there is
-    /// none after that, it does what [`WhenFull`] was chosen.
+    /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room, or protected
+    /// loads hold a whole batch. If it is the domain that is full, it also adopts and frees 64 of the objects that were left
+    /// to that, the oldest first. If there is no room after that, it does what [`WhenFull`] was chosen.
     ///
     /// # Errors
     /// When there is no room after that, or the object is of another domain. The object is handed back.
@@ -79,7 +80,7 @@ impl Reclaimer {
     /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
     /// False when it is not.
     pub(crate) fn offer(&mut self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
-        let has_room = self.backlog.make_room(bytes, self.when_full == WhenFull::Assist).is_ok();
+        let has_room = self.backlog.make_room(bytes).is_ok();
         if has_room {
             self.backlog.retire_reserved(garbage());
         }
@@ -90,8 +91,7 @@ impl Reclaimer {
         self.backlog.core()
     }
 
-    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
-    /// assists meanwhile.
+    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest.
     ///
     /// # Errors
     /// As [`retire`](Reclaimer::retire).
@@ -114,9 +114,7 @@ impl Reclaimer {
     fn attempt<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let reason = if !retired.is_of(self.backlog.core()) {
             RetireReason::ForeignDomain
-        } else if let Err(full) =
-            self.backlog.make_room(Retired::<T>::bytes(), self.when_full == WhenFull::Assist)
-        {
+        } else if let Err(full) = self.backlog.make_room(Retired::<T>::bytes()) {
             full.into()
         } else {
             self.backlog.retire_reserved(retired.into_garbage());
@@ -187,7 +185,8 @@ impl Reclaimer {
         self.poll_at_most(NO_LIMIT)
     }
 
-    /// As [`poll`](Reclaimer::poll), but runs `limit` destructors at the most.
+    /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at the most, and frees those that no protected load holds.
+    /// Objects that were held at an earlier poll and others take turns, so 0 does not mean that nothing is ready.
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
@@ -198,8 +197,13 @@ impl Reclaimer {
     /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
     ///
     /// # Errors
-    /// As [`Domain::synchronize`](super::Domain::synchronize). Waits for ever for a protected load that is
-    /// never released: see [`flush_timeout`](Reclaimer::flush_timeout).
+    /// As [`Domain::synchronize`](super::Domain::synchronize);
+    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of the calling thread holds one of
+    /// the objects, with the others freed as far as they were ready. Waits for ever for a protected load of another thread
+    /// that is never released: see [`flush_timeout`](Reclaimer::flush_timeout).
+    ///
+    /// The release of a protected load wakes nobody: this call looks again after 50 µs, then after twice that, and so on,
+    /// up to 1 ms.
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
@@ -234,6 +238,10 @@ impl Reclaimer {
             if self.backlog.len() == 0 {
                 return Ok(());
             }
+            if self.backlog.is_held_by_caller() {
+                let domain = self.backlog.core().name().to_owned();
+                return Err(SynchronizeError::WouldDeadlock { domain, reader: ReaderKind::Protected });
+            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(self.why_late(begun));
             }
@@ -246,8 +254,7 @@ impl Reclaimer {
         match self.backlog.obstacle() {
             Err(error) => SynchronizeError::Fence(error),
             Ok(Obstacle::Reader(record)) => {
-                let waited = core.waited_for(record.observe()).unwrap_or_default().max(begun.elapsed());
-                SynchronizeError::Stalled(Box::new(Stall::new(core, record, waited)))
+                SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
             }
             Ok(_) => {
                 SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.held() }
@@ -257,12 +264,13 @@ impl Reclaimer {
 
     /// Waits a little for whatever is in the way.
     fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-        let laggard = match self.backlog.obstacle() {
-            Ok(Obstacle::Reader(record)) => Some(record),
-            _ => None,
+        let next = match self.backlog.obstacle() {
+            Ok(Obstacle::Reader(record)) => Next::Passage(record),
+            Ok(Obstacle::Hazard) => Next::Release,
+            _ => Next::News,
         };
         let wake_up = earliest(deadline, self.backlog.stall_is_due());
-        patience.wait(self.backlog.core().event(), laggard, wake_up, || false);
+        patience.wait(self.backlog.core().event(), next, wake_up, || false);
     }
 
     /// Objects that wait to be freed.

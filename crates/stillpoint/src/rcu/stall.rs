@@ -5,7 +5,7 @@ use super::engine::record::{Kind, Record};
 use super::engine::Core;
 use crate::sys::Doing;
 
-/// Which kind of region reader.
+/// How a reader holds others up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaderKind {
@@ -13,6 +13,8 @@ pub enum ReaderKind {
     Guard,
     /// A [`QsbrReader`](super::QsbrReader) that has not reported a quiescent state.
     Qsbr,
+    /// A [`Reader`](super::Reader) with a [`Protected`](super::Protected), which holds up one object. Never in a [`Stall`].
+    Protected,
 }
 
 impl From<Kind> for ReaderKind {
@@ -82,7 +84,8 @@ impl fmt::Display for Activity {
 
 /// A region reader that holds a grace period up, as found at one moment.
 ///
-/// Comes in the error of a timed wait, from [`Domain::stall`](super::Domain::stall), and in each [`StallReport`].
+/// Comes in the error of a timed wait, from [`Domain::stall`](super::Domain::stall), and to the
+/// [stall hook](super::DomainBuilder::stall_hook).
 /// Protected loads are not stalls, however long they last: they hold up the objects in their hand and nothing else.
 /// [`Stats::pinned`](super::Stats::pinned) counts those.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,23 +103,24 @@ pub struct Stall {
     pub activity: Activity,
     /// The processor on which its thread runs, or ran last.
     pub cpu: Option<u32>,
-    /// How long it has been waited for: since the start of the oldest grace period in whose way it is, among those that
-    /// reclaimers, waits and futures have under way. Zero when there is none, but a token was started by hand.
+    /// How long it has been waited for. To the hook: by the call that reports it. Otherwise since the start of the oldest
+    /// grace period in whose way it is, among those that reclaimers, waits and futures have under way; zero when there is
+    /// none, but a token was started by hand.
     pub waited: Duration,
     /// Further region readers in the way of the newest grace period.
     pub others: usize,
-    /// Objects of the domain that wait to be freed.
+    /// Objects that wait to be freed. In a report to the hook by a reclaimer: those of the reclaimer, so that its poll need
+    /// not ask all others; by a future: 0. Otherwise those of the whole domain.
     pub pending: u64,
     /// Their size in bytes.
     pub pending_bytes: u64,
 }
 
 impl Stall {
-    /// Looks at the reader's thread.
-    pub(super) fn new(core: &Core, record: &Record, waited: Duration) -> Self {
+    /// Looks at the reader's thread, and counts the readers in the way.
+    pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
         let reader = record.kind().into();
-        let sum = core.sum();
         let sighting = crate::sys::look_at_thread(thread_id, waited);
         Self {
             domain: core.name().to_owned(),
@@ -127,8 +131,8 @@ impl Stall {
             cpu: sighting.cpu,
             waited,
             others: core.region_readers_in_the_way().count().saturating_sub(1),
-            pending: sum.pending,
-            pending_bytes: sum.pending_bytes,
+            pending: behind.objects,
+            pending_bytes: behind.bytes,
         }
     }
 }
@@ -138,6 +142,7 @@ impl fmt::Display for Stall {
         let what = match self.reader {
             ReaderKind::Guard => "holds a guard",
             ReaderKind::Qsbr => "has not reported a quiescent state",
+            ReaderKind::Protected => "holds a protected load",
         };
         let Self { domain, thread_id, activity, waited, others, pending, pending_bytes, .. } = self;
         match &self.thread_name {
@@ -158,28 +163,9 @@ impl fmt::Display for Stall {
     }
 }
 
-/// What a [stall hook](super::DomainBuilder::stall_hook) is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StallReport {
-    /// The reader that is in the way. When the stall has ended, its thread as it was at the last report, and what waits
-    /// now; [`waited`](Stall::waited) then runs until the end was noticed.
-    pub stall: Stall,
-    /// Number of the report within this stall, from 1. The one that says that it has ended is counted as well.
-    pub number: u32,
-    /// Whether the reader has passed meanwhile: the last report of this stall.
-    pub ended: bool,
-}
-
-impl fmt::Display for StallReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stall, number, ended } = self;
-        if *ended {
-            let Stall { domain, thread_id, waited, .. } = stall;
-            let name = stall.thread_name.as_deref().unwrap_or("ended");
-            write!(f, "thread {thread_id} (`{name}`) no longer stalls domain `{domain}`, after {waited:?}")
-        } else {
-            write!(f, "stall report {number}: {stall}")
-        }
-    }
+/// What waits behind a stalled reader.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Behind {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
 }

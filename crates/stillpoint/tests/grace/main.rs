@@ -7,6 +7,7 @@ mod fences;
 mod holding;
 mod leaving;
 mod objects;
+mod own_loads;
 mod regions;
 mod registration;
 mod stalls;

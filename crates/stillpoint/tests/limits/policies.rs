@@ -133,3 +133,52 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     assert_eq!((error.reason, error.reason.is_full()), (RetireReason::Closed, false));
     assert_eq!((troubles(&domain.stats()), troubles(&other.stats())), ([0; 3], [0; 3]));
 }
+
+/// There is no reader, and what fills the domain belongs to nobody.
+#[test]
+fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
+    let domain = limited(1);
+    drop(retired(&domain, 1));
+    let mut reclaimer = domain.reclaimer();
+    reclaimer.retire_timeout(retired(&domain, 2), LONG).expect("the domain makes room");
+    assert_eq!((domain.stats().freed, domain.stats().waits), (1, 0));
+
+    let domain = limited(1);
+    drop(retired(&domain, 1));
+    let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
+    patient.retire(retired(&domain, 2)).expect("the domain makes room");
+
+    // It is left while another one waits.
+    let domain = limited(1);
+    let first = retired(&domain, 1);
+    let mut holder = domain.reclaimer();
+    holder.retire(first).expect("there is room");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut reclaimer = domain.reclaimer();
+            reclaimer.retire_timeout(retired(&domain, 2), LONG).expect("the holder leaves it");
+        });
+        while domain.stats().waits == 0 {
+            thread::yield_now();
+        }
+        drop(holder);
+        waits.join().expect("it does not panic");
+    });
+}
+
+/// A loop on `retire` alone comes to an end.
+#[test]
+fn a_retirement_that_is_repeated_makes_progress() {
+    let domain = limited(100);
+    for _ in 0..100 {
+        drop(retired(&domain, 1));
+    }
+    let mut reclaimer = domain.reclaimer();
+    for _ in 0..300 {
+        let mut next = Some(retired(&domain, 1));
+        while let Some(object) = next.take() {
+            next = reclaimer.retire(object).err().map(|error| error.retired);
+        }
+    }
+    assert_eq!(domain.stats().retired, 400);
+}

@@ -3,17 +3,17 @@
 #![cfg(not(any(loom, miri)))]
 
 mod activity;
-mod growing;
 mod looking;
 mod misbehaving;
 mod noticing;
+mod once;
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, DomainBuilder, StallReport};
+use stillpoint::rcu::{Domain, DomainBuilder, Stall};
 
 /// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
 const LONG: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ const THRESHOLD: Duration = Duration::from_millis(5);
 
 /// What a hook was told.
 #[derive(Clone, Default)]
-struct Reports(Arc<Mutex<Vec<StallReport>>>);
+struct Reports(Arc<Mutex<Vec<Stall>>>);
 
 impl Reports {
     /// A domain whose hook keeps its reports here.
@@ -32,11 +32,11 @@ impl Reports {
         Domain::builder().name("routes").stall_hook(threshold, move |report| reports.push(report))
     }
 
-    fn push(&self, report: &StallReport) {
+    fn push(&self, report: &Stall) {
         self.0.lock().expect("no test panics with it").push(report.clone());
     }
 
-    fn all(&self) -> Vec<StallReport> {
+    fn all(&self) -> Vec<Stall> {
         self.0.lock().expect("no test panics with it").clone()
     }
 

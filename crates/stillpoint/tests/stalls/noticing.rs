@@ -2,8 +2,6 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -12,16 +10,16 @@ use stillpoint::rcu::{Domain, Reclaimer};
 
 use crate::{until, while_pinned, Reports, LONG, SHORT, THRESHOLD};
 
-/// A reader is in the way while `notice` runs, which is expected to lead to a report, and to one of the end after.
+/// A reader is in the way while `notice` runs, which is expected to lead to one report.
 fn is_noticed_by(notice: impl Fn(&Domain, &Reports)) {
     let reports = Reports::default();
     let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
     while_pinned(&domain, |_leave| {
         notice(&domain, &reports);
-        assert!(reports.len() > 0);
+        assert_eq!(reports.len(), 1, "{:?}", reports.all());
     });
     domain.synchronize_timeout(LONG).expect("the reader has left");
-    assert!(reports.all().last().is_some_and(|last| last.ended), "{:?}", reports.all());
+    assert_eq!(reports.len(), 1, "{:?}", reports.all());
 }
 
 fn full(domain: &Domain) -> Reclaimer {
@@ -55,7 +53,7 @@ fn by_polls_and_by_retirements_that_find_no_room() {
             assert_eq!(reclaimer.poll(), 0);
             (reports.len() > 0).then_some(())
         });
-        let stall = &reports.all()[0].stall;
+        let stall = &reports.all()[0];
         assert_eq!((stall.pending, stall.pending_bytes), (3, 24));
     });
     is_noticed_by(|domain, reports| {
@@ -89,40 +87,25 @@ fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
         scope.spawn(move || background.run());
         while_pinned(&domain, |_leave| {
             submitter.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
-            until(|| (reports.len() > 1).then_some(()));
+            until(|| (reports.len() > 0).then_some(()));
         });
-        until(|| reports.all().last().filter(|last| last.ended).map(drop));
         submitter.stop();
     });
 }
 
 #[test]
-fn by_one_thread_at_a_time_and_once_for_each_interval() {
+fn by_one_thread_of_many_that_wait() {
     let reports = Reports::default();
-    let is_called = Arc::new(AtomicBool::new(false));
-    let hook = {
-        let reports = reports.clone();
-        move |report: &_| {
-            assert!(!is_called.swap(true, Ordering::AcqRel), "two at a time");
-            reports.push(report);
-            thread::sleep(Duration::from_millis(1));
-            is_called.store(false, Ordering::Release);
-        }
-    };
-    let built = Domain::builder().stall_hook(THRESHOLD, hook).build();
-    let domain = built.expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
     thread::scope(|scope| {
         while_pinned(&domain, |_leave| {
-            for _ in 0..6 {
-                scope.spawn(|| domain.synchronize_timeout(LONG).expect("the reader leaves"));
-            }
-            until(|| (reports.len() >= 4).then_some(()));
+            let waits = [(); 6].map(|()| {
+                scope.spawn(|| domain.synchronize_timeout(8 * THRESHOLD).expect_err("a reader is in the way"))
+            });
+            waits.into_iter().for_each(|wait| drop(wait.join().expect("no call panics")));
         });
     });
-    let all = reports.all();
-    let numbers: Vec<_> = all.iter().map(|report| report.number).collect();
-    assert!(numbers.iter().copied().eq(1..=all.len() as u32), "{numbers:?}");
-    assert!(all.iter().enumerate().all(|(index, report)| report.ended == (index + 1 == all.len())));
+    assert_eq!(reports.len(), 1);
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! New objects join the *open* end. A poll starts a token for all that is open, unless the last start was too
 //! short a time ago: so a burst of retirements shares one token and one fence. Objects whose token is over are
 //! compared with the hazard slots, gathered once for all of them; those that are pinned move to `held` and
-//! are compared again at each later poll, which then costs a look at every hazard slot of the domain.
+//! are compared again at later polls, which then cost a look at every hazard slot of the domain. A poll with a limit looks
+//! at that many objects, of the queue and of those held in turns, so that neither keeps the other one waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +23,10 @@ use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
+use crate::rcu::stall::Behind;
+use crate::work;
 
-/// Orphans of the domain that one poll adopts at the most, and objects of others that a retirer without room frees.
+/// Orphans of the domain that one call adopts at the most, and objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;
 
 /// When a poll starts a token for what is open.
@@ -73,6 +76,14 @@ pub(crate) struct Backlog {
     /// Objects at the back of the queue that have no token yet.
     open: usize,
     held: Vec<Held>,
+    /// The next one of them to be compared; polls go round.
+    next_held: usize,
+    /// No object that is held has waited since before that.
+    held_since: Option<Duration>,
+    /// The same for those that were found pinned in this round.
+    round_since: Option<Duration>,
+    /// Whether the odd one of a limit is for those held.
+    favours_held: bool,
     bytes: usize,
     started: Option<Instant>,
     /// For readers that are in the way.
@@ -124,6 +135,10 @@ impl Backlog {
             batches: VecDeque::new(),
             open: 0,
             held: Vec::new(),
+            next_held: 0,
+            held_since: None,
+            round_since: None,
+            favours_held: true,
             bytes: 0,
             started: None,
             giver: Giver::new(),
@@ -146,6 +161,12 @@ impl Backlog {
     /// Objects past their grace period that hazard slots hold.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// Whether a protected load of the calling thread holds one of them: to wait for it would be for ever.
+    pub(crate) fn is_held_by_caller(&self) -> bool {
+        let own = if self.held.is_empty() { Vec::new() } else { self.core.hazards_of_caller() };
+        !own.is_empty() && self.held.iter().any(|held| own.contains(&held.garbage.address()))
     }
 
     /// Whether one more object of this size is within the queue's own limits.
@@ -180,20 +201,21 @@ impl Backlog {
     }
 
     /// As [`reserve`](Backlog::reserve), but frees what is ready first, if need be: of its own, batch by batch until
-    /// there is room; and with `assist` a share of what nobody looks after.
+    /// there is room, or a batch of which readers hold everything; and if it is the domain that is full, a share of what
+    /// nobody looks after.
     ///
     /// # Panics
     /// With the panic of a destructor; no room is taken up then.
-    pub(crate) fn make_room(&mut self, bytes: usize, assist: bool) -> Result<(), Full> {
+    pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Full> {
         let mut answer = self.reserve(bytes);
         if answer.is_ok() {
             return answer;
         }
         self.close();
-        while answer.is_err() && self.advance(self.pace.batch) > 0 {
+        while answer.is_err() && self.advance(self.pace.batch.max(SHARE)) > 0 {
             answer = self.reserve(bytes);
         }
-        if assist && answer == Err(Full::Domain) && self.assist() > 0 {
+        if answer == Err(Full::Domain) && self.reclaim_orphans() > 0 {
             self.ledger().count_assist();
             answer = self.reserve(bytes);
         }
@@ -202,7 +224,7 @@ impl Backlog {
 
     /// Adopts a share of the orphans and frees what is ready of it. Nothing is adopted while what is here already waits
     /// for a reader: the orphans would wait for the same one.
-    fn assist(&mut self) -> usize {
+    fn reclaim_orphans(&mut self) -> usize {
         if self.awaits_readers() {
             return 0;
         }
@@ -237,16 +259,28 @@ impl Backlog {
 
     /// Takes over what another one has. Its grace periods begin anew.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
-        let held = other.held.drain(..).map(|held| held.garbage);
-        for garbage in held.chain(other.queue.drain(..)) {
+        for garbage in other.take_all() {
             self.push(garbage);
         }
-        other.batches.clear();
-        (other.open, other.bytes) = (0, 0);
-        other.ledger().set_pending(0, 0);
-        other.ledger().set_oldest(None);
-        other.ledger().set_pinned(0);
-        other.ledger().set_under_way(None);
+        other.count_nothing();
+    }
+
+    /// Everything that waits here, which is empty afterwards.
+    fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
+        self.batches.clear();
+        (self.open, self.bytes) = (0, 0);
+        (self.next_held, self.held_since, self.round_since) = (0, None, None);
+        let held = std::mem::take(&mut self.held).into_iter().map(|held| held.garbage);
+        held.chain(std::mem::take(&mut self.queue))
+    }
+
+    /// Nothing waits here.
+    fn count_nothing(&self) {
+        let ledger = self.ledger();
+        ledger.set_pending(0, 0);
+        ledger.set_oldest(None);
+        ledger.set_pinned(0);
+        ledger.set_under_way(None);
     }
 
     /// Takes in an object that was counted before, and has its room.
@@ -258,21 +292,16 @@ impl Backlog {
         self.ledger().set_pending(self.len(), self.bytes);
     }
 
-    /// Takes `limit` of the objects that nobody looks after, at the most, and leaves the others to others.
+    /// Takes the oldest `limit` of the objects that nobody looks after, at the most, and leaves the others to others.
     pub(crate) fn adopt(&mut self, limit: usize) {
-        if limit == 0 || !self.core.has_orphans() {
-            return;
+        if limit > 0 && self.core.has_orphans() {
+            let core = Arc::clone(&self.core);
+            core.adopt_orphans(limit, |garbage| self.push(garbage));
         }
-        let mut orphans = self.core.take_orphans();
-        for garbage in orphans.by_ref().take(limit) {
-            self.core.hand_on(&garbage);
-            self.push(garbage);
-        }
-        self.core.give_orphans_back(orphans);
     }
 
-    /// Adopts a bounded share of orphans, as far as there is room, and frees what is ready, `limit` objects at the
-    /// most. Returns their number. Never waits for a reader.
+    /// Adopts a bounded share of orphans, as far as there is room, and frees what is ready: looks at `limit` objects at
+    /// the most. Returns how many it has freed. Never waits for a reader.
     ///
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
@@ -301,8 +330,22 @@ impl Backlog {
             self.end_help();
         }
         let freed = self.sweep(ready, limit);
-        self.core.look_for_stalls(self.oldest());
+        self.report_stall();
         freed
+    }
+
+    /// Tells the stall hook of the reader in the way, if it has been there for long.
+    ///
+    /// # Panics
+    /// As the hook does.
+    fn report_stall(&self) {
+        let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
+            return;
+        };
+        if let Ok(Grace::HeldUp(record)) = self.core.check(batch.token) {
+            let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
+            self.core.report_stall(record, batch.token, batch.started, behind);
+        }
     }
 
     /// Age of the domain when the oldest grace period was started that is not known to be over.
@@ -368,7 +411,8 @@ impl Backlog {
         ready
     }
 
-    /// Frees the first `ready` objects of the queue, and what is held, as far as no hazard slot holds them.
+    /// Frees the first `ready` objects of the queue, and what is held, as far as no hazard slot holds them. Looks at `limit`
+    /// objects at the most: half of them of each kind, and more where the other kind has fewer.
     fn sweep(&mut self, ready: usize, limit: usize) -> usize {
         let mut freed = Freed::default();
         if ready > 0 || !self.held.is_empty() {
@@ -377,13 +421,17 @@ impl Backlog {
             } else if !busted::is(Variant::HazardsFirst) {
                 self.core.gather_hazards(&mut self.hazards);
             }
+            let half = limit / 2 + if self.favours_held { limit % 2 } else { 0 };
+            self.favours_held = !self.favours_held;
+            let of_held = self.held.len().min(half.max(limit.saturating_sub(ready)));
+            let of_queue = ready.min(limit - of_held);
             // Decided once for all objects: those of a domain without limits have no room to give back.
             if self.shares_room() {
-                self.sweep_held::<true>(limit, &mut freed);
-                self.sweep_queue::<true>(ready, limit, &mut freed);
+                self.sweep_held::<true>(of_held, &mut freed);
+                self.sweep_queue::<true>(of_queue, &mut freed);
             } else {
-                self.sweep_held::<false>(limit, &mut freed);
-                self.sweep_queue::<false>(ready, limit, &mut freed);
+                self.sweep_held::<false>(of_held, &mut freed);
+                self.sweep_queue::<false>(of_queue, &mut freed);
             }
         }
         self.account(freed.objects);
@@ -391,22 +439,29 @@ impl Backlog {
         freed.objects
     }
 
-    fn sweep_held<const ROOM: bool>(&mut self, limit: usize, freed: &mut Freed) {
-        for index in (0..self.held.len()).rev() {
-            if freed.objects < limit && !self.is_pinned(&self.held[index].garbage) {
-                let held = self.held.swap_remove(index);
+    /// Looks at `number` of the objects that are held, and goes on with the next ones at the next call.
+    fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
+        for _ in 0..number {
+            let held = &self.held[self.next_held];
+            if self.is_pinned(&held.garbage) {
+                self.round_since = oldest(self.round_since, Some(held.started));
+                self.next_held += 1;
+            } else {
+                let held = self.held.swap_remove(self.next_held);
                 self.free::<ROOM>(held.garbage, freed);
+            }
+            if self.next_held == self.held.len() {
+                self.next_held = 0;
+                self.held_since = self.round_since.take();
             }
         }
     }
 
-    fn sweep_queue<const ROOM: bool>(&mut self, ready: usize, limit: usize, freed: &mut Freed) {
-        for _ in 0..ready {
-            if freed.objects == limit {
-                break;
-            }
+    fn sweep_queue<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
+        for _ in 0..number {
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
+                self.held_since = oldest(self.held_since, Some(started));
                 self.held.push(Held { garbage, started });
             } else {
                 self.free::<ROOM>(garbage, freed);
@@ -426,6 +481,7 @@ impl Backlog {
     }
 
     fn is_pinned(&self, garbage: &Garbage) -> bool {
+        work::step();
         self.hazards.binary_search(&garbage.address()).is_ok()
     }
 
@@ -466,11 +522,7 @@ impl Backlog {
                 self.core.event().notify();
             }
         }
-        let front = self.oldest();
-        ledger.set_oldest(match &self.held[..] {
-            [] => front,
-            held => held.iter().map(|held| held.started).chain(front).min(),
-        });
+        ledger.set_oldest(oldest(self.held_since, self.oldest()));
         ledger.set_pinned(self.held.len());
         ledger.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
@@ -480,12 +532,8 @@ impl Backlog {
     /// # Safety
     /// No reader can hold an object of `context` any more.
     pub(crate) unsafe fn free_unreachable(&mut self, context: *const ()) -> Option<Panic> {
-        let held = self.held.drain(..).map(|held| held.garbage);
-        let pending: Vec<Garbage> = held.chain(self.queue.drain(..)).collect();
-        self.batches.clear();
-        (self.open, self.bytes) = (0, 0);
         let mut freed = Freed::default();
-        for garbage in pending {
+        for garbage in self.take_all() {
             if garbage.is_of(context) {
                 // SAFETY: the caller's promise.
                 unsafe { self.destroy::<true>(garbage, &mut freed) };
@@ -513,6 +561,11 @@ impl Backlog {
     }
 }
 
+/// The earlier of two ages of the domain that may not be there.
+fn oldest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}
+
 #[derive(Default)]
 struct Freed {
     objects: usize,
@@ -523,18 +576,14 @@ struct Freed {
 impl Drop for Backlog {
     fn drop(&mut self) {
         self.end_help();
-        let pending = self.held.drain(..).map(|held| held.garbage).chain(self.queue.drain(..));
+        let pending = self.take_all();
         if busted::is(Variant::DropFrees) {
             // SAFETY: none; this is what the broken variant is about.
             pending.for_each(|garbage| drop(unsafe { garbage.free() }));
         } else {
             self.core.add_orphans(pending);
         }
-        let ledger = self.ledger();
-        ledger.set_pending(0, 0);
-        ledger.set_oldest(None);
-        ledger.set_pinned(0);
-        ledger.set_under_way(None);
+        self.count_nothing();
         self.core.ledgers.release(&self.ledger);
     }
 }

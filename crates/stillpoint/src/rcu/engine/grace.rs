@@ -11,6 +11,7 @@ use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use crate::work;
 
 /// How far the domain has come. The tokens only ever grow.
 #[derive(Debug)]
@@ -135,11 +136,18 @@ impl Core {
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = crate::sys::thread_id();
-        self.records.iter().find(|record| {
-            // The state first: its acquire load makes the holder known that published it. The id as well as the
-            // handle: a handle is used again after its thread, which may have left a reader behind, has ended.
-            blocks(record.observe(), token) && record.is_mine() && record.tid() == tid
-        })
+        // The state first: its acquire load makes the holder known that published it.
+        self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
+    }
+
+    /// The addresses in the hazard slots of the calling thread: to wait for one of these objects would be for ever.
+    pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
+        let tid = crate::sys::thread_id();
+        let own =
+            self.records.iter().filter(|record| record.kind() == Kind::Reader && record.is_of_caller(tid));
+        // Relaxed: the thread reads what it wrote itself.
+        let set = own.flat_map(Record::hazards).map(|hazard| hazard.load(Ordering::Relaxed).addr());
+        set.filter(|&address| address != 0).collect()
     }
 
     /// Puts the address in every hazard slot that is set into `addresses`, sorted.
@@ -153,9 +161,8 @@ impl Core {
         // object before it left happens before the object's free.
         let acquire = busted::order(Variant::HazardScanRelaxed, Ordering::Acquire);
         for record in self.records.iter().filter(|record| record.kind() == Kind::Reader) {
-            let set =
-                record.hazards().map(|hazard| hazard.load(acquire).addr()).filter(|&address| address != 0);
-            addresses.extend(set);
+            let slots = record.hazards().inspect(|_| work::step());
+            addresses.extend(slots.map(|hazard| hazard.load(acquire).addr()).filter(|&address| address != 0));
         }
         addresses.sort_unstable();
     }

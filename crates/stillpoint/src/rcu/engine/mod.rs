@@ -12,14 +12,14 @@
 //! | `aid` | what a thread keeps for its helpers |
 //! | `garbage` | an unlinked object, its type erased |
 //! | `stack` | hand-over of objects between threads |
+//! | `orphans` | objects that nobody looks after, in the order in which they were left |
 //! | `backlog` | one owner's queue of objects that wait for their grace period |
 //! | `room` | how much may wait in a domain |
 //! | `inbox`, `assistant` | what submitters and a background reclaimer share |
 //! | `ledger` | what each backlog counts |
 //! | `wait` | how a thread waits for a reader |
-//! | `tasks` | how a future waits for a reader |
+//! | `tasks`, `wakers` | how a future waits for a reader, and who wakes it |
 //! | `watch` | which stalls are reported, and when |
-//! | `turn` | one thread at a time, and nobody waits |
 
 pub(crate) mod aid;
 pub(crate) mod assistant;
@@ -29,14 +29,15 @@ pub(crate) mod grace;
 pub(crate) mod help;
 pub(crate) mod inbox;
 pub(crate) mod ledger;
+pub(crate) mod orphans;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod stack;
 pub(crate) mod tasks;
-pub(crate) mod turn;
 pub(crate) mod wait;
+pub(crate) mod wakers;
 pub(crate) mod watch;
 
 use std::sync::atomic::AtomicU64 as PlainU64;
@@ -52,10 +53,10 @@ use garbage::Garbage;
 use grace::Progress;
 use help::Helping;
 use ledger::Ledger;
+use orphans::Orphans;
 use record::Record;
 use registry::Registry;
 use room::Room;
-use stack::{Stack, Taken};
 use tasks::Tasks;
 use wait::Event;
 use watch::Watch;
@@ -76,7 +77,7 @@ pub struct Core {
     records: Registry<Record>,
     ledgers: Registry<Ledger>,
     /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
-    orphans: Stack,
+    orphans: Orphans,
     /// Counts what no backlog counts: orphans, and objects that were freed one by one.
     shared_ledger: Ledger,
     /// `None` in a domain without limits.
@@ -120,7 +121,7 @@ impl Core {
             light_readers: CachePadded::new(AtomicUsize::new(0)),
             records: Registry::new(),
             ledgers: Registry::new(),
-            orphans: Stack::new(),
+            orphans: Orphans::new(),
             shared_ledger: Ledger::default(),
             room: Room::new(limits).map(|room| Box::new(CachePadded::new(room))),
             event: Event::new(if help.is_some() { help::LIMIT } else { wait::LONGEST_SLEEP }),
@@ -175,12 +176,16 @@ impl Core {
         &self.tasks
     }
 
-    /// Takes in objects that nobody else looks after, and that were counted as retired before, and have their room.
-    pub(crate) fn add_orphans(&self, orphans: impl IntoIterator<Item = Garbage>) {
-        for garbage in orphans {
-            self.shared_ledger.pend(garbage.bytes());
-            self.orphans.push(garbage);
-        }
+    /// Takes in an object that nobody else looks after, and that was counted as retired before, and has its room.
+    pub(crate) fn add_orphan(&self, garbage: Garbage) {
+        self.shared_ledger.pend(garbage.bytes());
+        self.orphans.push(garbage);
+        self.tell_of_orphans();
+    }
+
+    /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
+    pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
+        self.orphans.append(orphans.inspect(|garbage| self.shared_ledger.pend(garbage.bytes())));
         self.tell_of_orphans();
     }
 
@@ -188,13 +193,14 @@ impl Core {
         !self.orphans.is_empty()
     }
 
-    /// Hands all orphans to the caller, who gives back what it does not want.
-    pub(crate) fn take_orphans(&self) -> Taken {
-        self.orphans.take()
-    }
-
-    pub(crate) fn give_orphans_back(&self, orphans: Taken) {
-        self.orphans.give_back(orphans);
+    /// Hands the oldest objects that nobody looks after to `adopt`, `limit` of them at the most, and no longer counts
+    /// them as such.
+    pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
+        self.orphans.adopt(limit, |garbage| {
+            self.hand_on(&garbage);
+            adopt(garbage);
+        });
+        // They were out of sight meanwhile.
         self.tell_of_orphans();
     }
 
@@ -237,7 +243,7 @@ impl Core {
         for (record, claim) in self.records.claims() {
             if record.is_mine() {
                 light_readers += usize::from(record.is_light());
-                record.refresh_tid();
+                record.refresh();
             } else {
                 record.leave();
                 self.records.release(&claim);
@@ -246,11 +252,8 @@ impl Core {
         // Relaxed: there is no other thread.
         self.light_readers.store(light_readers, Ordering::Relaxed);
         self.event.reset();
-        self.tasks.reset_after_fork();
-        if let Some(watch) = &self.watch {
-            // SAFETY: the caller's promise.
-            unsafe { watch.reset_after_fork() };
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.tasks.reset_after_fork() };
     }
 }
 
@@ -262,13 +265,13 @@ impl Drop for Core {
     fn drop(&mut self) {
         let mut first = None;
         // What destructors retire meanwhile finds no domain any more, and waits for its turn in `free_left`.
-        for orphan in self.orphans.take() {
+        self.orphans.adopt(usize::MAX, |orphan| {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more. The handles'
             // count is acquired by `Arc` before it drops its contents.
             if let Some(panic) = unsafe { garbage::free_left(orphan) } {
                 garbage::keep_first(&mut first, panic);
             }
-        }
+        });
         garbage::resume(first);
     }
 }

@@ -142,7 +142,7 @@ impl Core {
         }
         if record.take_request() {
             self.event.notify();
-            self.tasks.wake_all();
+            self.tasks.wake();
         }
         self.end_own_help(record);
         // Last, as it may give the CPU back.

@@ -40,6 +40,9 @@ pub(crate) enum Kind {
     Qsbr = 1,
 }
 
+/// In `kind`: the holder announces itself by light fences.
+const LIGHT: u32 = 2;
+
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Record {
@@ -48,11 +51,12 @@ pub(crate) struct Record {
     /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`],
     /// [`EXTENDS`], [`FENCES`].
     attention: AtomicU32,
+    /// The holder's [`Kind`], and [`LIGHT`] if it relies on light fences.
     kind: AtomicU32,
     /// The thread's id for reports.
     tid: AtomicU32,
-    /// Whether the holder relies on light fences: 1 if so. For its thread alone.
-    is_light: AtomicU32,
+    /// The lower half of the state of the last section that the stall hook was told of; 0 for none of this holder.
+    reported: AtomicU32,
     /// The thread's handle, which survives `fork`: tells a thread its own records.
     thread: AtomicUsize,
     more: AtomicPtr<HazardBlock>,
@@ -74,7 +78,7 @@ impl Default for Record {
             attention: AtomicU32::new(0),
             kind: AtomicU32::new(Kind::Reader as u32),
             tid: AtomicU32::new(0),
-            is_light: AtomicU32::new(0),
+            reported: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
             aid: AtomicPtr::new(ptr::null_mut()),
@@ -90,19 +94,27 @@ impl Record {
     pub(crate) fn adopt(&self, kind: Kind, mode: Mode, helps: bool, is_unreached: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
-        self.kind.store(kind as u32, Ordering::Release);
+        let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
+        self.kind.store(kind as u32 | light, Ordering::Release);
         // Relaxed: for reports.
         self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
         self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
-        // Relaxed: read by the same thread.
-        self.is_light.store((kind == Kind::Reader && !is_unreached).into(), Ordering::Relaxed);
+        // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
+        self.reported.store(0, Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
         aid.inspect(|aid| aid.add_record());
         // Between two quiescent states there is no short section to extend.
         let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
         let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
         let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
-        self.attention.store(attention, Ordering::Relaxed);
+        if busted::is(Variant::AdoptByStore) {
+            self.attention.store(attention, Ordering::Relaxed);
+        } else {
+            // What was asked of the last holder stays, and is answered by this one: a future may have taken its state for
+            // that of the section that it waits for. Relaxed, both: as all requests; the bits are the holder's own.
+            self.attention.fetch_and(!(EXTENDS | FENCES), Ordering::Relaxed);
+            self.attention.fetch_or(attention, Ordering::Relaxed);
+        }
         // Release: pairs with the acquire load in `aid`.
         self.aid.store(aid.map_or(ptr::null_mut(), |aid| ptr::from_ref(aid).cast_mut()), Ordering::Release);
     }
@@ -110,7 +122,7 @@ impl Record {
     /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
     pub(crate) fn is_light(&self) -> bool {
         // Relaxed: written by the same thread.
-        self.is_light.load(Ordering::Relaxed) == 1
+        self.kind.load(Ordering::Relaxed) & LIGHT != 0
     }
 
     /// The holder goes.
@@ -138,10 +150,11 @@ impl Record {
         self.attention.load(Ordering::Relaxed) & bits != 0
     }
 
-    /// In the child of a `fork`, where the thread has a new id.
-    pub(crate) fn refresh_tid(&self) {
-        // Relaxed: see `adopt`.
+    /// In the child of a `fork`, where the thread has a new id, and its section has not been told of.
+    pub(crate) fn refresh(&self) {
+        // Relaxed, both: see `adopt`.
         self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
+        self.reported.store(0, Ordering::Relaxed);
     }
 
     /// The owner's view of its own state.
@@ -303,7 +316,7 @@ impl Record {
 
     pub(crate) fn kind(&self) -> Kind {
         // Acquire: pairs with the release in `adopt`.
-        if self.kind.load(Ordering::Acquire) == Kind::Qsbr as u32 {
+        if self.kind.load(Ordering::Acquire) & Kind::Qsbr as u32 != 0 {
             Kind::Qsbr
         } else {
             Kind::Reader
@@ -315,10 +328,40 @@ impl Record {
         self.tid.load(Ordering::Relaxed)
     }
 
+    /// Whether the caller is the one to tell the stall hook of the present section, which is in the way of `token`: nobody
+    /// was before.
+    ///
+    /// Exact, up to sections that are 2^32 tokens apart. The caller's exchange succeeds only if no other report came since
+    /// its first load, so that two callers do not both tell of one section. A report of a later section is acquired by that
+    /// load, and the state is looked at after it: so a caller that was preempted does not tell of a section that is over in
+    /// the place of the one that was told of since.
+    pub(crate) fn begin_report(&self, token: u64) -> bool {
+        // Acquire: pairs with the release of the exchange below.
+        let reported = self.reported.load(Ordering::Acquire);
+        let state = self.observe();
+        if !super::grace::blocks(state, token) || reported == state as u32 {
+            return false;
+        }
+        if busted::is(Variant::ReportByStore) {
+            self.reported.store(state as u32, Ordering::Release);
+            return true;
+        }
+        // Release: pairs with the acquire above, in another caller.
+        let answer =
+            self.reported.compare_exchange(reported, state as u32, Ordering::Release, Ordering::Relaxed);
+        answer.is_ok()
+    }
+
     /// Whether the calling thread holds the record, or, in the child of a `fork`, its copy in the parent does.
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
         self.thread.load(Ordering::Relaxed) == crate::sys::thread_handle()
+    }
+
+    /// Whether the calling thread, whose id is `tid`, holds the record. The id as well as the handle: a handle is used
+    /// again after its thread, which may have left a reader behind, has ended.
+    pub(crate) fn is_of_caller(&self, tid: u32) -> bool {
+        self.is_mine() && self.tid() == tid
     }
 
     /// Asks the reader to wake the domain's sleepers when its state changes.
@@ -358,7 +401,7 @@ impl Record {
 
     /// The caller wakes the futures in the reader's place. Before it does so: who asks from now on owes a fence again.
     pub(crate) fn withdraw_request(&self) {
-        // Relaxed: ordered with the wake-ups by the fence in `Tasks::wake_all`.
+        // Relaxed: ordered with the wake-ups by the lock of the wakers.
         self.attention.fetch_and(!FUTURE, Ordering::Relaxed);
     }
 }

@@ -11,6 +11,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::work;
 
 /// Slots of the first chunk; each further chunk has twice as many, up to the bits of a word.
 const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
@@ -79,7 +80,7 @@ impl<T: Default> Registry<T> {
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
             // Acquire: pairs with the release in `release`: a slot that is no longer claimed has been left.
             let order = busted::order(Variant::UnregisterRelaxed, Ordering::Acquire);
-            Bits(chunk.claimed.load(order)).map(|index| &*chunk.slots[index])
+            Bits(chunk.claimed.load(order)).inspect(|_| work::step()).map(|index| &*chunk.slots[index])
         })
     }
 
@@ -104,6 +105,7 @@ impl<T: Default> Registry<T> {
             // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed
             // with the registry alone, which is borrowed.
             let chunk = unsafe { next.as_ref() }?;
+            work::step();
             next = chunk.older;
             Some(chunk)
         })

@@ -14,10 +14,18 @@ pub(crate) struct Stack {
     newest: AtomicPtr<Node>,
 }
 
+/// An object in a chain: of a stack, where `next` is the next older one, or in the [`Orphans`](super::orphans::Orphans),
+/// where it is the next newer one.
 #[derive(Debug)]
-struct Node {
-    garbage: Garbage,
-    older: *mut Node,
+pub(super) struct Node {
+    pub(super) garbage: Garbage,
+    pub(super) next: *mut Node,
+}
+
+impl Node {
+    pub(super) fn new(garbage: Garbage) -> Self {
+        Self { garbage, next: ptr::null_mut() }
+    }
 }
 
 impl Stack {
@@ -27,12 +35,12 @@ impl Stack {
 
     /// Pushes one object. Lock-free; allocates a node.
     pub(crate) fn push(&self, garbage: Garbage) {
-        let node = Box::into_raw(Box::new(Node { garbage, older: ptr::null_mut() }));
+        let node = Box::into_raw(Box::new(Node::new(garbage)));
         // Relaxed: `newest` is not followed here.
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is not published yet, so this thread has it to itself.
-            unsafe { (*node).older = newest };
+            unsafe { (*node).next = newest };
             // Release: the node, the unlink and everything else before the push happens before `take` in
             // whichever thread takes it. A later push keeps the release sequence, being a read-modify-write.
             let release = busted::order(Variant::HandoverRelaxed, Ordering::Release);
@@ -91,16 +99,21 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// The newest node, or null. All of them belong to the caller now.
+    pub(super) fn into_raw(mut self) -> *mut Node {
+        std::mem::replace(&mut self.next, ptr::null_mut())
+    }
+
     /// Both chains in one, whose newest node is returned: `older` follows what is here.
     fn in_front_of(mut self, older: *mut Node) -> *mut Node {
         let newest = std::mem::replace(&mut self.next, ptr::null_mut());
         let Some(mut oldest) = NonNull::new(newest) else { return older };
         // SAFETY: the chain was taken from the stack, and belongs to this value alone until it is published again.
-        while let Some(next) = NonNull::new(unsafe { oldest.as_ref().older }) {
+        while let Some(next) = NonNull::new(unsafe { oldest.as_ref().next }) {
             oldest = next;
         }
         // SAFETY: as above.
-        unsafe { oldest.as_mut().older = older };
+        unsafe { oldest.as_mut().next = older };
         newest
     }
 
@@ -110,7 +123,7 @@ impl Taken {
         let mut next = std::mem::replace(&mut self.next, ptr::null_mut());
         while !next.is_null() {
             // SAFETY: the chain belongs to this value alone.
-            let older = unsafe { std::mem::replace(&mut (*next).older, turned) };
+            let older = unsafe { std::mem::replace(&mut (*next).next, turned) };
             turned = next;
             next = older;
         }
@@ -128,7 +141,7 @@ impl Iterator for Taken {
         // SAFETY: the node came from `Box::into_raw` in `push` and was taken from the stack by this value
         // alone.
         let node = unsafe { Box::from_raw(self.next) };
-        self.next = node.older;
+        self.next = node.next;
         Some(node.garbage)
     }
 }

@@ -4,6 +4,9 @@
 //! next state and finds the request, wakes the sleepers. Nothing orders the reader's two accesses against the
 //! waiter's, since a fence for it would be paid by each section of each reader. So a request can come just too
 //! late to be seen, and the waiter bounds its sleep: from [`FIRST_SLEEP`] on, doubled each time.
+//!
+//! The release of a protected load tells nobody at all: it is one store. Who waits for one sleeps for
+//! [`LONGEST_FOR_RELEASE`] at the most, and so is late by no more than that, and the time that it takes to get a CPU.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +21,7 @@ use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 
 /// Where threads sleep until something in the domain has changed.
 #[derive(Debug)]
@@ -66,6 +70,17 @@ impl Event {
     }
 }
 
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Next<'r> {
+    /// That this region reader passes. It is asked to tell.
+    Passage(&'r Record),
+    /// That a protected load is released, of which nobody tells.
+    Release,
+    /// That somebody notifies the event.
+    News,
+}
+
 /// How patiently a thread waits.
 #[derive(Debug)]
 pub(crate) struct Patience {
@@ -83,12 +98,12 @@ impl Patience {
         self.spin.is_completed()
     }
 
-    /// Waits a little for `laggard` (or for any notification), a little longer each time, and not beyond
+    /// Waits a little for what comes `next` (or for any notification), a little longer each time, and not beyond
     /// `deadline`.
     pub(crate) fn wait(
         &mut self,
         event: &Event,
-        laggard: Option<&Record>,
+        next: Next<'_>,
         deadline: Option<Instant>,
         changed: impl FnOnce() -> bool,
     ) {
@@ -98,12 +113,20 @@ impl Patience {
         if !self.spin.is_completed() {
             return self.spin.snooze();
         }
-        if let Some(laggard) = laggard {
+        if let Next::Passage(laggard) = next {
             laggard.ask_for_attention();
         }
-        let left = deadline.map_or(self.sleep, |deadline| deadline.saturating_duration_since(Instant::now()));
-        event.sleep_unless(Some(left.min(self.sleep)), changed);
-        self.sleep = (self.sleep * 2).min(event.longest_sleep);
+        let sleep = self.next_sleep(next, event.longest_sleep);
+        let left = deadline.map_or(sleep, |deadline| deadline.saturating_duration_since(Instant::now()));
+        event.sleep_unless(Some(left.min(sleep)), changed);
+    }
+
+    /// How long the next sleep is at the most; the one after it is twice as long, up to `longest`.
+    fn next_sleep(&mut self, next: Next<'_>, longest: Duration) -> Duration {
+        let longest = if matches!(next, Next::Release) { LONGEST_FOR_RELEASE.min(longest) } else { longest };
+        let sleep = self.sleep.min(longest);
+        self.sleep = (sleep * 2).min(longest);
+        sleep
     }
 }
 
@@ -145,10 +168,7 @@ impl Core {
         let mut dated = None;
         loop {
             let laggard = match self.check(token).map_err(Interrupted::Fence)? {
-                Grace::Over => {
-                    self.look_for_stalls(None);
-                    return Ok(());
-                }
+                Grace::Over => return Ok(()),
                 Grace::HeldUp(laggard) => laggard,
             };
             help.giver.help(self, token, begun);
@@ -156,14 +176,14 @@ impl Core {
             let mut wake_up = deadline;
             if is_late || patience.is_about_to_sleep() {
                 dated.get_or_insert_with(|| self.date(token, begun));
-                self.look_for_stalls(Some(begun));
+                self.report_stall(laggard, token, begun, || self.all_pending());
                 wake_up = earliest(deadline, self.stall_is_due(Some(begun)));
             }
             if is_late {
                 return Err(Interrupted::Late(laggard));
             }
             let passed = || !matches!(self.check(token), Ok(Grace::HeldUp(_)));
-            patience.wait(&self.event, Some(laggard), wake_up, passed);
+            patience.wait(&self.event, Next::Passage(laggard), wake_up, passed);
         }
     }
 }
@@ -171,4 +191,28 @@ impl Core {
 /// The earlier of two points in time that may not be there.
 pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeps_double_up_to_their_bound() {
+        let sleeps = |next: Next<'_>, longest: Duration| {
+            let mut patience = Patience::new();
+            std::array::from_fn::<u128, 10, _>(|_| patience.next_sleep(next, longest).as_micros())
+        };
+        let released = sleeps(Next::Release, LONGEST_SLEEP);
+        assert_eq!(released, [50, 100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000]);
+        let told = sleeps(Next::News, LONGEST_SLEEP);
+        assert_eq!(told, [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(sleeps(Next::Release, Duration::from_micros(75))[..3], [50, 75, 75]);
+
+        let mut patience = Patience::new();
+        for _ in 0..10 {
+            patience.next_sleep(Next::News, LONGEST_SLEEP);
+        }
+        assert_eq!(patience.next_sleep(Next::Release, LONGEST_SLEEP), LONGEST_FOR_RELEASE);
+    }
 }

@@ -5,18 +5,30 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::explore;
+use super::{explore, EVERY};
 use crate::fence::model::HAS_REQUESTS;
-use crate::rcu::{Domain, Token};
+use crate::rcu::engine::wakers::{Place, Wakers};
+use crate::rcu::{Domain, GracePeriod, Token};
 
 /// A thread that sleeps until its task is woken.
 struct Parker {
     woken: Mutex<bool>,
     changed: Condvar,
+}
+
+impl Parker {
+    fn wait(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        while !std::mem::take(&mut *woken) {
+            woken = self.changed.wait(woken).unwrap();
+        }
+    }
 }
 
 impl Wake for Parker {
@@ -28,17 +40,13 @@ impl Wake for Parker {
 
 /// An executor of one task.
 fn block_on<F: Future>(future: F) -> F::Output {
-    let parker = Arc::new(Parker { woken: Mutex::new(false), changed: Condvar::new() });
-    let waker = Waker::from(Arc::clone(&parker));
+    let (parker, waker) = parker();
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        let mut woken = parker.woken.lock().unwrap();
-        while !std::mem::take(&mut *woken) {
-            woken = parker.changed.wait(woken).unwrap();
-        }
+        parker.wait();
     }
 }
 
@@ -82,18 +90,18 @@ fn a_report_wakes_a_future() {
     explore_requests(3, || {
         let domain = domain();
         let other = domain.clone();
-        let token = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let token = Arc::new(AtomicBool::new(false));
         let started = Arc::clone(&token);
         let reader = thread::spawn(move || {
             let mut reader = other.qsbr_reader();
-            while !started.load(loom::sync::atomic::Ordering::Acquire) {
+            while !started.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             reader.quiescent();
             std::mem::forget(reader);
         });
         let over = domain.start();
-        token.store(true, loom::sync::atomic::Ordering::Release);
+        token.store(true, Ordering::Release);
         wait(&domain, over);
         reader.join().unwrap();
     });
@@ -151,6 +159,116 @@ fn a_dropped_future_leaves_the_others_alone() {
         });
         wait(&domain, token);
         dropped.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// A task that has been woken, or not.
+fn parker() -> (Arc<Parker>, Waker) {
+    let parker = Arc::new(Parker { woken: Mutex::new(false), changed: Condvar::new() });
+    (Arc::clone(&parker), Waker::from(parker))
+}
+
+/// Three futures wait for one reader, whose leave wakes two of them at the most. The first one is never polled again. What
+/// becomes of the second one when it is woken, `next` says; the third one is woken in any case.
+fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker)) {
+    explore_requests(2, move || {
+        let domain = domain();
+        let other = domain.clone();
+        let reader = thread::spawn(move || {
+            let reader = other.reader();
+            drop(reader.pin());
+            std::mem::forget(reader);
+        });
+        let token = domain.start();
+        let mut first = pin!(domain.grace_period(token));
+        let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let (second_parker, second_waker) = parker();
+        let mut second = pin!(Some(domain.grace_period(token)));
+        let poll =
+            second.as_mut().as_pin_mut().expect("it is here").poll(&mut Context::from_waker(&second_waker));
+        let is_pending = poll.is_pending();
+        let (third_parker, third_waker) = parker();
+        let mut third = pin!(domain.grace_period(token));
+        let mut is_over = third.as_mut().poll(&mut Context::from_waker(&third_waker)).is_ready();
+        if is_pending {
+            second_parker.wait();
+            next(second.as_mut(), &second_waker);
+        }
+        while !is_over {
+            third_parker.wait();
+            is_over = third.as_mut().poll(&mut Context::from_waker(&third_waker)).is_ready();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_woken_future_that_is_polled_passes_on_its_share() {
+    the_third_is_woken(|second, waker| {
+        let mut second = second.as_pin_mut().expect("it is here");
+        let _ = second.as_mut().poll(&mut Context::from_waker(waker));
+    });
+}
+
+#[test]
+fn a_woken_future_that_is_dropped_passes_on_its_share() {
+    the_third_is_woken(|mut second, _| second.set(None));
+}
+
+/// The record of the reader that the future waits for changes hands, and the new holder may still load the old token: it
+/// registers before its fence.
+#[test]
+fn a_request_stays_when_the_record_changes_hands() {
+    explore_requests(3, || {
+        let domain = domain();
+        let other = domain.clone();
+        let reader = thread::spawn(move || {
+            drop(other.qsbr_reader());
+            drop(other.qsbr_reader());
+        });
+        wait(&domain, domain.start());
+        reader.join().unwrap();
+    });
+}
+
+/// A reader that leaves while another future is at the queue leaves the wake-ups to it.
+#[test]
+fn a_reader_that_finds_the_queue_locked_leaves_word() {
+    explore_requests(EVERY, || {
+        let wakers = loom::sync::Arc::new(Wakers::new());
+        let (woken, waker) = parker();
+        let place = || Place::new(1, Duration::ZERO);
+        let (first, second) = (place(), place());
+        wakers.set(&first, waker);
+        let leaving = wakers.clone();
+        let reader = thread::spawn(move || leaving.wake_all());
+        wakers.set(&second, Waker::noop().clone());
+        reader.join().unwrap();
+        woken.wait();
+        [first, second].into_iter().for_each(|place| wakers.remove(place));
+    });
+}
+
+/// Whoever leaves a waker after a look for wakers sees what was done before the look.
+#[test]
+fn a_waker_is_found_or_its_owner_sees_why_it_need_not_be() {
+    explore_requests(EVERY, || {
+        let shared = loom::sync::Arc::new((Wakers::new(), AtomicBool::new(false)));
+        let (woken, waker) = parker();
+        let place = Place::new(1, Duration::ZERO);
+        let leaving = shared.clone();
+        let reader = thread::spawn(move || {
+            let (wakers, has_passed) = &*leaving;
+            has_passed.store(true, Ordering::Relaxed);
+            wakers.wake_all();
+        });
+        let (wakers, has_passed) = &*shared;
+        wakers.set(&place, waker);
+        if !has_passed.load(Ordering::Relaxed) {
+            woken.wait();
+        }
+        wakers.remove(place);
         reader.join().unwrap();
     });
 }

@@ -7,6 +7,7 @@ use loom::sync::Arc as LoomArc;
 
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::orphans::Orphans;
 use crate::rcu::engine::stack::Stack;
 
 /// Whoever takes an object from the stack comes after everything that was done with it before the push.
@@ -29,6 +30,28 @@ fn a_stack_hands_over() {
         free_all();
         writer.join().unwrap();
         free_all();
+    });
+}
+
+/// Whoever takes an object from the line comes after everything that was done with it before it was put there, by the
+/// thread that left it or by one that gave it back.
+#[test]
+fn a_line_hands_over() {
+    explore(EVERY, || {
+        let orphans = LoomArc::new(Orphans::new());
+        let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
+        let free = |garbage: Garbage| {
+            // SAFETY: no reader was ever told of it.
+            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+        };
+        let leaving = orphans.clone();
+        let other = loom::thread::spawn(move || {
+            leaving.append((0..2).map(|_| object()));
+            leaving.adopt(1, free);
+        });
+        orphans.adopt(1, free);
+        other.join().unwrap();
+        orphans.adopt(usize::MAX, free);
     });
 }
 

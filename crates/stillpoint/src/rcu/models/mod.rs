@@ -15,8 +15,8 @@ mod objects;
 mod quarantine;
 mod regions;
 mod registration;
+mod stalls;
 mod tokens;
-mod turns;
 
 use std::cell::Cell;
 use std::sync::Arc;

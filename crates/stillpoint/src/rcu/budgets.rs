@@ -1,0 +1,282 @@
+//! What the calls that promise a bound do in domains that hold a lot of everything else: steps are counted, not time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use super::engine::backlog::SHARE;
+use super::engine::wakers;
+use super::{Domain, GracePeriod, Reclaimer, Retired};
+use crate::work::steps_of;
+
+/// Region readers and hazard slots of one reader, and the words of the registry on the way to it.
+const ONE_READER: usize = 16;
+/// What a call does at the most beside its own queue, in a domain with one or two readers: some passes over them.
+const PASSES: usize = 4 * ONE_READER;
+
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).capacity(usize::MAX).build()
+}
+
+fn old(domain: &Domain) -> Retired<u64> {
+    domain.cell(1_u64).take().expect("it is not empty")
+}
+
+/// Collects the numbers of the tasks that were woken.
+#[derive(Default)]
+struct Woken(Mutex<Vec<usize>>);
+
+impl Woken {
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut self.0.lock().expect("nothing panics with it"))
+    }
+}
+
+struct Task(Arc<Woken>, usize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0 .0.lock().expect("nothing panics with it").push(self.1);
+    }
+}
+
+/// Futures that wait in a domain.
+struct Futures {
+    woken: Arc<Woken>,
+    all: Vec<Option<Pin<Box<GracePeriod>>>>,
+}
+
+impl Futures {
+    /// That many futures, each of which a reader holds up.
+    fn waiting(domain: &Domain, number: usize) -> Self {
+        let mut futures = Self { woken: Arc::default(), all: Vec::new() };
+        let token = domain.start();
+        for task in 0..number {
+            futures.all.push(Some(Box::pin(domain.grace_period(token))));
+            let (steps, answer) = steps_of(|| futures.poll(task));
+            assert!(answer.is_pending() && steps <= PASSES, "{steps}");
+        }
+        futures
+    }
+
+    fn poll(&mut self, task: usize) -> Poll<()> {
+        let waker = Waker::from(Arc::new(Task(Arc::clone(&self.woken), task)));
+        let future = self.all[task].as_mut().expect("it is not dropped");
+        future.as_mut().poll(&mut Context::from_waker(&waker)).map(|answer| answer.expect("no fence fails"))
+    }
+}
+
+#[test]
+fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let hook = Arc::clone(&told);
+    let domain = Domain::builder().stall_hook(Duration::ZERO, move |_| {
+        hook.fetch_add(1, Ordering::Relaxed);
+    });
+    let domain = domain.build().expect("the default mode is always to be had");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut others: Vec<_> = (0..5_000).map(|_| eager(&domain)).collect();
+    for other in &mut others {
+        other.retire(old(&domain)).expect("there is room");
+        let (steps, freed) = steps_of(|| other.poll());
+        assert!(freed == 0 && steps <= PASSES, "{steps}");
+    }
+    let mut futures = Futures::waiting(&domain, 200_000);
+    for _ in 0..1_000_000 {
+        let (steps, ()) = steps_of(|| drop(old(&domain)));
+        assert!(steps <= SHARE, "{steps}");
+    }
+    let mut own = eager(&domain);
+    for _ in 0..100 {
+        let (steps, answer) = steps_of(|| own.retire(old(&domain)));
+        assert!(answer.is_ok() && steps == 0, "{steps}");
+        // A share of the orphans is adopted, and the turn of the stack may be left to it.
+        let (steps, freed) = steps_of(|| own.poll());
+        assert!(freed == 0 && steps <= PASSES + 2 * SHARE, "{steps}");
+    }
+    assert_eq!(told.load(Ordering::Relaxed), 1, "one section was in the way");
+    let (steps, ()) = steps_of(|| drop(guard));
+    assert!(steps <= wakers::SHARE, "{steps}");
+    assert_eq!(futures.woken.take().len(), wakers::SHARE);
+    // Everything that was its own, and what it has adopted, goes at once.
+    let (pending, (steps, freed)) = (own.pending(), steps_of(|| own.poll()));
+    assert!(freed >= pending && steps <= PASSES + pending + 4 * SHARE, "{freed} of {pending}: {steps}");
+    let (steps, _guard) = steps_of(|| reader.pin());
+    assert_eq!(steps, 0);
+    let (steps, answer) = steps_of(|| futures.poll(0));
+    assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps}");
+}
+
+#[test]
+fn a_report_wakes_a_share_and_those_that_are_woken_wake_the_others() {
+    let domain = Domain::new();
+    let mut reader = domain.qsbr_reader();
+    let mut futures = Futures::waiting(&domain, 100_000);
+    let (steps, stall) = steps_of(|| domain.stall());
+    assert!(stall.is_some() && steps <= PASSES, "{steps}");
+    let (steps, ()) = steps_of(|| reader.quiescent());
+    assert!(steps <= wakers::SHARE, "{steps}");
+    let mut seen = 0;
+    let mut queue = futures.woken.take();
+    while let Some(task) = queue.pop() {
+        seen += 1;
+        let (steps, answer) = steps_of(|| futures.poll(task));
+        assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps}");
+        queue.extend(futures.woken.take());
+    }
+    assert_eq!(seen, 100_000);
+}
+
+/// Of each share one is polled, or dropped, and the others never: all are woken all the same.
+#[test]
+fn one_future_of_each_share_is_enough() {
+    for is_dropped in [false, true] {
+        let domain = Domain::new();
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let mut futures = Futures::waiting(&domain, 1_000);
+        drop(guard);
+        let mut seen = Vec::new();
+        loop {
+            let share = futures.woken.take();
+            let Some(&last) = share.last() else { break };
+            // A poll that ends passes on two: one when it leaves its waker, and one when it gives its place back.
+            assert!(share.len() <= 2 * wakers::SHARE);
+            seen.extend(share);
+            if is_dropped {
+                futures.all[last] = None;
+            } else {
+                assert!(futures.poll(last).is_ready());
+            }
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..1_000));
+    }
+}
+
+/// Futures that are dropped while they wait keep no place that a later leave has to pass.
+#[test]
+fn dropped_futures_cost_those_that_stay_nothing() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut futures = Futures::waiting(&domain, 100_000);
+    for task in 0..100_000 {
+        if task != 99_000 {
+            let (steps, ()) = steps_of(|| futures.all[task] = None);
+            assert_eq!(steps, 0);
+        }
+    }
+    let (steps, ()) = steps_of(|| drop(guard));
+    assert!(steps <= 1, "{steps}");
+    assert_eq!(futures.woken.take(), [99_000]);
+}
+
+/// A future that waits for a second reader is not woken again and again by those that wait beside it.
+#[test]
+fn futures_that_wait_for_another_reader_let_each_other_sleep() {
+    let domain = Domain::new();
+    let (first, second) = (domain.reader(), domain.reader());
+    let (first, second) = (first.pin(), second.pin());
+    let mut futures = Futures::waiting(&domain, 100);
+    drop(first);
+    let mut polls = 0;
+    let mut queue = futures.woken.take();
+    while let Some(task) = queue.pop() {
+        polls += 1;
+        assert!(futures.poll(task).is_pending());
+        queue.extend(futures.woken.take());
+    }
+    // Which of the two was asked is not said.
+    assert!(polls == 0 || polls == 100, "{polls}");
+    drop(second);
+    while let Some(task) = futures.woken.take().pop() {
+        assert!(futures.poll(task).is_ready());
+    }
+}
+
+/// Many objects are held by protected loads: a poll with a limit looks at that many objects, old ones and new ones in turns.
+#[test]
+fn a_poll_with_a_limit_looks_at_that_many_objects() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..1_000).map(|value| domain.cell(value)).collect();
+    let mut protected: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let slots = 1_000 + 3 * ONE_READER + 1_000 / 16;
+    for limit in [1, 2, 7, 100] {
+        let mut own = eager(&domain);
+        if limit == 1 {
+            for cell in &cells {
+                own.retire(cell.take().expect("it is not empty")).expect("there is room");
+            }
+            assert_eq!(own.poll(), 0);
+        }
+        for _ in 0..500 {
+            own.retire(old(&domain)).expect("there is room");
+        }
+        let held = if limit == 1 { 1_000 } else { 0 };
+        let mut polls = 0;
+        while own.pending() > held {
+            let (steps, freed) = steps_of(|| own.poll_at_most(limit));
+            assert!(freed <= limit && steps <= limit + slots, "{steps}");
+            polls += 1;
+        }
+        let shares = if held > 0 { 2 } else { 1 };
+        assert!(polls <= shares * 500 / limit + 2, "{polls} polls with a limit of {limit}");
+        if limit == 1 {
+            // Those that are released go as well, wherever the polls have stopped.
+            protected.clear();
+            let mut polls = 0;
+            while own.pending() > 0 {
+                assert!(own.poll_at_most(1) <= 1);
+                polls += 1;
+            }
+            assert_eq!(polls, 1_000);
+        }
+    }
+}
+
+/// What is held longest is told exactly by polls without a limit, and not forgotten by others.
+#[test]
+fn the_oldest_object_that_is_held_is_known() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let (first, second) = (domain.cell(1), domain.cell(2));
+    let (one, other) = (first.protect(&reader), second.protect(&reader));
+    let mut own = eager(&domain);
+    own.retire(first.take().expect("it is not empty")).expect("there is room");
+    own.poll();
+    std::thread::sleep(Duration::from_millis(20));
+    own.retire(second.take().expect("it is not empty")).expect("there is room");
+    own.poll();
+    assert!(domain.stats().oldest >= Some(Duration::from_millis(20)));
+    let before = domain.stats().oldest.expect("two are held");
+    drop(one);
+    own.poll();
+    let after = domain.stats().oldest.expect("one is held");
+    assert!(after < before, "{after:?} {before:?}");
+    drop(other);
+    own.poll();
+    assert_eq!((domain.stats().oldest, own.pending()), (None, 0));
+}
+
+/// A retirement that finds no room looks at a batch at a time, and adopts a share.
+#[test]
+fn a_retirement_that_finds_no_room_does_a_bounded_part() {
+    let domain = Domain::builder().capacity(10_000).build().expect("the default mode is always to be had");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for _ in 0..10_000 {
+        drop(old(&domain));
+    }
+    let mut own = eager(&domain);
+    drop(guard);
+    let mut retired = Some(old(&domain));
+    let (steps, answer) = steps_of(|| own.retire(retired.take().expect("it was not given away")));
+    assert!(answer.is_ok() && steps <= PASSES + 5 * SHARE, "{steps}");
+    assert_eq!(domain.stats().freed, SHARE as u64);
+}

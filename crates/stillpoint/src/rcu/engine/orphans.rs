@@ -1,0 +1,259 @@
+//! Objects that nobody looks after, in the order in which they were left: dropped retirements, and what dropped
+//! reclaimers had.
+//!
+//! ```text
+//!   one  --push-->  incoming (a stack)  --settle, every 64th push-->  line (a chain, the oldest first)
+//!   many --append------------------------------------------------------>|
+//!                                          adopt:  takes the line, parts a share, gives the rest back
+//! ```
+//!
+//! The line is *handed around*: whoever wants something of it takes it whole, by one exchange, and gives back what it does
+//! not want, by another. Two chains are joined in constant time, so nothing here takes longer for what others have left,
+//! and no lock is held: a thread that is preempted meanwhile holds up what it has taken, and others go on with what comes
+//! after it. The stack is turned round when it is moved to the line, 64 objects and one for each thread that is just then
+//! between its push and its move.
+
+use std::ptr::{self, NonNull};
+
+use super::backlog::SHARE;
+use super::garbage::Garbage;
+use super::stack::{Node, Stack};
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::work;
+
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    /// Left one by one, and not in line yet: newer than what is.
+    incoming: Stack,
+    /// Left one by one so far.
+    arrivals: AtomicUsize,
+    /// A box of a chain; null while it is empty, or somebody has it.
+    line: AtomicPtr<Chain>,
+}
+
+/// Pushes after which one thread moves the stack to the line.
+const SETTLED: usize = if cfg!(loom) { 2 } else { SHARE };
+
+/// Where a chain joins the line.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// It was in line before what is there now.
+    Front,
+    Back,
+}
+
+impl Orphans {
+    pub(crate) fn new() -> Self {
+        Self { incoming: Stack::new(), arrivals: AtomicUsize::new(0), line: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Leaves one object. Lock-free.
+    pub(crate) fn push(&self, garbage: Garbage) {
+        self.incoming.push(garbage);
+        // Relaxed: it orders nothing; each thread's own push comes before its turn to move the stack.
+        if self.arrivals.fetch_add(1, Ordering::Relaxed) % SETTLED == SETTLED - 1 {
+            if let Some(chain) = self.take_incoming() {
+                self.join(chain, End::Back);
+            }
+        }
+    }
+
+    /// Leaves objects, the oldest first.
+    pub(crate) fn append(&self, orphans: impl Iterator<Item = Garbage>) {
+        if let Some(chain) = Chain::of(orphans) {
+            // What was left one by one came before.
+            if let Some(older) = self.take_incoming() {
+                self.join(older, End::Back);
+            }
+            self.join(Box::new(chain), End::Back);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        // Acquire: pairs with the release in `take_line`: who finds the line gone sees what its taker did before.
+        self.line.load(Ordering::Acquire).is_null() && self.incoming.is_empty()
+    }
+
+    /// Hands the oldest objects to `adopt`, `limit` of them at the most. Takes as long as that is, whatever is left.
+    pub(crate) fn adopt(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
+        let mut left = limit;
+        for from in [Self::take_line, Self::take_incoming] {
+            if left == 0 {
+                return;
+            }
+            let Some(mut chain) = from(self) else { continue };
+            loop {
+                let (garbage, rest) = chain.pop();
+                adopt(garbage);
+                left -= 1;
+                match rest {
+                    None => break,
+                    Some(rest) if left == 0 => {
+                        self.join(rest, End::Front);
+                        break;
+                    }
+                    Some(rest) => chain = rest,
+                }
+            }
+        }
+    }
+
+    fn take_line(&self) -> Option<Box<Chain>> {
+        // Acquire: pairs with the release in `join`. Release: pairs with the acquire in `is_empty`.
+        let chain = self.line.swap(ptr::null_mut(), busted::order(Variant::LineRelaxed, Ordering::AcqRel));
+        // SAFETY: it came from `Box::into_raw` in `join`, and this exchange alone took it.
+        (!chain.is_null()).then(|| unsafe { Box::from_raw(chain) })
+    }
+
+    /// What was left one by one, the oldest first.
+    fn take_incoming(&self) -> Option<Box<Chain>> {
+        if self.incoming.is_empty() {
+            return None;
+        }
+        Chain::turned(self.incoming.take().into_raw()).map(Box::new)
+    }
+
+    /// Puts a chain at an end of the line. Lock-free: it begins again when another thread has put something there.
+    fn join(&self, mut chain: Box<Chain>, end: End) {
+        loop {
+            let own = Box::into_raw(chain);
+            // Release: pairs with the acquire in `take_line`: the objects, and all that was done with them. Relaxed on
+            // failure: what is there is not followed before it is taken.
+            let release = busted::order(Variant::LineRelaxed, Ordering::Release);
+            if self.line.compare_exchange(ptr::null_mut(), own, release, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            // SAFETY: it came from `Box::into_raw` above and was not published.
+            chain = unsafe { Box::from_raw(own) };
+            if let Some(other) = self.take_line() {
+                let (mut older, newer) = match end {
+                    End::Front => (chain, other),
+                    End::Back => (other, chain),
+                };
+                older.extend(*newer);
+                chain = older;
+            }
+        }
+    }
+}
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        debug_assert!(self.is_empty(), "the owner frees what is left");
+    }
+}
+
+/// A chain of nodes, the oldest first, each of which belongs to whoever has the chain. Dropping it leaks them.
+#[derive(Debug)]
+struct Chain {
+    first: NonNull<Node>,
+    last: NonNull<Node>,
+}
+
+// SAFETY: the nodes belong to the chain, and garbage is `Send`.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    fn of(objects: impl Iterator<Item = Garbage>) -> Option<Self> {
+        let mut nodes = objects.map(|garbage| NonNull::from(Box::leak(Box::new(Node::new(garbage)))));
+        let first = nodes.next()?;
+        let mut chain = Self { first, last: first };
+        nodes.for_each(|node| chain.extend(Self { first: node, last: node }));
+        Some(chain)
+    }
+
+    /// The nodes of a stack, which the caller has taken, turned round.
+    fn turned(newest: *mut Node) -> Option<Self> {
+        let last = NonNull::new(newest)?;
+        let (mut first, mut behind) = (last, ptr::null_mut());
+        loop {
+            work::step();
+            // SAFETY: the nodes were taken from the stack, and belong to the caller.
+            let older = unsafe { std::mem::replace(&mut first.as_mut().next, behind) };
+            let Some(older) = NonNull::new(older) else { return Some(Self { first, last }) };
+            behind = first.as_ptr();
+            first = older;
+        }
+    }
+
+    /// Joins another chain to the end of this one, in constant time.
+    fn extend(&mut self, newer: Self) {
+        // SAFETY: the nodes belong to the chain.
+        unsafe { self.last.as_mut() }.next = newer.first.as_ptr();
+        self.last = newer.last;
+    }
+
+    /// Parts the oldest object from the others.
+    fn pop(mut self: Box<Self>) -> (Garbage, Option<Box<Self>>) {
+        work::step();
+        // SAFETY: each node came from a `Box`, belongs to the chain, and is parted from it here.
+        let node = unsafe { Box::from_raw(self.first.as_ptr()) };
+        let rest = NonNull::new(node.next).map(|next| {
+            self.first = next;
+            self
+        });
+        (node.garbage, rest)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Objects that are told by their size.
+    fn object(bytes: usize) -> Garbage {
+        // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
+        unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), |_, _| {}) }
+    }
+
+    fn adopted(orphans: &Orphans, limit: usize) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        orphans.adopt(limit, |garbage| sizes.push(garbage.bytes()));
+        sizes
+    }
+
+    #[test]
+    fn the_oldest_comes_first_however_it_was_left() {
+        let orphans = Orphans::new();
+        (0..100).for_each(|bytes| orphans.push(object(bytes)));
+        orphans.append((100..120).map(object));
+        (120..130).for_each(|bytes| orphans.push(object(bytes)));
+        assert_eq!(adopted(&orphans, 0), []);
+        let mut sizes = Vec::new();
+        for share in [1, 70, 2, 40, 1000] {
+            sizes.extend(adopted(&orphans, share));
+        }
+        assert!(sizes.iter().copied().eq(0..130), "{sizes:?}");
+        assert!(orphans.is_empty() && adopted(&orphans, 1) == []);
+    }
+
+    #[test]
+    fn an_adopted_share_takes_as_long_whatever_is_left() {
+        let orphans = Orphans::new();
+        for bytes in 0..100_000 {
+            let (steps, ()) = work::steps_of(|| orphans.push(object(bytes)));
+            assert!(steps <= SETTLED);
+        }
+        orphans.append((100_000..200_000).map(object));
+        let mut next = 0;
+        while !orphans.is_empty() {
+            let (steps, sizes) = work::steps_of(|| adopted(&orphans, SHARE));
+            assert!(steps <= SHARE + SETTLED, "{steps}");
+            assert!(sizes.iter().copied().eq(next..next + sizes.len()));
+            next += sizes.len();
+        }
+        assert_eq!(next, 200_000);
+    }
+
+    /// What another thread has put in line meanwhile is joined, not walked.
+    #[test]
+    fn two_chains_are_joined_in_constant_time() {
+        let orphans = Orphans::new();
+        orphans.append((1000..100_000).map(object));
+        let old = Chain::of((0..1000).map(object)).expect("there are some");
+        let (steps, ()) = work::steps_of(|| orphans.join(Box::new(old), End::Front));
+        assert_eq!(steps, 0);
+        assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..100_000));
+    }
+}

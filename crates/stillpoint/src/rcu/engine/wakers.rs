@@ -1,0 +1,321 @@
+//! The wakers of the futures that wait in a domain: a queue behind a lock that no reader waits for.
+//!
+//! ```text
+//!   set --> waiting ==all, when a reader leaves==> due --a share at a time--> woken
+//! ```
+//!
+//! A reader that leaves makes everybody *due* who waits, in constant time, and wakes a share. Whoever is at the lists next
+//! wakes the next share: a future that was woken, in its next poll or when it is dropped, or any other one. So a leave
+//! wakes a fixed number of wakers however many futures there are, and the others follow without another reader or
+//! reclaimer. Of the wakers of one share, all but one may never be polled.
+//!
+//! A reader that finds the lists locked leaves word, and goes on: whoever holds the lock looks for that when it has
+//! unlocked. Futures do wait for the lock. It is held for a few instructions for each waker of a share, and no code of the
+//! user runs meanwhile: wakers are cloned before, woken and dropped after.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::busted::{self, Variant};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{spin, UnsafeCell};
+use crate::work;
+
+/// Wakers that one call wakes at the most.
+pub(crate) const SHARE: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Turns of a future before it yields its core: a holder that runs is done by then.
+const SPINS: u32 = 128;
+
+/// In `word`: somebody is at the lists.
+const LOCKED: u32 = 1;
+/// In `word`: a reader has left, and those who waited then are not due yet.
+const LEFT: u32 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Wakers {
+    word: AtomicU32,
+    lists: UnsafeCell<Lists>,
+}
+
+#[derive(Debug)]
+struct Lists {
+    waiting: List,
+    due: List,
+    /// Grows in the child of a `fork`, where nobody is in a list any more.
+    epoch: u32,
+}
+
+/// Of nodes that belong to places; the first one has waited longest.
+#[derive(Debug)]
+struct List {
+    first: *mut Node,
+    last: *mut Node,
+}
+
+/// For the holder of the lock.
+#[derive(Debug)]
+struct Node {
+    /// In a list of this epoch if it has a waker, and in none otherwise.
+    waker: Option<Waker>,
+    epoch: u32,
+    before: *mut Node,
+    behind: *mut Node,
+    token: u64,
+    since: Duration,
+}
+
+/// The place of one future, which gives it back to [`Wakers::remove`]. Dropping it leaks it.
+#[derive(Debug)]
+pub(crate) struct Place(NonNull<Node>);
+
+impl Place {
+    /// For a future that waits for `token` since then, an age of the domain.
+    pub(crate) fn new(token: u64, since: Duration) -> Self {
+        let node =
+            Node { waker: None, epoch: 0, before: ptr::null_mut(), behind: ptr::null_mut(), token, since };
+        Self(NonNull::from(Box::leak(Box::new(node))))
+    }
+}
+
+// SAFETY: the lists, and the nodes in them, are used by the holder of the lock alone; wakers are `Send`.
+unsafe impl Send for Wakers {}
+// SAFETY: as above.
+unsafe impl Sync for Wakers {}
+
+impl Wakers {
+    pub(crate) fn new() -> Self {
+        let lists = Lists { waiting: List::new(), due: List::new(), epoch: 0 };
+        Self { word: AtomicU32::new(0), lists: UnsafeCell::new(lists) }
+    }
+
+    /// Leaves a waker, in place of the one that the place has.
+    pub(crate) fn set(&self, place: &Place, waker: Waker) {
+        let node = place.0;
+        self.lock();
+        let old = self.serve(|lists| {
+            // SAFETY: the lock is held, and the node lives until `remove`.
+            let old = unsafe { lists.unlink(node) };
+            // SAFETY: as above; it is in no list now.
+            unsafe { lists.push(node, waker) };
+            old
+        });
+        drop(old);
+    }
+
+    /// Gives a place back, with its waker.
+    pub(crate) fn remove(&self, place: Place) {
+        self.lock();
+        // SAFETY: the lock is held, and the node came from `Place::new`.
+        let old = self.serve(|lists| unsafe { lists.unlink(place.0) });
+        // SAFETY: the node came from a box in `Place::new`, is in no list any more, and the place is given up.
+        drop(unsafe { Box::from_raw(place.0.as_ptr()) });
+        drop(old);
+    }
+
+    /// Makes everybody due who waits now, and wakes a share, or leaves both to the holder of the lock. Waits for nobody.
+    pub(crate) fn wake_all(&self) {
+        // Acquire: pairs with the release in `serve`, as the lists are used. Release: pairs with the acquire of whoever takes
+        // the lock after: a future that leaves its waker then sees the state that the caller has published, or seen.
+        let order = if busted::is(Variant::AnswerUnseen) { Ordering::Acquire } else { Ordering::AcqRel };
+        if self.word.fetch_or(LOCKED | LEFT, order) & LOCKED == 0 {
+            self.serve(|_| ());
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        // Acquire: pairs with the release in `serve`.
+        self.word.fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0
+    }
+
+    fn lock(&self) {
+        let mut turns = 0;
+        while !self.try_lock() {
+            spin();
+            turns += 1;
+            if turns % SPINS == 0 && !cfg!(loom) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Does `work` and unlocks; then wakes a share of those that are due. To be called with the lock.
+    ///
+    /// After the last turn of the loop, either nobody is due and no reader has left word, or a share was woken, whose
+    /// futures come here in their turn, or somebody else has the lock. A turn after the first one finds word of a reader, and
+    /// somebody who waits: so it wakes one at least, and there are no more than [`SHARE`] of them, and one.
+    fn serve<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> R {
+        let mut woken = Share::default();
+        let (mut work, mut answer) = (Some(work), None);
+        loop {
+            // Acquire: pairs with the release in `wake_all`.
+            let has_left = self.word.fetch_and(!LEFT, Ordering::AcqRel) & LEFT != 0;
+            let is_empty = self.lists.with_mut(|lists| {
+                // SAFETY: the lock is held.
+                let lists = unsafe { &mut *lists };
+                if has_left {
+                    lists.due.append(&mut lists.waiting);
+                }
+                if let Some(work) = work.take() {
+                    answer = Some(work(lists));
+                }
+                if has_left || !busted::is(Variant::ShareNotPassedOn) {
+                    lists.take_due(&mut woken);
+                }
+                lists.due.is_empty() && lists.waiting.is_empty()
+            });
+            // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all`, as above.
+            let word = self.word.fetch_and(!LOCKED, Ordering::AcqRel);
+            let is_asked = word & LEFT != 0 && !busted::is(Variant::WordLost);
+            // Whoever was woken looks for it; and a reader whose leave nobody awaited leaves it to the next one.
+            if !is_asked || woken.is_full() || is_empty || !self.try_lock() {
+                break;
+            }
+        }
+        woken.wake();
+        answer.expect("the first turn of the loop has done the work")
+    }
+
+    /// Since when the one that has waited longest waits for a reader in this state, if it does. A future that was woken by
+    /// another reader meanwhile counts among the later ones.
+    pub(super) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
+        self.lock();
+        self.serve(|lists| {
+            let longest = |list: &List| {
+                // SAFETY: null, or a node of the list, whose lock is held.
+                unsafe { list.first.as_ref() }.filter(|node| state < node.token).map(|node| node.since)
+            };
+            longest(&lists.due).into_iter().chain(longest(&lists.waiting)).min()
+        })
+    }
+
+    /// In the child of a `fork`: unlocks, and forgets who waits. Their places are given back as ever.
+    ///
+    /// # Safety
+    /// The calling thread is the only one of the process.
+    pub(super) unsafe fn reset_after_fork(&self) {
+        self.lists.with_mut(|lists| {
+            // SAFETY: there is no other thread; one that was at the lists is not there any more. What it has left of them,
+            // perhaps half-changed, is not followed: the nodes are of another epoch.
+            let lists = unsafe { &mut *lists };
+            (lists.waiting, lists.due) = (List::new(), List::new());
+            lists.epoch = lists.epoch.wrapping_add(1);
+        });
+        // Relaxed: there is one thread only.
+        self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Each call is made with the lock.
+impl Lists {
+    /// Takes a node out of its list, if it is in one, and its waker.
+    ///
+    /// # Safety
+    /// The node is alive.
+    unsafe fn unlink(&mut self, mut node: NonNull<Node>) -> Option<Waker> {
+        // SAFETY: the caller's promise; nobody else uses it without the lock.
+        let node = unsafe { node.as_mut() };
+        let waker = node.waker.take()?;
+        if node.epoch == self.epoch {
+            let own = ptr::from_mut(node);
+            let list = if self.due.has_at_an_end(own) { &mut self.due } else { &mut self.waiting };
+            // SAFETY: null, or the neighbours in the same list: nodes leave their list before they are freed.
+            match unsafe { node.before.as_mut() } {
+                Some(before) => before.behind = node.behind,
+                None => list.first = node.behind,
+            }
+            // SAFETY: as for the other neighbour.
+            match unsafe { node.behind.as_mut() } {
+                Some(behind) => behind.before = node.before,
+                None => list.last = node.before,
+            }
+        }
+        Some(waker)
+    }
+
+    /// Puts a node behind all that wait.
+    ///
+    /// # Safety
+    /// The node is alive, in no list, and leaves this one before it is freed.
+    unsafe fn push(&mut self, mut node: NonNull<Node>, waker: Waker) {
+        let own = node.as_ptr();
+        // SAFETY: the caller's promise.
+        let node = unsafe { node.as_mut() };
+        (node.waker, node.epoch) = (Some(waker), self.epoch);
+        (node.before, node.behind) = (ptr::null_mut(), ptr::null_mut());
+        self.waiting.append(&mut List { first: own, last: own });
+    }
+
+    fn take_due(&mut self, woken: &mut Share) {
+        while !woken.is_full() {
+            let Some(first) = NonNull::new(self.due.first) else { return };
+            work::step();
+            // SAFETY: nodes in a list are alive.
+            let waker = unsafe { self.unlink(first) };
+            woken.add(waker.expect("a node in a list has a waker"));
+        }
+    }
+}
+
+impl List {
+    fn new() -> Self {
+        Self { first: ptr::null_mut(), last: ptr::null_mut() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
+    fn has_at_an_end(&self, node: *mut Node) -> bool {
+        ptr::eq(self.first, node) || ptr::eq(self.last, node)
+    }
+
+    /// Moves all nodes of `other` behind those of this list, in constant time.
+    fn append(&mut self, other: &mut Self) {
+        let other = std::mem::replace(other, Self::new());
+        if other.is_empty() {
+            return;
+        }
+        // SAFETY: null, or a node of this list; nodes in a list are alive.
+        match unsafe { self.last.as_mut() } {
+            Some(last) => {
+                last.behind = other.first;
+                // SAFETY: as above, of the other list.
+                unsafe { (*other.first).before = self.last };
+            }
+            None => self.first = other.first,
+        }
+        self.last = other.last;
+    }
+}
+
+/// Wakers that were taken from the lists.
+#[derive(Default)]
+struct Share {
+    wakers: [Option<Waker>; SHARE],
+    number: usize,
+}
+
+impl Share {
+    fn is_full(&self) -> bool {
+        self.number == SHARE
+    }
+
+    fn add(&mut self, waker: Waker) {
+        self.wakers[self.number] = Some(waker);
+        self.number += 1;
+    }
+
+    /// A waker that panics does not keep the others from being woken, and its panic goes no further: the reader that
+    /// calls this has nothing to do with it.
+    fn wake(self) {
+        for waker in self.wakers.into_iter().flatten() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                // Its destructor may panic as well.
+                std::mem::forget(panic);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Waits for an object that the calling thread itself holds in a protected load.
+
+use std::thread;
+
+use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
+
+use crate::census::Census;
+use crate::{eager, LONG};
+
+fn is_own_load(error: &SynchronizeError) -> bool {
+    matches!(error, SynchronizeError::WouldDeadlock { reader: ReaderKind::Protected, .. })
+}
+
+#[test]
+fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (cell, other) = (domain.cell(census.object()), domain.cell(census.object()));
+    let reader = domain.reader();
+    let object = cell.protect(&reader).expect("never empty");
+    let retired = cell.take().expect("never empty");
+    for limit in [None, Some(LONG)] {
+        // What the thread does not hold is freed as ever.
+        other.replace(census.object()).expect("never empty").free(limit).expect("nobody holds it");
+    }
+    let error = retired.free(None).expect_err("this thread holds it");
+    assert!(is_own_load(&error.cause), "{error}");
+    assert!(error.to_string().contains("drop the protected load first"), "{error}");
+    let error = error.retired.free(Some(LONG)).expect_err("this thread holds it");
+    assert!(is_own_load(&error.cause), "{error}");
+
+    let mut reclaimer = eager(&domain);
+    reclaimer.retire(error.retired).expect("there is room");
+    reclaimer.retire(other.take().expect("never empty")).expect("there is room");
+    let before = census.freed();
+    assert!(is_own_load(&reclaimer.flush().expect_err("this thread holds one")));
+    assert_eq!((census.freed(), reclaimer.pending()), (before + 1, 1), "the other one is freed");
+    assert!(is_own_load(&reclaimer.flush_timeout(LONG).expect_err("this thread holds one")));
+    drop(object);
+    reclaimer.flush().expect("nobody holds it");
+    assert_eq!(census.alive(), 0);
+}
+
+/// The load of another thread is waited for, and its release is noticed, though nobody tells.
+#[test]
+fn a_wait_for_a_protected_load_of_another_thread_ends_with_it() {
+    let (domain, census) = (Domain::new(), Census::default());
+    for is_flushed in [false, true] {
+        let cell = domain.cell(census.object());
+        let (held, is_held) = std::sync::mpsc::channel();
+        let (release, to_release) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let (domain, cell) = (&domain, &cell);
+            scope.spawn(move || {
+                let reader = domain.reader();
+                let object = cell.protect(&reader).expect("never empty");
+                held.send(()).expect("the test waits for it");
+                let _ = to_release.recv();
+                drop(object);
+            });
+            is_held.recv().expect("the thread runs");
+            let retired = cell.take().expect("never empty");
+            let waits = scope.spawn(move || {
+                if is_flushed {
+                    let mut reclaimer = eager(domain);
+                    reclaimer.retire(retired).expect("there is room");
+                    reclaimer.flush().expect("it is released");
+                } else {
+                    retired.free(None).expect("it is released");
+                }
+            });
+            drop(release);
+            waits.join().expect("it does not panic");
+        });
+        assert_eq!(census.alive(), 0);
+    }
+}
