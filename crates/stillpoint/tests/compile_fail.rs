@@ -49,6 +49,7 @@ twins! {
     contents_not_sync
     deferred_call_not_static
     exclusive_access_while_loaded
+    exchange_found_beyond_guard
     forge_static_through_a_cell
     forge_static_through_an_array
     guard_beyond_reader
@@ -74,6 +75,8 @@ twins! {
     region_implemented_outside
     report_while_shared
     reset_after_fork_is_unsafe
+    replaced_and_thrown_away
+    replaced_in_an_array_and_thrown_away
     retired_after_retire
     send_guard
     send_protected

@@ -87,7 +87,7 @@ fn a_child_that_resets_reclaims_what_threads_of_the_parent_held() {
         for held in [Held::Guard, Held::Protected, Held::Qsbr] {
             fork_while_held(held, |domain, reclaimer, census| {
                 assert_eq!(reclaimer.poll(), 0, "{held:?}");
-                // SAFETY: this is the only thread of the child.
+                // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
                 unsafe { domain.reset_after_fork() };
                 assert_eq!(domain.stats().readers, 0, "{held:?}");
                 assert_eq!((reclaimer.poll(), census.freed()), (1, 1), "{held:?}");
@@ -112,6 +112,40 @@ fn a_child_that_does_not_reset_is_told_of_a_thread_that_has_ended() {
     });
 }
 
+/// A thread lends what its guard holds to another one, which forks: until the child resets, it may use the reference, and
+/// frees nothing that the guard holds. From then on it has promised not to use it.
+#[test]
+fn what_another_thread_has_lent_is_valid_until_the_child_resets() {
+    in_child("what_another_thread_has_lent_is_valid_until_the_child_resets", || {
+        let (domain, census) = (Domain::new(), Census::default());
+        let cells = [domain.cell(census.object()), domain.cell(census.object())];
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let (lent, protected) = (cells[0].load(&guard).expect("never empty"), cells[1].protect(&reader));
+        let lent = [lent, protected.as_deref().expect("never empty")];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let own = domain.reader();
+                let own_cell = domain.cell(census.object());
+                let own_object = own_cell.protect(&own).expect("never empty");
+                let mut reclaimer = eager(&domain);
+                for cell in cells.iter().chain([&own_cell]) {
+                    reclaimer.retire(cell.take().expect("never empty")).expect("there is room");
+                }
+                in_fork(|| {
+                    assert_eq!(reclaimer.poll(), 0);
+                    lent.into_iter().for_each(|object| object.verify());
+                    // SAFETY: this is the only thread of the child, and what was lent to it is not used any more.
+                    unsafe { domain.reset_after_fork() };
+                    assert_eq!((reclaimer.poll(), census.freed()), (2, 2));
+                    own_object.verify();
+                });
+                lent.into_iter().for_each(|object| object.verify());
+            });
+        });
+    });
+}
+
 /// The thread that forks goes on in the child, with what it held.
 #[test]
 fn a_child_keeps_the_readers_of_its_own_thread() {
@@ -126,7 +160,7 @@ fn a_child_keeps_the_readers_of_its_own_thread() {
             reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
         }
         in_fork(|| {
-            // SAFETY: this is the only thread of the child.
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
             unsafe { domain.reset_after_fork() };
             assert_eq!(domain.stats().readers, 2);
             let answer = domain.synchronize();
@@ -151,7 +185,7 @@ fn a_child_keeps_the_readers_of_its_own_thread() {
 fn a_child_that_resets_can_start_threads_and_a_background_reclaimer() {
     in_child("a_child_that_resets_can_start_threads_and_a_background_reclaimer", || {
         fork_while_held(Held::Guard, |domain, _, census| {
-            // SAFETY: this is the only thread of the child.
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
             unsafe { domain.reset_after_fork() };
             let cell = domain.cell(census.object());
             let mut background = domain.background();
@@ -196,7 +230,7 @@ fn a_child_that_resets_reports_stalls_of_its_own() {
             scope.spawn(|| domain.synchronize().expect("the guard is dropped"));
             called.wait();
             in_fork(|| {
-                // SAFETY: this is the only thread of the child.
+                // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
                 unsafe { domain.reset_after_fork() };
                 let mut reclaimer = eager(&domain);
                 reclaimer.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
@@ -220,7 +254,7 @@ fn a_future_of_the_parent_is_polled_again_in_the_child() {
             let mut context = Context::from_waker(Waker::noop());
             let mut over = std::pin::pin!(domain.grace_period(domain.start()));
             assert!(over.as_mut().poll(&mut context).is_pending());
-            // SAFETY: this is the only thread of the child.
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
             unsafe { domain.reset_after_fork() };
             assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
         });

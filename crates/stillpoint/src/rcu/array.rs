@@ -125,6 +125,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds.
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn swap(&self, index: usize, new: Option<Box<T>>) -> Option<Retired<T>> {
         self.links[index].swap(&self.home, new)
     }
@@ -133,7 +134,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// [`RcuCell::compare_exchange`](super::RcuCell::compare_exchange) does.
     ///
     /// # Errors
-    /// When something else is linked; `new` is handed back.
+    /// When something else is linked; `new` is handed back, and the address of what was found.
     ///
     /// # Panics
     /// If `index` is out of bounds.
@@ -144,6 +145,24 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
         self.links[index].compare_exchange(&self.home, current, new)
+    }
+
+    /// As [`compare_exchange`](RcuArray::compare_exchange), within a region: the error lends what was found, as
+    /// [`RcuCell::compare_exchange_in`](super::RcuCell::compare_exchange_in) does.
+    ///
+    /// # Errors
+    /// When something else is linked; `new` is handed back, and what was found is lent as by [`load`](RcuArray::load).
+    ///
+    /// # Panics
+    /// If `index` is out of bounds, or `region` belongs to another domain.
+    pub fn compare_exchange_in<'g, R: Region>(
+        &'g self,
+        index: usize,
+        region: &'g R,
+        current: Option<&T>,
+        new: Option<Box<T>>,
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+        self.links[index].compare_exchange_in(&self.home, region, current, new)
     }
 
     /// The object at `index`, which the caller has to itself; `None` when the slot is empty.

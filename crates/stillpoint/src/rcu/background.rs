@@ -1,9 +1,10 @@
 use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
-use super::engine::garbage::Garbage;
+use super::engine::garbage::{self, Garbage, Panic};
 use super::engine::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::wait::{Next, Patience};
 use super::engine::Core;
@@ -16,7 +17,7 @@ use crate::busted::{self, Variant};
 ///
 /// The thread is the user's: nothing runs until [`run`](BackgroundReclaimer::run) is called. It sleeps on a
 /// futex when there is nothing to do, and while it waits for a reader; a reader in the way wakes it. When it is
-/// dropped, what is pending passes to the domain.
+/// dropped, what is pending passes to the domain. A destructor that panics does not end it.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -47,49 +48,83 @@ impl BackgroundReclaimer {
         Submitter::new(Arc::clone(&self.inbox), self.when_full)
     }
 
-    /// Reclaims on the calling thread, until [`Submitter::stop`] was called, or the last submitter dropped,
-    /// and everything is freed; or until [`Submitter::abandon`] was called. Without a submitter there is nobody to
-    /// stop it.
+    /// Reclaims on the calling thread. Returns when everything is freed and [`Submitter::stop`] was called, or there is no
+    /// submitter; or soon after [`Submitter::abandon`] was called.
+    ///
+    /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without submitters is a state, not
+    /// an end: while it lasts, a run frees what there is and returns, since nobody could hand it anything or stop it.
+    /// After another call of [`submitter`](BackgroundReclaimer::submitter), a run goes on until it is stopped. To
+    /// reclaim only what is left to the domain, keep one submitter.
     ///
     /// While the kernel refuses the fence, nothing is freed: [`Stats::fence_error`](super::Stats::fence_error)
     /// says why.
     ///
     /// # Panics
-    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. With the
-    /// panic of a destructor, or of the [stall hook](super::DomainBuilder::stall_hook): everything that was ready has
-    /// been freed; call `run` again to go on.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself.
+    ///
+    /// When it returns, with the first panic of a destructor, or of the
+    /// [stall hook](super::DomainBuilder::stall_hook), if there was one. Such a panic does not end a run: everything else
+    /// is freed before, whatever arrives later included, and another run can follow. The process's panic hook
+    /// ([`std::panic::set_hook`]) is told of every such panic at once.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let mut background = domain.background();
+    /// drop(background.submitter());
+    /// background.run(); // nobody could stop it: it returns
+    ///
+    /// let submitter = background.submitter();
+    /// submitter.retire(domain.cell(1).take().unwrap()).expect("it is not stopped");
+    /// drop(submitter);
+    /// background.run();
+    /// assert_eq!(domain.stats().freed, 1);
+    /// ```
     pub fn run(&mut self) {
         let core = Arc::clone(self.backlog.core());
         if core.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
-        let serving = Serving(self);
-        serving.0.serve(&core);
+        let panic = Serving(self).0.serve(&core);
+        garbage::resume(panic);
     }
 
-    fn serve(&mut self, core: &Core) {
-        let mut patience = Patience::new();
+    /// Returns the first panic of a destructor.
+    fn serve(&mut self, core: &Core) -> Option<Panic> {
+        let (mut patience, mut panic) = (Patience::new(), None);
         loop {
             // Once for the whole turn: what is decided on must be what has not changed when the thread sleeps.
-            let phase = self.inbox.phase();
+            let aim = self.inbox.aim();
             let arrived = self.take_in();
-            if phase != RUNNING {
+            if aim != RUNNING {
                 // Whatever the pace.
                 self.backlog.close();
             }
-            let freed = self.backlog.poll(usize::MAX);
-            self.inbox.count_backlog(&self.backlog);
-            if phase == ABANDONED || (phase != RUNNING && self.has_nothing_left()) {
-                return;
+            let freed = self.poll(&mut panic);
+            if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
+                return panic;
             }
-            if freed > 0 {
+            if freed {
                 // For submitters that wait for room.
                 core.event().notify();
             }
-            if arrived || freed > 0 {
+            if arrived || freed {
                 patience = Patience::new();
             } else {
-                self.pause(phase, &mut patience);
+                self.pause(aim, &mut patience);
+            }
+        }
+    }
+
+    /// Frees what is ready. Whether there was anything; a panic says that there was.
+    fn poll(&mut self, first: &mut Option<Panic>) -> bool {
+        // Unwind safety: the backlog has counted what it freed before a panic leaves it.
+        let answer = catch_unwind(AssertUnwindSafe(|| self.backlog.poll(usize::MAX)));
+        self.inbox.count_backlog(&self.backlog);
+        match answer {
+            Ok(freed) => freed > 0,
+            Err(panic) => {
+                garbage::keep_first(first, panic);
+                true
             }
         }
     }
@@ -104,17 +139,17 @@ impl BackgroundReclaimer {
     }
 
     /// Sleeps until there is something to do, or a little while if what is in the way cannot tell.
-    fn pause(&self, phase: usize, patience: &mut Patience) {
+    fn pause(&self, aim: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
         let event = inbox.core().event();
-        let seen = if busted::is(Variant::StopAfterCheck) { inbox.phase() } else { phase };
+        let seen = if busted::is(Variant::StopAfterCheck) { inbox.aim() } else { aim };
         let has_work = |enough: usize| {
             inbox.has_work(enough)
-                || inbox.phase() != seen
+                || inbox.aim() != seen
                 || (inbox.core().has_orphans() && self.backlog.has_room(0))
         };
         let is_idle = || {
-            let goes_on = phase == RUNNING || busted::is(Variant::SleepAssisted);
+            let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
             goes_on && self.backlog.len() == 0 && inbox.is_empty()
         };
         // Submitters notify when there is enough.
@@ -344,7 +379,7 @@ impl Submitter {
         self.inbox.pending()
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return once everything is freed. Returns at once.
+    /// Lets [`BackgroundReclaimer::run`] return once everything is freed, now and later: it is for good. Returns at once.
     ///
     /// What is handed in, or left to the domain, meanwhile is freed as well. What is handed in later waits for
     /// another `run`, or for the reclaimer's drop, which passes it to the domain.
@@ -352,7 +387,7 @@ impl Submitter {
         self.inbox.advance(STOPPING);
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return soon, whatever still waits. Returns at once.
+    /// Lets [`BackgroundReclaimer::run`] return soon, whatever still waits, now and later. Returns at once.
     pub fn abandon(&self) {
         self.inbox.advance(ABANDONED);
     }
@@ -366,9 +401,7 @@ impl Clone for Submitter {
 
 impl Drop for Submitter {
     fn drop(&mut self) {
-        if self.inbox.remove_submitter() {
-            self.stop();
-        }
+        self.inbox.remove_submitter();
     }
 }
 

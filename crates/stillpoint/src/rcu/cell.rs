@@ -14,6 +14,11 @@ use super::retired::Retired;
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. Takes two words.
 /// Objects of size zero share one address: to protect one of them holds up all of them in the domain.
 ///
+/// A cell that is dropped drops its object at once, before the fields that follow it in its owner, as a `Box` does. But
+/// objects may own cells whose objects own cells: those nested deeper than 32 cells are dropped one after the other, so
+/// that a long list needs little stack. Then the fields that follow a cell come before what the cell held, and
+/// everything is dropped before the drop of the outermost cell returns.
+///
 /// ```
 /// use stillpoint::rcu::Domain;
 ///
@@ -139,11 +144,32 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert_eq!(old.as_deref(), Some(&1));
     /// # drop(old);
     /// ```
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Retired<T>> {
         self.link.swap(&self.home, new)
     }
 
     /// Links a new object of this value and returns what was linked before.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
+    /// let mut reclaimer = domain.reclaimer();
+    /// if let Some(old) = cell.replace(2) {
+    ///     reclaimer.retire(old).expect("there is room");
+    /// }
+    /// drop(cell.replace(3)); // left to the domain, and said so
+    /// ```
+    ///
+    /// What was replaced is not thrown away unsaid:
+    ///
+    /// ```compile_fail
+    /// # #![deny(unused_must_use)]
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let cell = domain.cell(1);
+    /// cell.replace(2);
+    /// ```
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn replace(&self, value: T) -> Option<Retired<T>> {
         self.swap(Some(Box::new(value)))
     }
@@ -156,6 +182,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert!(cell.take().is_some());
     /// assert!(cell.take().is_none());
     /// ```
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn take(&self) -> Option<Retired<T>> {
         self.swap(None)
     }
@@ -167,7 +194,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ABA problem.
     ///
     /// # Errors
-    /// When the cell holds something else; `new` is handed back.
+    /// When the cell holds something else; `new` is handed back, and the address of what was found. A reference to it
+    /// comes from [`compare_exchange_in`](RcuCell::compare_exchange_in).
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -191,6 +219,44 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
         self.link.compare_exchange(&self.home, current, new)
+    }
+
+    /// As [`compare_exchange`](RcuCell::compare_exchange), within a region: when the cell holds something else, the error
+    /// has a reference to that, so that the caller need not load it again.
+    ///
+    /// # Errors
+    /// When the cell holds something else; `new` is handed back, and what was found is lent as by
+    /// [`load`](RcuCell::load).
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// # let domain = Domain::new();
+    /// let counter = domain.cell(0);
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let (mut current, mut next) = (counter.load(&guard), Box::new(0));
+    /// loop {
+    ///     *next = current.map_or(1, |count| count + 1);
+    ///     match counter.compare_exchange_in(&guard, current, Some(next)) {
+    ///         Ok(_old) => break, // handed to the domain
+    ///         Err(error) => {
+    ///             current = error.found;
+    ///             next = error.new.expect("it is handed back");
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(counter.load(&guard), Some(&1));
+    /// ```
+    pub fn compare_exchange_in<'g, R: Region>(
+        &'g self,
+        region: &'g R,
+        current: Option<&T>,
+        new: Option<Box<T>>,
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+        self.link.compare_exchange_in(&self.home, region, current, new)
     }
 
     /// The object, which the caller has to itself.

@@ -266,20 +266,31 @@ impl Domain {
     }
 
     /// In the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
-    /// the child and would hold everything up. What they protected counts as left. Futures of the parent are to be
-    /// polled again in the child: their wakers are forgotten.
+    /// the child and would hold everything up. What they protected counts as left. Readers of the calling thread stay as
+    /// they are, with what they hold. Futures of the parent are to be polled again in the child: their wakers are
+    /// forgotten.
     ///
     /// ```no_run
     /// # let domain = stillpoint::rcu::Domain::new();
     /// // SAFETY: nothing but async-signal-safe functions is called in the child before this.
     /// if unsafe { libc::fork() } == 0 {
-    ///     // SAFETY: this is the only thread of the child.
+    ///     // SAFETY: this is the only thread of the child, and it uses no reference that another thread has lent it.
     ///     unsafe { domain.reset_after_fork() };
     /// }
     /// ```
     ///
     /// # Safety
-    /// The calling thread is the only thread of the process, and the copy of the thread that called `fork`.
+    /// - The calling thread is the only thread of the process, and the copy of the thread that called `fork`.
+    /// - From now on the child uses no reference that was borrowed through a reader of another thread: through its guard,
+    ///   its [`Protected`](super::Protected), its [`QsbrReader`](super::QsbrReader), or a view that is bound to one of
+    ///   them. The child may free these objects at once. The borrow checker does not see this. Such a reference is a
+    ///   plain `&T`, which its thread may lend to the one that forks (to a scoped thread, for example), or leave where
+    ///   all threads find it: a reader that was leaked lends for `'static`. References into such objects, and whatever
+    ///   else owns or borrows one of these references, count as well. What the calling thread has borrowed through
+    ///   readers of its own stays valid.
+    ///
+    /// A child that has to go on with such references does not call this. Then nothing that the parent's threads held is
+    /// freed in it.
     pub unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.core.reset_after_fork() }

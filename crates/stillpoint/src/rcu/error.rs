@@ -227,27 +227,39 @@ impl<T: Send + Sync + 'static> Error for FreeError<T> {
 }
 
 /// The cell held something else; the new object is handed back in `new`.
-pub struct CompareExchangeError<T> {
+///
+/// What the cell held is told in `found`: by [`compare_exchange`](super::RcuCell::compare_exchange) as an address, which
+/// may be compared and not followed, and by [`compare_exchange_in`](super::RcuCell::compare_exchange_in) as a reference
+/// that is valid within the region.
+///
+/// ```
+/// # use stillpoint::rcu::Domain;
+/// # let domain = Domain::new();
+/// let cell = domain.cell(1);
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let object = cell.load(&guard).unwrap();
+/// let error = cell.compare_exchange(None, Some(Box::new(2))).unwrap_err();
+/// assert_eq!(error.found, std::ptr::from_ref(object).addr());
+/// assert_eq!(error.new, Some(Box::new(2)));
+/// ```
+pub struct CompareExchangeError<T, F = usize> {
     /// What was to be linked.
     pub new: Option<Box<T>>,
+    /// What the cell held: an `Option` of a reference; or an address, 0 for an empty cell.
+    pub found: F,
 }
 
-impl<T> CompareExchangeError<T> {
-    pub(super) fn new(new: Option<Box<T>>) -> Self {
-        Self { new }
-    }
-}
-
-impl<T> fmt::Display for CompareExchangeError<T> {
+impl<T, F> fmt::Display for CompareExchangeError<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the cell holds another object than expected")
     }
 }
 
-impl<T> fmt::Debug for CompareExchangeError<T> {
+impl<T, F> fmt::Debug for CompareExchangeError<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompareExchangeError").finish_non_exhaustive()
     }
 }
 
-impl<T> Error for CompareExchangeError<T> {}
+impl<T, F> Error for CompareExchangeError<T, F> {}

@@ -2,6 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
+use super::engine::garbage;
 use super::engine::read;
 use super::engine::record::Hazard;
 use super::error::CompareExchangeError;
@@ -9,12 +10,13 @@ use super::home::Home;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
+use crate::busted::{self, Variant};
 use crate::fence::Mode;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
 #[derive(Debug)]
-pub(super) struct Link<T>(AtomicPtr<T>);
+pub(super) struct Link<T: Send + Sync + 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync + 'static> Link<T> {
     pub(super) fn new(object: Option<Box<T>>) -> Self {
@@ -81,7 +83,32 @@ impl<T: Send + Sync + 'static> Link<T> {
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(old) => Ok(retired(home, old)),
             // SAFETY: `new` came from `into_raw` above and was not published.
-            Err(_) => Err(CompareExchangeError::new(unsafe { from_raw(new) })),
+            Err(found) => Err(CompareExchangeError { new: unsafe { from_raw(new) }, found: found.addr() }),
+        }
+    }
+
+    /// # Panics
+    /// If `region` is not of the domain `home`.
+    pub(super) fn compare_exchange_in<'g, R: Region>(
+        &'g self,
+        home: &Home,
+        region: &'g R,
+        current: Option<&T>,
+        new: Option<Box<T>>,
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+        home.verify(region.core());
+        let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
+        let new = into_raw(new);
+        // AcqRel: as in `swap`. Acquire on failure: as in `load_in`, pairs with the release in `swap` and here.
+        let acquire = busted::order(Variant::FoundRelaxed, Ordering::Acquire);
+        match self.0.compare_exchange(expected, new, Ordering::AcqRel, acquire) {
+            Ok(old) => Ok(retired(home, old)),
+            Err(found) => Err(CompareExchangeError {
+                // SAFETY: `new` came from `into_raw` above and was not published.
+                new: unsafe { from_raw(new) },
+                // SAFETY: null, or an object that was linked within the region, as in `load_in`.
+                found: unsafe { found.as_ref() },
+            }),
         }
     }
 
@@ -118,11 +145,13 @@ unsafe fn from_raw<T>(object: *mut T) -> Option<Box<T>> {
 }
 
 /// Frees the object at once: whoever drops a link has it alone, and references into it borrow it.
-impl<T> Drop for Link<T> {
+impl<T: Send + Sync + 'static> Drop for Link<T> {
     fn drop(&mut self) {
         // Acquire: pairs with the release in `swap`.
         let object = self.0.load(Ordering::Acquire);
         // SAFETY: the link owns it, and no reader borrows the link, so none holds it.
-        drop(unsafe { from_raw(object) });
+        if let Some(object) = unsafe { from_raw(object) } {
+            garbage::drop_content(object);
+        }
     }
 }

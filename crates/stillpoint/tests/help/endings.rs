@@ -147,7 +147,7 @@ fn it_ends_in_the_child_of_a_fork() {
                 // SAFETY: the child makes system calls alone, but for the library's, which takes no locks.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
-                    // SAFETY: this is the only thread of the child.
+                    // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
                     unsafe { domain.reset_after_fork() };
                     let same = Scheduling::of(0) == Scheduling::ORDINARY;
                     // SAFETY: no preconditions.

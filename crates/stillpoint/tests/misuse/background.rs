@@ -1,5 +1,6 @@
 //! Background reclaimers that are full, stopped, abandoned, closed, or dropped at a bad moment.
 
+use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
 use std::thread;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Retired};
 
 use crate::census::{Census, Object};
-use crate::{LONG, SHORT};
+use crate::then::Then;
+use crate::{until, LONG, SHORT};
 
 fn retired(domain: &Domain, census: &Census) -> Retired<Object> {
     domain.cell(census.object()).take().expect("the cell is full")
@@ -168,6 +170,60 @@ fn a_run_ends_with_its_last_submitter() {
     drop(second);
     returned.recv_timeout(LONG).expect("nobody can submit any more");
     assert_eq!(census.freed(), 2);
+}
+
+#[test]
+fn being_without_submitters_is_a_state_and_not_an_end() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.background();
+    for round in 1..=3 {
+        drop(background.submitter());
+        let submitter = background.submitter();
+        drop(background.submitter());
+        let returned = spawn(background);
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+        until("it is freed", || census.freed() == round);
+        assert!(returned.try_recv().is_err(), "round {round}: there is a submitter");
+        drop(submitter);
+        background = returned.recv_timeout(LONG).expect("nobody can submit any more, or stop it");
+    }
+    background.run();
+    background.submitter().stop();
+    let submitter = background.submitter();
+    spawn(background).recv_timeout(LONG).expect("a stop is an end");
+    drop(submitter);
+}
+
+/// The run goes on to the panics, and to what is handed in after them; who waits for room gets that of a panicking object.
+#[test]
+fn a_panicking_destructor_does_not_end_a_run() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.background_builder().capacity(1).build();
+    let submitter = background.submitter();
+    let running = thread::spawn(move || {
+        let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
+        (
+            background,
+            answer.expect_err("destructors panicked").downcast::<usize>().expect("with their number"),
+        )
+    });
+    for number in 0..10_usize {
+        let object = census.object();
+        let bomb = Then::new(move || {
+            drop(object);
+            panic_any(number);
+        });
+        let bomb = domain.cell(bomb).take().expect("the cell is full");
+        submitter.retire_timeout(bomb, LONG).expect("the one before it is freed");
+        submitter.retire_timeout(retired(&domain, &census), LONG).expect("the panicking one is freed");
+    }
+    until("everything is freed", || submitter.pending() == 0);
+    assert!(!running.is_finished());
+    submitter.stop();
+    let (mut background, first) = running.join().expect("the panic was caught");
+    assert_eq!((*first, census.freed(), domain.stats().freed), (0, 20, 20));
+    background.run();
+    assert_eq!(census.alive(), 0);
 }
 
 /// A stop may come at any point of the run, also between its look at the phase and its sleep.

@@ -1,5 +1,6 @@
 //! `compare_exchange`, and objects that are taken back into a box.
 
+use std::ptr;
 use std::thread;
 
 use stillpoint::rcu::{Domain, RcuArray, RcuCell};
@@ -48,6 +49,56 @@ fn a_protected_object_serves_as_the_expected_one() {
     assert!(array.compare_exchange(1, object.as_deref(), None).is_err(), "it is no longer linked");
     assert!(array.compare_exchange(0, object.as_deref(), None).is_err(), "it never was linked here");
     drop(object);
+}
+
+/// Told by an address, which moves to other threads, and by a reference within a region.
+#[test]
+fn an_exchange_that_fails_tells_what_it_found() {
+    fn assert_send_and_sync(_: &(impl Send + Sync + 'static)) {}
+
+    let domain = Domain::new();
+    let (cell, empty) = (domain.cell(1), RcuCell::empty(&domain));
+    let array = RcuArray::new(&domain, 2, |index| (index == 1).then(|| Box::new(5)));
+    let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
+    let guard = reader.pin();
+    let address = |object: Option<&i32>| object.map_or(0, |object| ptr::from_ref(object).addr());
+
+    let error = cell.compare_exchange(None, Some(Box::new(2))).expect_err("it is full");
+    assert_eq!(error.found, address(cell.load(&guard)));
+    assert_send_and_sync(&error);
+    assert_eq!(empty.compare_exchange(cell.load(&guard), None).expect_err("it is empty").found, 0);
+    let error = array.compare_exchange(1, None, None).expect_err("it is full");
+    assert_eq!(error.found, address(array.load(1, &guard)));
+
+    let error = cell.compare_exchange_in(&guard, None, Some(Box::new(2))).expect_err("it is full");
+    assert_eq!((error.found, error.new), (Some(&1), Some(Box::new(2))));
+    assert_eq!(address(error.found), address(cell.load(&guard)));
+    let error = empty.compare_exchange_in(&qsbr, cell.load(&qsbr), None).expect_err("it is empty");
+    assert_eq!(error.found, None);
+    let error = array.compare_exchange_in(1, &guard, None, None).expect_err("it is full");
+    assert_eq!(error.found, Some(&5));
+
+    let found = error.found;
+    let old = array.compare_exchange_in(1, &guard, found, Some(Box::new(6))).expect("the very object");
+    assert_eq!((old.as_deref(), array.load(1, &guard), found), (Some(&5), Some(&6), Some(&5)));
+    assert!(empty.compare_exchange_in(&guard, None, Some(Box::new(7))).expect("it is empty").is_none());
+    assert_eq!(empty.load(&guard), Some(&7));
+}
+
+/// What was found is not freed within the region, although it is replaced at once.
+#[test]
+fn what_an_exchange_found_stays_alive_within_the_region() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let mut reclaimer = eager(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let found = cell.compare_exchange_in(&guard, None, None).expect_err("it is full").found;
+    reclaimer.retire(cell.take().expect("it is full")).expect("there is room");
+    assert_eq!(reclaimer.poll(), 0);
+    found.expect("it was full").verify();
+    drop(guard);
+    assert_eq!((reclaimer.poll(), census.freed()), (1, 1));
 }
 
 /// ABA: the object is replaced, freed, and its memory used again, while another thread still compares with it.

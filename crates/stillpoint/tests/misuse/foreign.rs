@@ -27,6 +27,8 @@ fn a_foreign_reader_panics_with_the_names_of_both_domains() {
         message_of(|| array.protect(0, &reader).is_some()),
         message_of(|| array.load(0, &guard).is_some()),
         message_of(|| array.load(0, &qsbr).is_some()),
+        message_of(|| cell.compare_exchange_in(&guard, None, None).is_ok()),
+        message_of(|| array.compare_exchange_in(0, &qsbr, None, None).is_ok()),
         message_of(|| array.bind(&mut other_reader).protect(0).is_some()),
         message_of(|| array.bind_qsbr(&mut other_qsbr).load(0).is_some()),
     ];

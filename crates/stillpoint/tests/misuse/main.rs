@@ -8,6 +8,7 @@ mod exchange;
 mod foreign;
 mod forgotten;
 mod limits;
+mod nested;
 mod order;
 mod panics;
 mod programs;
@@ -27,7 +28,7 @@ mod then;
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stillpoint::rcu::{Domain, Reclaimer};
 
@@ -52,4 +53,13 @@ fn panic_of<R>(function: impl FnOnce() -> R) -> Box<dyn Any + Send> {
 /// The message that `function` panics with.
 fn message_of<R>(function: impl FnOnce() -> R) -> String {
     *panic_of(function).downcast::<String>().expect("the message is formatted")
+}
+
+/// Waits for something that another thread does.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LONG, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
 }

@@ -19,18 +19,24 @@
 //!
 //! A thread that ends, or forks, first keeps others from beginning (`CLOSED`, beside whatever is under way), ends its
 //! help, and waits until those who are at it are through: so nobody ever changes a thread that has ended, the only
-//! thread of a forked child is as it was, and helpers who come one after the other do not keep it waiting. Aids live
-//! for ever, and are used again.
+//! thread of a forked child is as it was, and helpers who come one after the other do not keep it waiting.
+//!
+//! Aids are slots of a registry that lives for ever, so that helpers may look at one at any time. An aid is held by its
+//! thread and by each record of the thread; whoever of them goes last gives it back, for another thread. So it does not
+//! matter whether a thread's last reader or its `OwnAid` is destroyed first.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
-use std::sync::OnceLock;
 #[cfg(not(loom))]
-use std::sync::{Mutex, Once};
+use std::sync::Once;
+use std::sync::OnceLock;
 #[cfg(not(loom))]
 use std::time::Duration;
 use std::time::Instant;
 
+use super::registry::Claim;
+#[cfg(not(loom))]
+use super::registry::Registry;
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
@@ -81,7 +87,6 @@ pub(super) fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-#[derive(Debug)]
 pub(crate) struct Aid {
     word: AtomicU32,
     /// Address of the record whose section is helped.
@@ -93,8 +98,10 @@ pub(crate) struct Aid {
     until: PlainU64,
     /// The thread is not looked at again before.
     not_before: PlainU64,
-    /// Records that the thread holds.
-    records: PlainUsize,
+    /// The thread, and records that it holds. Changed by the thread, and in the child of a fork by the only one there is.
+    holders: Cell<usize>,
+    /// The slot that this is. Used as `holders` is; taken by who goes last.
+    claim: Cell<Option<Claim<Aid>>>,
     /// The thread. Written by itself while the word is `CLOSED`, read by who has one of the lower bits.
     subject: UnsafeCell<Option<Subject>>,
     /// Written by who is `STARTING`, read by who has one of the later bits.
@@ -103,10 +110,30 @@ pub(crate) struct Aid {
     slice: Cell<Option<Slice>>,
 }
 
-// SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations.
+// SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations, and the
+// cells that are the thread's own pass to another thread by the release and the claim of the slot.
 unsafe impl Send for Aid {}
-// SAFETY: as above.
+// SAFETY: what threads share of an aid is its word, plain atomics, and the cells that the word guards.
 unsafe impl Sync for Aid {}
+
+/// Nobody's, and closed.
+impl Default for Aid {
+    fn default() -> Self {
+        Self {
+            word: AtomicU32::new(CLOSED),
+            record: PlainUsize::new(0),
+            giver: PlainU64::new(0),
+            begun: PlainU64::new(0),
+            until: PlainU64::new(0),
+            not_before: PlainU64::new(0),
+            holders: Cell::new(0),
+            claim: Cell::new(None),
+            subject: UnsafeCell::new(None),
+            before: UnsafeCell::new(None),
+            slice: Cell::new(None),
+        }
+    }
+}
 
 /// For helpers.
 impl Aid {
@@ -282,21 +309,6 @@ pub(super) struct Given {
 
 /// For the thread itself.
 impl Aid {
-    fn new() -> Self {
-        Self {
-            word: AtomicU32::new(CLOSED),
-            record: PlainUsize::new(0),
-            giver: PlainU64::new(0),
-            begun: PlainU64::new(0),
-            until: PlainU64::new(0),
-            not_before: PlainU64::new(0),
-            records: PlainUsize::new(0),
-            subject: UnsafeCell::new(None),
-            before: UnsafeCell::new(None),
-            slice: Cell::new(None),
-        }
-    }
-
     /// Restores the thread, whatever others are at. Returns whether somebody may still raise it: then the reader is to
     /// look again at the end of its next section.
     pub(super) fn end_own(&self) -> bool {
@@ -318,6 +330,13 @@ impl Aid {
         self.not_before.store(0, RELAXED);
         // Release: pairs with the acquire in `start`.
         self.word.store(IDLE, Ordering::Release);
+    }
+
+    /// Closes the file by which helpers see the thread.
+    #[cfg(not(loom))]
+    fn forget_subject(&self) {
+        // SAFETY: the word is closed, by this thread, or its thread does not exist here and there is no other.
+        self.subject.with_mut(|cell| unsafe { *cell = None });
     }
 
     /// Nobody helps the calling thread from now on. Waits for those who are at it, for a few system calls.
@@ -357,12 +376,38 @@ impl Aid {
         self.slice.get().is_some()
     }
 
-    pub(super) fn add_record(&self) {
-        self.records.fetch_add(1, RELAXED);
+    /// A record of the thread holds the aid from now on; or its `OwnAid`.
+    pub(super) fn add_holder(&self) {
+        self.holders.set(self.holders.get() + 1);
     }
 
-    pub(super) fn remove_record(&self) {
-        self.records.fetch_sub(1, RELAXED);
+    /// One of the holders goes. The last one gives the aid back.
+    pub(super) fn remove_holder(&self) {
+        self.holders.set(self.holders.get() - 1);
+        if self.holders.get() == 0 {
+            self.give_back();
+        }
+    }
+
+    /// In the child of a fork: the thread does not exist here. Its records hold the aid until their domains are reset.
+    #[cfg(not(loom))]
+    fn lose_thread(&self, claim: Claim<Aid>) {
+        // Closed already, if the thread was about to end, or to begin: then it does not hold the aid.
+        let was_open = self.word.swap(CLOSED, Ordering::Relaxed) & CLOSED == 0;
+        self.forget_subject();
+        self.claim.set(Some(claim));
+        if was_open {
+            self.remove_holder();
+        } else if self.holders.get() == 0 {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&self) {
+        // In a model nobody takes it again.
+        let _claim = self.claim.take();
+        #[cfg(not(loom))]
+        _claim.inspect(|claim| AIDS.release(claim));
     }
 }
 
@@ -381,7 +426,7 @@ pub(super) fn own() -> Option<&'static Aid> {
 /// In a model every reader is a thread's only one.
 #[cfg(loom)]
 pub(super) fn own() -> Option<&'static Aid> {
-    let aid = Box::leak(Box::new(Aid::new()));
+    let aid = Box::leak(Box::new(Aid::default()));
     aid.open();
     Some(aid)
 }
@@ -391,9 +436,9 @@ std::thread_local! {
     static OWN_AID: OwnAid = const { OwnAid(Cell::new(None)) };
 }
 
-/// Aids of threads that have ended.
+/// Those of all threads. Without a lock, which the child of a fork might find held.
 #[cfg(not(loom))]
-static UNUSED: Mutex<Vec<&'static Aid>> = Mutex::new(Vec::new());
+static AIDS: Registry<Aid> = Registry::new();
 
 #[cfg(not(loom))]
 struct OwnAid(Cell<Option<&'static Aid>>);
@@ -401,9 +446,11 @@ struct OwnAid(Cell<Option<&'static Aid>>);
 #[cfg(not(loom))]
 impl OwnAid {
     fn take_one(&self) -> &'static Aid {
-        // Without waiting: in the child of a fork the lock may be held for ever.
-        let unused = UNUSED.try_lock().ok().and_then(|mut unused| unused.pop());
-        let aid = unused.unwrap_or_else(|| Box::leak(Box::new(Aid::new())));
+        let claim = AIDS.claim();
+        // SAFETY: the registry lives for ever.
+        let aid: &'static Aid = unsafe { claim.slot() };
+        aid.claim.set(Some(claim));
+        aid.add_holder();
         aid.open();
         self.0.set(Some(aid));
         aid
@@ -415,14 +462,9 @@ impl Drop for OwnAid {
     fn drop(&mut self) {
         let Some(aid) = self.0.get() else { return };
         aid.close();
-        // SAFETY: the word is closed, by this thread.
-        aid.subject.with_mut(|cell| unsafe { *cell = None });
-        // A reader that was leaked points to the aid for ever.
-        if aid.records.load(RELAXED) == 0 {
-            if let Ok(mut unused) = UNUSED.try_lock() {
-                unused.push(aid);
-            }
-        }
+        aid.forget_subject();
+        // Readers that outlive this value hold the aid, which stays closed.
+        aid.remove_holder();
     }
 }
 
@@ -443,10 +485,17 @@ extern "C" fn after_fork() {
     with_own(|aid| aid.word.store(IDLE, Ordering::Release));
 }
 
-/// The others who were helped do not exist here; the subject of this thread is its parent.
+/// The others who were helped do not exist here, nor do those who helped; the subject of this thread is its parent.
 #[cfg(not(loom))]
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
     UNDER_WAY.store(0, RELAXED);
-    with_own(Aid::open);
+    let own = OWN_AID.try_with(|own| own.0.get()).unwrap_or(None);
+    for (aid, claim) in AIDS.claims() {
+        if own.is_some_and(|own| std::ptr::eq(own, aid)) {
+            aid.open();
+        } else {
+            aid.lose_thread(claim);
+        }
+    }
 }

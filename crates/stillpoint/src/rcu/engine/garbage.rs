@@ -1,7 +1,8 @@
 //! An unlinked object, its type erased.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::{self, ManuallyDrop};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
@@ -26,42 +27,70 @@ pub(crate) fn resume(panic: Option<Panic>) {
     }
 }
 
+/// Contents of cells that are dropped one within the other, as in any other tree of owners. Deeper ones are dropped one
+/// after the other.
+const DEEPEST: u32 = 32;
+
 thread_local! {
-    /// Objects that destructors retired while this thread frees what a domain left behind.
-    static LEFT: RefCell<Option<VecDeque<Garbage>>> = const { RefCell::new(None) };
+    /// Objects that are to be freed when the one that this thread is freeing is gone. Whoever puts the queue here takes it
+    /// out. So it needs no destructor, and serves in the destructors of other thread locals, too.
+    static LEFT: RefCell<Option<ManuallyDrop<VecDeque<Garbage>>>> = const { RefCell::new(None) };
+    /// Contents of cells that this thread is dropping, each within the one before.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Frees an object whose domain has no handle any more, and then what its destructor retired, one after the other:
-/// a chain of objects, each of which retires the next one, does not recurse. Returns the first panic.
+/// Drops what a cell held. A long chain of objects, each of which owns the cell of the next one, does not recurse.
+///
+/// # Panics
+/// With the panic of a destructor. Of objects that are nested deeper than [`DEEPEST`], all are dropped before.
+#[inline]
+pub(crate) fn drop_content<T: Send + Sync + 'static>(object: Box<T>) {
+    struct Deeper;
+
+    impl Drop for Deeper {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+
+    if !mem::needs_drop::<T>() {
+        drop(object);
+    } else if DEPTH.get() < DEEPEST {
+        DEPTH.set(DEPTH.get() + 1);
+        let _deeper = Deeper;
+        drop(object);
+    } else {
+        // SAFETY: the caller owns the object, so that no reader holds it; the same goes for cells in it. What its
+        // destructor retires comes here only if its domain is gone.
+        resume(unsafe { free_left(Garbage::object(NonNull::from(Box::leak(object)))) });
+    }
+}
+
+/// Frees an object that no reader can hold, and then what its destructor left here in the same way, one after the other:
+/// a chain of objects, each of which leaves the next one, does not recurse. Returns the first panic.
+///
+/// Within another call of this thread, the object is left to that one.
 ///
 /// # Safety
 /// No reader can hold the object any more, nor what its destructor retires to domains that are gone.
 pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
     let mut next = Some(garbage);
-    let is_outermost = LEFT
-        .try_with(|left| match &mut *left.borrow_mut() {
-            Some(queue) => {
-                queue.extend(next.take());
-                false
-            }
-            empty => {
-                *empty = Some(VecDeque::new());
-                true
-            }
-        })
-        // The thread is ending, and its locals are gone: no queue, but the object is freed all the same.
-        .unwrap_or(false);
+    LEFT.with_borrow_mut(|left| match left {
+        Some(queue) => queue.extend(next.take()),
+        none => *none = Some(ManuallyDrop::new(VecDeque::new())),
+    });
+    let is_outermost = next.is_some();
     let mut first = None;
     while let Some(garbage) = next {
         // SAFETY: the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
             keep_first(&mut first, panic);
         }
-        next = LEFT.try_with(|left| left.borrow_mut().as_mut()?.pop_front()).unwrap_or(None);
+        next = LEFT.with_borrow_mut(|left| left.as_mut()?.pop_front());
     }
     if is_outermost {
-        // The queue is empty. It is taken out of the cell before it is dropped.
-        drop(LEFT.try_with(RefCell::take));
+        // The queue is empty.
+        drop(LEFT.take().map(ManuallyDrop::into_inner));
     }
     first
 }

@@ -35,7 +35,7 @@ pub(crate) struct Inbox {
     /// Number of submitted objects for which the reclaimer wants to be woken.
     enough: AtomicUsize,
     submitters: AtomicUsize,
-    /// One of the constants below; it only grows.
+    /// One of the constants below; it only grows. Submitters come and go: to be without one changes nothing here.
     phase: AtomicUsize,
 }
 
@@ -72,6 +72,15 @@ impl Inbox {
         self.phase.load(Ordering::Acquire)
     }
 
+    /// What a run is to do: the phase; but without submitters it is to free everything, then return, as nobody can hand
+    /// anything in meanwhile, or stop it.
+    pub(crate) fn aim(&self) -> usize {
+        // Acquire: pairs with the release in `remove_submitter`: what they all submitted is seen after, and their phase.
+        let acquire = busted::order(Variant::LastSubmitterRelaxed, Ordering::Acquire);
+        let is_alone = self.submitters.load(acquire) == 0;
+        self.phase().max(if is_alone { STOPPING } else { RUNNING })
+    }
+
     pub(crate) fn advance(&self, phase: usize) {
         // Release: pairs with the acquire load in `phase`.
         self.phase.fetch_max(phase, Ordering::Release);
@@ -87,14 +96,17 @@ impl Inbox {
 /// The submitters' side.
 impl Inbox {
     pub(crate) fn add_submitter(&self) {
-        // Relaxed: the count grows through existing submitters or the reclaimer only.
+        // Relaxed: the count grows through existing submitters or the reclaimer only, and never from 0 during a run, which
+        // has the reclaimer to itself.
         self.submitters.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it was the last one.
-    pub(crate) fn remove_submitter(&self) -> bool {
-        // AcqRel: what the other submitters did happens before the last one's `advance`.
-        self.submitters.fetch_sub(1, Ordering::AcqRel) == 1
+    pub(crate) fn remove_submitter(&self) {
+        // Release: pairs with the acquire load in `aim`, for each of them: the count changes by read-modify-writes only.
+        let release = busted::order(Variant::LastSubmitterRelaxed, Ordering::Release);
+        if self.submitters.fetch_sub(1, release) == 1 {
+            self.core.event().notify();
+        }
     }
 
     /// Takes up room for one object, unless a limit is reached, here or in the domain.

@@ -233,7 +233,8 @@ impl Core {
     /// In the child of a `fork`: lets go of every record that another thread of the parent held.
     ///
     /// # Safety
-    /// The calling thread is the only one of the process.
+    /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
+    /// another thread: the objects behind such references may be freed from now on.
     pub(crate) unsafe fn reset_after_fork(&self) {
         for record in self.records.iter_all() {
             // SAFETY: the caller's promise.
@@ -246,6 +247,7 @@ impl Core {
                 record.refresh();
             } else {
                 record.leave();
+                record.abandon();
                 self.records.release(&claim);
             }
         }

@@ -102,7 +102,7 @@ impl Record {
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
-        aid.inspect(|aid| aid.add_record());
+        aid.inspect(|aid| aid.add_holder());
         // Between two quiescent states there is no short section to extend.
         let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
         let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
@@ -127,7 +127,12 @@ impl Record {
 
     /// The holder goes.
     pub(crate) fn abandon(&self) {
-        self.aid().inspect(|aid| aid.remove_record());
+        if let Some(aid) = self.aid() {
+            // Before the aid may be another thread's; and a claimed record without a holder has no aid, if a `fork` finds
+            // it so. Relaxed: who still sees the old aid finds the record passive, or claimed by another thread.
+            self.aid.store(ptr::null_mut(), Ordering::Relaxed);
+            aid.remove_holder();
+        }
     }
 
     /// Before a guard's section, if [`wants_attention`](Record::wants_attention).

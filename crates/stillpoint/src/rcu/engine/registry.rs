@@ -38,6 +38,13 @@ pub(crate) struct Claim<T> {
 }
 
 impl<T: Default> Registry<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Loom's atomics are not made by the compiler.
+    #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }

@@ -76,6 +76,24 @@ fn background_hand_over() {
     });
 }
 
+/// Without submitters a run frees what they handed in, and returns; it is not stopped.
+#[test]
+fn the_last_submitter_goes() {
+    explore(2, || {
+        let shared = Shared::<2>::new();
+        let mut background = shared.domain.background();
+        let (first, second) = (background.submitter(), background.submitter());
+        let writer = spawn(&shared, move |shared| {
+            first.retire(shared.cells[0].replace(Object::new()).unwrap()).unwrap();
+        });
+        second.retire(shared.cells[1].replace(Object::new()).unwrap()).unwrap();
+        drop(second);
+        background.run();
+        assert_eq!(shared.domain.stats().freed, 2, "{UNORDERED}: what the other one handed in was not seen");
+        writer.join().unwrap();
+    });
+}
+
 /// What a dropped reclaimer leaves is not freed under a reader.
 #[test]
 fn a_dropped_reclaimer_passes_on() {

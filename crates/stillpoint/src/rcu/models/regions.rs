@@ -105,3 +105,19 @@ fn kinds_are_mixed() {
         other.join().unwrap();
     });
 }
+
+/// What is found instead was made by another thread, and stays alive as long as the region.
+#[test]
+fn an_exchange_that_fails_lends_what_it_found() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            let guard = reader.pin();
+            let Err(error) = shared.cells[0].compare_exchange_in(&guard, None, None) else { unreachable!() };
+            error.found.expect("never empty").read();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}

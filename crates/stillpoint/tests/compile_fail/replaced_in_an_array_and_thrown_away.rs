@@ -1,0 +1,9 @@
+#![deny(unused_must_use)]
+
+use stillpoint::rcu::{Domain, RcuArray};
+
+fn main() {
+    let domain = Domain::new();
+    let array = RcuArray::new(&domain, 1, |_| Some(Box::new(1)));
+    array.swap(0, None);
+}

@@ -1,0 +1,10 @@
+use stillpoint::rcu::Domain;
+
+#[deny(unused_must_use)]
+fn main() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    drop(cell.replace(2));
+    let _ = cell.swap(None);
+    assert!(cell.take().is_none());
+}

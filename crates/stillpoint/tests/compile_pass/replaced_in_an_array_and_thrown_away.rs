@@ -1,0 +1,8 @@
+use stillpoint::rcu::{Domain, RcuArray};
+
+#[deny(unused_must_use)]
+fn main() {
+    let domain = Domain::new();
+    let array = RcuArray::new(&domain, 1, |_| Some(Box::new(1)));
+    drop(array.swap(0, None));
+}

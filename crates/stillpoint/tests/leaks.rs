@@ -1,0 +1,197 @@
+//! Threads that come and go leave no memory behind.
+//!
+//! A program of its own, since it counts what is allocated.
+
+#![cfg(not(any(loom, miri)))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/forked.rs"]
+mod forked;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::Barrier;
+use std::thread;
+
+use stillpoint::rcu::{Domain, Help, Reader};
+
+use child::in_child;
+use forked::in_fork;
+
+struct Counting;
+
+/// Bytes that are allocated.
+static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Relaxed: a count, read when the threads are joined.
+        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const THREADS: usize = 5000;
+/// Threads at a time: they end at the same moment.
+const CROWD: usize = 50;
+
+thread_local! {
+    /// Dropped by the thread's end, in an order that the tests choose by the first use.
+    static KEPT: RefCell<Vec<Reader>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lets the place for readers be destroyed after whatever the thread makes later.
+fn keep_last() {
+    KEPT.with_borrow_mut(|_| ());
+}
+
+fn keep(reader: Reader) {
+    KEPT.with_borrow_mut(|kept| kept.push(reader));
+}
+
+/// A domain that helps, so that it keeps something for each thread.
+fn helping() -> Domain {
+    Domain::builder().help(Help::Migrate).build().expect("every process may move its threads")
+}
+
+/// Runs `body` on `THREADS` threads, and asserts that as much memory is allocated afterwards as was after the first ones,
+/// but for slots: there are as many as were ever used at a time.
+fn assert_no_leak(body: impl Fn() + Sync) {
+    let crowd = || {
+        // All are there before the first one ends.
+        let all = Barrier::new(CROWD);
+        thread::scope(|scope| {
+            let start = |_| {
+                let builder = thread::Builder::new().stack_size(64 << 10);
+                let started = builder.spawn_scoped(scope, || {
+                    body();
+                    all.wait();
+                });
+                started.expect("there is memory for a thread")
+            };
+            let threads: Vec<_> = (0..CROWD).map(start).collect();
+            // The scope itself would not wait for what is dropped by a thread's end.
+            threads.into_iter().for_each(|thread| thread.join().expect("the body does not panic"));
+        });
+    };
+    (0..4).for_each(|_| crowd());
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    (0..THREADS / CROWD).for_each(|_| crowd());
+    let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+    assert!(leaked < 10 * THREADS as isize, "{THREADS} threads left {leaked} bytes behind");
+    println!("{leaked} bytes more after {THREADS} threads");
+}
+
+#[test]
+fn threads_that_come_and_go_leave_no_memory_behind() {
+    in_child("threads_that_come_and_go_leave_no_memory_behind", || {
+        let (helping, other) = (helping(), helping());
+        assert_no_leak(|| drop((helping.reader(), other.reader(), helping.qsbr_reader())));
+    });
+}
+
+/// The thread's own share of the help is destroyed first, and its readers after it.
+#[test]
+fn threads_whose_readers_end_last_leave_no_memory_behind() {
+    in_child("threads_whose_readers_end_last_leave_no_memory_behind", || {
+        let (helping, other) = (helping(), helping());
+        assert_no_leak(|| {
+            keep_last();
+            keep(helping.reader());
+            keep(other.reader());
+        });
+        assert_eq!((helping.stats().readers, other.stats().readers), (0, 0));
+    });
+}
+
+#[test]
+fn threads_whose_readers_end_first_leave_no_memory_behind() {
+    in_child("threads_whose_readers_end_first_leave_no_memory_behind", || {
+        let helping = helping();
+        assert_no_leak(|| {
+            let reader = helping.reader();
+            keep_last();
+            keep(reader);
+        });
+        assert_eq!(helping.stats().readers, 0);
+    });
+}
+
+/// Everything else that a thread may have of a domain: chained hazard slots, a queue, a future, a wait, orphans.
+#[test]
+fn threads_that_use_everything_leave_no_memory_behind() {
+    in_child("threads_that_use_everything_leave_no_memory_behind", || {
+        let domain = helping();
+        assert_no_leak(|| {
+            let (reader, cell) = (domain.reader(), domain.cell([0_u8; 100]));
+            let many: Vec<_> = (0..40).map(|_| cell.protect(&reader)).collect();
+            let mut reclaimer = domain.reclaimer();
+            reclaimer.retire(cell.replace([1; 100]).expect("never empty")).expect("there is room");
+            drop(cell.replace([2; 100]));
+            drop(many);
+            reclaimer.poll();
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let over = std::pin::pin!(domain.grace_period(domain.start()));
+            let _ = std::future::Future::poll(over, &mut context);
+            let background = domain.background();
+            let submitter = background.submitter();
+            submitter.retire(cell.replace([3; 100]).expect("never empty")).expect("there is room");
+            drop((reclaimer, background));
+            keep_last();
+            keep(reader);
+            // What was left to the domain by all of them.
+            let _ = domain.synchronize();
+        });
+        domain.synchronize().expect("nobody reads");
+        assert_eq!(domain.stats().pending, 0);
+    });
+}
+
+/// A child forks in its turn, and so on: each has the threads of its parent as copies that never end.
+#[test]
+fn children_of_children_leave_no_memory_behind() {
+    fn generation(domain: &Domain, left: usize, before: isize) {
+        if left == 0 {
+            let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+            assert!(leaked < 36_000, "{leaked} bytes are left of threads of the generations before");
+            return;
+        }
+        let (begun, end) = (Barrier::new(11), Barrier::new(11));
+        thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    let _reader = domain.reader();
+                    begun.wait();
+                    end.wait();
+                });
+            }
+            begun.wait();
+            let answer = catch_unwind(AssertUnwindSafe(|| {
+                in_fork(|| {
+                    // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
+                    unsafe { domain.reset_after_fork() };
+                    // Stacks and names of the parent's threads are not the library's, and are lost.
+                    let before = if left == 20 { ALLOCATED.load(Ordering::Relaxed) } else { before };
+                    generation(domain, left - 1, before);
+                })
+            }));
+            end.wait();
+            answer.unwrap_or_else(|panic| resume_unwind(panic));
+        });
+    }
+    in_child("children_of_children_leave_no_memory_behind", || generation(&helping(), 20, 0));
+}
