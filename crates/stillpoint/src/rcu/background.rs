@@ -49,7 +49,8 @@ impl BackgroundReclaimer {
     }
 
     /// Reclaims on the calling thread. Returns when everything is freed and [`Submitter::stop`] was called, or there is no
-    /// submitter; or soon after [`Submitter::abandon`] was called.
+    /// submitter; or soon after [`Submitter::abandon`] was called. What a protected load of the calling thread holds is not
+    /// waited for; another run frees it, or the domain gets it when this value is dropped.
     ///
     /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without submitters is a state, not
     /// an end: while it lasts, a run frees what there is and returns, since nobody could hand it anything or stop it.
@@ -135,7 +136,9 @@ impl BackgroundReclaimer {
     }
 
     fn has_nothing_left(&self) -> bool {
-        self.backlog.len() == 0 && self.inbox.is_empty() && !self.inbox.core().has_orphans()
+        // What this thread itself holds would be waited for in vain.
+        let is_freed = self.backlog.len() == self.backlog.held_by_caller();
+        is_freed && self.inbox.is_empty() && !self.inbox.core().has_orphans()
     }
 
     /// Sleeps until there is something to do, or a little while if what is in the way cannot tell.

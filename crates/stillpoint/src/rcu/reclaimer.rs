@@ -238,7 +238,7 @@ impl Reclaimer {
             if self.backlog.len() == 0 {
                 return Ok(());
             }
-            if self.backlog.is_held_by_caller() {
+            if self.backlog.held_by_caller() > 0 {
                 let domain = self.backlog.core().name().to_owned();
                 return Err(SynchronizeError::WouldDeadlock { domain, reader: ReaderKind::Protected });
             }

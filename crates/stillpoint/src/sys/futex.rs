@@ -3,7 +3,6 @@
 #[cfg(not(loom))]
 use std::time::Duration;
 
-#[cfg(not(loom))]
 use crate::sync::atomic::AtomicU32;
 
 /// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
@@ -20,11 +19,16 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
 }
 
 /// Wakes every thread that sleeps on `word`.
-#[cfg(not(any(loom, miri)))]
 pub(crate) fn wake_all(word: &AtomicU32) {
+    wake(word, i32::MAX as u32);
+}
+
+/// Wakes threads that sleep on `word`, that many at the most: of those with one priority, who has slept longest comes first.
+#[cfg(not(any(loom, miri)))]
+pub(crate) fn wake(word: &AtomicU32, most: u32) {
     use rustix::thread::futex;
     // It fails for a bad address only.
-    let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
+    let _ = futex::wake(word, futex::Flags::PRIVATE, most);
 }
 
 /// Miri has no such system call here: the waiter lets others run and looks again.
@@ -34,17 +38,18 @@ pub(crate) fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
 }
 
 #[cfg(miri)]
-pub(crate) fn wake_all(_word: &AtomicU32) {}
+pub(crate) fn wake(_word: &AtomicU32, _most: u32) {}
 
 #[cfg(loom)]
-pub(crate) use model::{wait, wake_all};
+pub(crate) use model::{wait, wake};
 
 /// A futex for models: a sleep without a limit that nobody ends is a deadlock, which loom reports.
 #[cfg(loom)]
 mod model {
     use std::time::Duration;
 
-    use loom::sync::atomic::{AtomicU32, Ordering};
+    use super::AtomicU32;
+    use loom::sync::atomic::Ordering;
     use loom::sync::{Condvar, Mutex};
 
     loom::lazy_static! {
@@ -62,7 +67,8 @@ mod model {
         }
     }
 
-    pub(crate) fn wake_all(_word: &AtomicU32) {
+    /// All of them: who is woken for nothing sleeps again.
+    pub(crate) fn wake(_word: &AtomicU32, _most: u32) {
         let _parked = PARKED.0.lock().unwrap();
         PARKED.1.notify_all();
     }

@@ -21,5 +21,5 @@ pub(crate) mod slice;
 mod thread;
 
 pub(crate) use clock::{ticks, TICKS_PER_MICRO};
-pub(crate) use futex::{wait, wake_all};
+pub(crate) use futex::{wait, wake, wake_all};
 pub(crate) use thread::{look_at_thread, thread_handle, thread_id, yield_cpu, Doing};

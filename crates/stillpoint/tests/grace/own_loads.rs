@@ -74,3 +74,22 @@ fn a_wait_for_a_protected_load_of_another_thread_ends_with_it() {
         assert_eq!(census.alive(), 0);
     }
 }
+
+#[test]
+fn a_background_reclaimer_does_not_wait_for_its_own_thread() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (cell, other) = (domain.cell(census.object()), domain.cell(census.object()));
+    let mut background = domain.background();
+    let submitter = background.submitter();
+    let reader = domain.reader();
+    let object = cell.protect(&reader).expect("never empty");
+    for cell in [&cell, &other] {
+        submitter.retire(cell.take().expect("never empty")).expect("there is room");
+    }
+    submitter.stop();
+    background.run();
+    assert_eq!((census.freed(), submitter.pending()), (1, 1));
+    drop(object);
+    background.run();
+    assert_eq!((census.freed(), submitter.pending()), (2, 0));
+}

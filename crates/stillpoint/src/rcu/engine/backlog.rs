@@ -163,10 +163,13 @@ impl Backlog {
         self.held.len()
     }
 
-    /// Whether a protected load of the calling thread holds one of them: to wait for it would be for ever.
-    pub(crate) fn is_held_by_caller(&self) -> bool {
-        let own = if self.held.is_empty() { Vec::new() } else { self.core.hazards_of_caller() };
-        !own.is_empty() && self.held.iter().any(|held| own.contains(&held.garbage.address()))
+    /// Number of objects that protected loads of the calling thread hold: to wait for one of them would be for ever.
+    pub(crate) fn held_by_caller(&self) -> usize {
+        if self.held.is_empty() {
+            return 0;
+        }
+        let own = self.core.hazards_of_caller();
+        self.held.iter().filter(|held| own.contains(&held.garbage.address())).count()
     }
 
     /// Whether one more object of this size is within the queue's own limits.

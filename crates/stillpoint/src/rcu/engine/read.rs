@@ -141,7 +141,7 @@ impl Core {
             atomic_fence(Ordering::SeqCst);
         }
         if record.take_request() {
-            self.event.notify();
+            self.event.notify_by_shares();
             self.tasks.wake();
         }
         self.end_own_help(record);

@@ -23,6 +23,9 @@ const FIRST_SLEEP: Duration = Duration::from_micros(50);
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 
+/// Threads that a reader wakes, at the most, and each of those after it.
+const SHARE: u32 = super::wakers::SHARE as u32;
+
 /// Where threads sleep until something in the domain has changed.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -47,10 +50,17 @@ impl Event {
         fence(Ordering::SeqCst);
         // Acquire: a generation newer than the change is not mistaken for an older one.
         let generation = self.generation.load(Ordering::Acquire);
+        let mut is_told = false;
         if !changed() {
             crate::sys::wait(&self.generation, generation, limit);
+            // Relaxed: whoever sleeps on the old generation was there before the notification.
+            is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        if is_told && sleepers > 1 {
+            // In its turn: see `notify_by_shares`.
+            crate::sys::wake(&self.generation, SHARE);
+        }
     }
 
     /// Wakes all sleepers. What the caller did before is seen by their `changed`.
@@ -61,6 +71,19 @@ impl Event {
             // Release: pairs with the acquire load in `sleep_unless`.
             self.generation.fetch_add(1, Ordering::Release);
             crate::sys::wake_all(&self.generation);
+        }
+    }
+
+    /// As [`notify`](Event::notify), for readers, which should not wake a thousand threads: wakes [`SHARE`] of the sleepers,
+    /// each of which wakes as many when it has found the notification. A sleeper that is late for another one's lack of a
+    /// CPU looks again by itself.
+    pub(crate) fn notify_by_shares(&self) {
+        // SeqCst and relaxed: as in `notify`.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            // Release: as in `notify`.
+            self.generation.fetch_add(1, Ordering::Release);
+            crate::sys::wake(&self.generation, SHARE);
         }
     }
 
@@ -196,6 +219,29 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn those_that_are_woken_by_shares_wake_the_others() {
+        const THREADS: u32 = 100;
+        let (event, is_over) = (Event::new(LONGEST_SLEEP), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        // Without a limit: a wake-up that does not come is a test that does not end.
+                        event.sleep_unless(None, || is_over.load(Ordering::Relaxed));
+                    }
+                });
+            }
+            while event.sleepers.load(Ordering::Relaxed) < THREADS {
+                std::thread::yield_now();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            event.notify_by_shares();
+        });
+        assert_eq!(event.sleepers.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn sleeps_double_up_to_their_bound() {
