@@ -190,7 +190,7 @@ impl Late {
             ended: Vec::new(),
             unknown: Vec::new(),
             is_replaced: false,
-            refused: missing.refused,
+            refused: 0,
         };
         #[cfg(not(any(loom, miri)))]
         let late = late.looked_at();
@@ -221,8 +221,8 @@ impl Late {
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn raw_os_error(&self) -> i32 {
         match self {
-            _ if self.refused != 0 => self.refused,
             _ if self.is_replaced => libc::EBUSY,
+            _ if self.refused != 0 => self.refused,
             _ if !self.blocked.is_empty() => libc::EDEADLK,
             _ if !self.ended.is_empty() => libc::ESRCH,
             _ => libc::ETIMEDOUT,

@@ -29,7 +29,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
+use std::sync::atomic::{fence as atomic_fence, AtomicPtr, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,8 +88,9 @@ pub(crate) struct Signals {
 impl Transport for Signals {
     const CATCHES: bool = false;
 
-    fn notify(&self, tid: u32) -> Result<(), i32> {
-        signal::send(tid, self.signal)
+    fn notify(&self, tid: u32) {
+        // A refusal is found out by the initiator, which sends again: the answer may be another one then, or its own.
+        let _ = signal::send(tid, self.signal);
     }
 
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
@@ -219,6 +220,20 @@ pub fn join() -> Result<SignalMember, SignalError> {
 #[inline(always)]
 pub(crate) fn has_left() -> bool {
     leaving::has_left()
+}
+
+/// Sets these bits of a word as soon as [`has_left`] is true of the calling thread: see [`leaving::tell_when_left`].
+///
+/// # Safety
+/// The word is alive until this is [taken back](forget_to_tell), on this thread, or for ever.
+pub(crate) unsafe fn tell_when_left(word: &AtomicU32, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { leaving::tell_when_left(word, bits) };
+}
+
+/// Takes [`tell_when_left`] back.
+pub(crate) fn forget_to_tell(word: &AtomicU32) {
+    leaving::forget_to_tell(word);
 }
 
 /// The registration of a thread: see [`join`]. It stays on its thread.

@@ -1,12 +1,14 @@
 //! A thread that ends with a registration that was forgotten leaves nevertheless: nobody waits for it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::slots::Slot;
 use super::Core;
 use crate::multicast::transport::Transport;
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// A thread's registration in a group, counted.
 #[derive(Debug)]
@@ -44,12 +46,7 @@ impl<T: Transport> Drop for Registration<T> {
     }
 }
 
-/// What is left of a thread in a group.
-struct Left {
-    core: Arc<dyn Leave>,
-    slot: NonNull<Slot>,
-}
-
+/// How a thread ends what it has left in a group.
 trait Leave {
     fn leave_for_good(&self, slot: NonNull<Slot>);
 }
@@ -58,28 +55,56 @@ impl<T: Transport> Leave for Core<T> {
     fn leave_for_good(&self, slot: NonNull<Slot>) {
         // SAFETY: places live as long as their group, which the caller holds.
         let slot = unsafe { slot.as_ref() };
-        if slot.is_of(crate::sys::thread_handle()) {
+        if slot.is_of(crate::sys::thread_number()) {
             slot.set_joins(1);
             self.leave(slot);
         }
     }
 }
 
-/// What the thread is registered with.
-struct Registered(RefCell<Vec<Left>>);
+/// What is to be done when the thread ends.
+struct Registered {
+    /// What it is registered with.
+    places: RefCell<BTreeMap<NonNull<Slot>, Arc<dyn Leave>>>,
+    /// In which words bits are to be set, and which.
+    words: RefCell<BTreeMap<NonNull<AtomicU32>, u32>>,
+}
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // First: what the thread does from here on no multicast reaches.
+        // First, both: what the thread does from here on no multicast reaches.
         HAS_LEFT.set(true);
-        for left in self.0.take() {
-            left.core.leave_for_good(left.slot);
+        for (word, bits) in self.words.take() {
+            // SAFETY: alive, as `tell_when_left` asks for, since it was not taken back.
+            // Relaxed: for the calling thread.
+            unsafe { word.as_ref() }.fetch_or(bits, Ordering::Relaxed);
+        }
+        for (slot, core) in self.places.take() {
+            core.leave_for_good(slot);
         }
     }
 }
 
+/// Sets these bits of a word when the calling thread leaves every group for good, unless that is
+/// [taken back](forget_to_tell) before. For who relies on being reached.
+///
+/// # Safety
+/// The word is alive until that is taken back, on this thread, or for ever.
+#[cfg(not(any(loom, miri)))]
+pub(crate) unsafe fn tell_when_left(word: &AtomicU32, bits: u32) {
+    let _ = REGISTERED.try_with(|registered| registered.words.borrow_mut().insert(NonNull::from(word), bits));
+}
+
+/// Takes [`tell_when_left`] back.
+#[cfg(not(any(loom, miri)))]
+pub(crate) fn forget_to_tell(word: &AtomicU32) {
+    let _ = REGISTERED.try_with(|registered| registered.words.borrow_mut().remove(&NonNull::from(word)));
+}
+
 std::thread_local! {
-    static REGISTERED: Registered = const { Registered(RefCell::new(Vec::new())) };
+    static REGISTERED: Registered = const {
+        Registered { places: RefCell::new(BTreeMap::new()), words: RefCell::new(BTreeMap::new()) }
+    };
     /// Without a destructor: it can be looked at to the end.
     static HAS_LEFT: Cell<bool> = const { Cell::new(false) };
 }
@@ -103,20 +128,14 @@ fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
         return;
     }
     let _ = REGISTERED.try_with(|registered| {
-        let mut registered = registered.0.borrow_mut();
-        if registered.iter().all(|left| left.slot != slot) {
-            registered.push(Left { core: Arc::clone(core) as Arc<dyn Leave>, slot });
-        }
+        let mut places = registered.places.borrow_mut();
+        places.entry(slot).or_insert_with(|| Arc::clone(core) as Arc<dyn Leave>);
     });
 }
 
 /// The thread has left.
 fn forget(slot: NonNull<Slot>) {
-    let left = REGISTERED.try_with(|registered| {
-        let mut registered = registered.0.borrow_mut();
-        let at = registered.iter().position(|left| left.slot == slot)?;
-        Some(registered.swap_remove(at))
-    });
+    let left = REGISTERED.try_with(|registered| registered.places.borrow_mut().remove(&slot));
     // Outside the borrow: it may be the last that holds the group, and what that owns.
     drop(left);
 }
