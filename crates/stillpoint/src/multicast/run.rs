@@ -79,8 +79,11 @@ impl<'g> Multicast<'g> {
 
     /// Runs `function` once on every member, and returns when all have.
     ///
-    /// Takes as long as the last member takes to [`poll`](super::Member::poll). While it waits, it serves the calling
-    /// thread's own mailbox: two members may multicast to each other. `function` may start multicasts itself.
+    /// Takes as long as the last member takes to [`poll`](super::Member::poll). It looks some times at each member; places
+    /// of members that have left cost one word for 64 of them, at the most.
+    ///
+    /// While it waits, it serves the calling thread's own mailbox: two members may multicast to each other. `function` may
+    /// start multicasts itself.
     ///
     /// # Panics
     /// With the panic of `function`, the first one of several, when every member has run it.
@@ -140,7 +143,7 @@ pub struct Report {
     pub sent_in: Duration,
     /// Messages that the initiator sent while it waited, in place of threads that had not come to it.
     pub helped: usize,
-    /// Receivers that had left when they were sent to.
+    /// Receivers that had left when they were sent to. They have not run the function.
     pub adopted: usize,
     /// What the messages came to, if it was [traced](Multicast::trace).
     pub shape: Option<Shape>,

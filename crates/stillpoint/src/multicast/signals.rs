@@ -195,14 +195,15 @@ pub fn signal() -> Option<i32> {
     started().map(|service| service.signal)
 }
 
-/// Number of threads that are registered.
+/// Number of threads that are registered. A look at each of them.
 pub fn members() -> usize {
     started().map_or(0, |service| service.core.members())
 }
 
 /// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
 ///
-/// A thread that joins twice is registered once, until both values are dropped.
+/// A thread that joins twice is registered once, until both values are dropped. One that has got the id of a thread that was
+/// ended behind the C library's back, and has not left, runs here what was sent to that one.
 ///
 /// # Errors
 /// [`Blocked`](SignalError::Blocked) when the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of
@@ -309,7 +310,8 @@ impl SignalMulticast {
     /// Runs `function` once on every registered thread, and returns when all have.
     ///
     /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
-    /// the C library's back, it waits for ever. [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// the C library's back, it waits for ever. (When another thread has got the id of
+    /// the one that has ended, it answers in its place.) [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
     /// waited.
     ///
     /// ```
