@@ -1,7 +1,6 @@
 //! A thread that ends with a registration that was forgotten leaves nevertheless: nobody waits for it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -65,21 +64,42 @@ impl<T: Transport> Leave for Core<T> {
 /// What is to be done when the thread ends.
 struct Registered {
     /// What it is registered with.
-    places: RefCell<BTreeMap<NonNull<Slot>, Arc<dyn Leave>>>,
+    places: RefCell<Sorted<NonNull<Slot>, Arc<dyn Leave>>>,
     /// In which words bits are to be set, and which.
-    words: RefCell<BTreeMap<NonNull<AtomicU32>, u32>>,
+    words: RefCell<Sorted<NonNull<AtomicU32>, u32>>,
+}
+
+/// Values by their keys, of which most threads have one or two: without an allocation each time that there is one.
+struct Sorted<K, V>(Vec<(K, V)>);
+
+impl<K: Ord, V> Sorted<K, V> {
+    fn find(&self, key: &K) -> Result<usize, usize> {
+        self.0.binary_search_by(|(one, _)| one.cmp(key))
+    }
+
+    /// Adds a value unless there is one.
+    fn insert(&mut self, key: K, value: impl FnOnce() -> V) {
+        if let Err(place) = self.find(&key) {
+            self.0.insert(place, (key, value()));
+        }
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        self.find(key).ok().map(|place| self.0.remove(place).1)
+    }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         // First, both: what the thread does from here on no multicast reaches.
         HAS_LEFT.set(true);
-        for (word, bits) in self.words.take() {
+        for (word, bits) in std::mem::take(&mut self.words.get_mut().0) {
             // SAFETY: alive, as `tell_when_left` asks for, since it was not taken back.
             // Relaxed: for the calling thread.
             unsafe { word.as_ref() }.fetch_or(bits, Ordering::Relaxed);
         }
-        for (slot, core) in self.places.take() {
+        let places = std::mem::take(&mut self.places.get_mut().0);
+        for (slot, core) in places {
             core.leave_for_good(slot);
         }
     }
@@ -92,7 +112,8 @@ impl Drop for Registered {
 /// The word is alive until that is taken back, on this thread, or for ever.
 #[cfg(not(any(loom, miri)))]
 pub(crate) unsafe fn tell_when_left(word: &AtomicU32, bits: u32) {
-    let _ = REGISTERED.try_with(|registered| registered.words.borrow_mut().insert(NonNull::from(word), bits));
+    let _ =
+        REGISTERED.try_with(|registered| registered.words.borrow_mut().insert(NonNull::from(word), || bits));
 }
 
 /// Takes [`tell_when_left`] back.
@@ -103,7 +124,7 @@ pub(crate) fn forget_to_tell(word: &AtomicU32) {
 
 std::thread_local! {
     static REGISTERED: Registered = const {
-        Registered { places: RefCell::new(BTreeMap::new()), words: RefCell::new(BTreeMap::new()) }
+        Registered { places: RefCell::new(Sorted(Vec::new())), words: RefCell::new(Sorted(Vec::new())) }
     };
     /// Without a destructor: it can be looked at to the end.
     static HAS_LEFT: Cell<bool> = const { Cell::new(false) };
@@ -128,8 +149,7 @@ fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
         return;
     }
     let _ = REGISTERED.try_with(|registered| {
-        let mut places = registered.places.borrow_mut();
-        places.entry(slot).or_insert_with(|| Arc::clone(core) as Arc<dyn Leave>);
+        registered.places.borrow_mut().insert(slot, || Arc::clone(core) as Arc<dyn Leave>);
     });
 }
 

@@ -145,11 +145,16 @@ impl Slots {
     /// Async-signal-safe. Looks at some places of each chunk, however many threads there are.
     pub(super) fn find(&self, tid: u32) -> Option<&Slot> {
         // Acquire: pairs with the release in `claim`.
-        let newest = self.newest.load(Ordering::Acquire);
-        let near = chunks(newest).flat_map(|chunk| chunk.near(tid).map(|place| &*chunk.slots[place]));
+        for chunk in chunks(self.newest.load(Ordering::Acquire)) {
+            for place in chunk.near(tid) {
+                look();
+                if chunk.slots[place].tid() == tid {
+                    return Some(&chunk.slots[place]);
+                }
+            }
+        }
         // SAFETY: null, or one of the places, which live as long as `self`.
-        let moved = unsafe { self.moved.load(PLAIN).as_ref() };
-        near.inspect(|_| look()).chain(moved).find(|slot| slot.tid() == tid)
+        unsafe { self.moved.load(PLAIN).as_ref() }.filter(|moved| moved.tid() == tid)
     }
 
     /// The places that there are now. Those that come later belong to threads that join later.
@@ -204,9 +209,54 @@ impl<'s> View<'s> {
 
     /// Those that threads have. One that is not among them has been given back, and the caller comes after everything
     /// that its last thread did; or it was taken after the caller's fence.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'s Slot> + Clone {
+    pub(super) fn iter(&self) -> Taken<'s> {
         let _alive: &'s Slots = self.slots;
-        chunks(self.newest).flat_map(Chunk::taken)
+        Taken { next: self.newest, slots: &[], words: [].iter(), first: 0, bits: 0 }
+    }
+}
+
+/// The places that threads have, from the newest chunk on.
+#[derive(Clone)]
+pub(super) struct Taken<'s> {
+    /// The chunk after this one.
+    next: *mut Chunk,
+    slots: &'s [CachePadded<Slot>],
+    /// The words after the one that is looked at.
+    words: std::slice::Iter<'s, AtomicU64>,
+    /// The first place of that one.
+    first: usize,
+    /// What is left of it.
+    bits: u64,
+}
+
+impl<'s> Iterator for Taken<'s> {
+    type Item = &'s Slot;
+
+    fn next(&mut self) -> Option<&'s Slot> {
+        // Acquire, both: pairs with the release in `release`.
+        let (passed, empty) = (Variant::PassedRelaxed, Variant::EmptyRelaxed);
+        while self.bits == 0 {
+            if let Some(word) = self.words.next() {
+                look();
+                self.first = self.first.wrapping_add(BITS);
+                self.bits = word.load(busted::order(passed, Ordering::Acquire));
+                continue;
+            }
+            // SAFETY: null, or a chunk of the `Slots` that are borrowed for as long.
+            let chunk: &'s Chunk = unsafe { self.next.as_ref() }?;
+            look();
+            self.next = chunk.older;
+            if chunk.holders.load(busted::order(empty, Ordering::Acquire)) != 0 {
+                self.slots = &chunk.slots;
+                self.words = chunk.taken.iter();
+                // Before the first word.
+                self.first = 0usize.wrapping_sub(BITS);
+            }
+        }
+        look();
+        let place = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(&self.slots[self.first + place])
     }
 }
 
@@ -248,20 +298,6 @@ impl Chunk {
         // continues the release sequences of those who have left.
         self.holders.fetch_add(1, Ordering::Relaxed);
         true
-    }
-
-    /// The places that threads have.
-    fn taken(&self) -> impl Iterator<Item = &Slot> + Clone {
-        look();
-        // Acquire, both: pairs with the release in `release`.
-        let acquire = busted::order(Variant::PassedRelaxed, Ordering::Acquire);
-        let words = match self.holders.load(busted::order(Variant::EmptyRelaxed, Ordering::Acquire)) {
-            0 => &[],
-            _ => &*self.taken,
-        };
-        let slots = words.iter().zip(self.slots.chunks(BITS)).inspect(|_| look());
-        let slots = slots.flat_map(move |(word, slots)| bits(word.load(acquire)).map(|bit| &*slots[bit]));
-        slots.inspect(|_| look())
     }
 
     /// Where in this chunk the place is, if it is.
@@ -388,7 +424,7 @@ mod tests {
         claim(&slots, 1..=4000);
         let mut stays = Vec::new();
         for chunk in chunks(slots.view().newest) {
-            stays.extend(chunk.taken().next().map(Slot::tid));
+            stays.extend(chunk.slots.iter().map(|slot| slot.tid()).find(|&tid| tid != 0));
         }
         release(&slots, (1..=4000).filter(|tid| !stays.contains(tid)));
         let bound = slots.view().len() / BITS + 4 * stays.len();
