@@ -15,7 +15,7 @@ use super::Core;
 use crate::multicast::transport::{Polled, Transport};
 
 /// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(20);
 
 /// Tells nobody: calls a function instead.
 struct Scripted<F>(F);
