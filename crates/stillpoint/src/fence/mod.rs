@@ -297,7 +297,8 @@ impl FenceError {
     }
 
     /// The error number of the system call, as in `errno.h`. Of signals: `EDEADLK` when a thread blocks the signal,
-    /// `EBUSY` when the program handles it itself.
+    /// `EBUSY` when the program handles it itself, `ESRCH` when a thread has ended without leaving, `ETIMEDOUT` when one
+    /// does not answer and nothing tells why.
     pub fn raw_os_error(self) -> i32 {
         self.errno
     }
@@ -321,6 +322,12 @@ impl fmt::Display for FenceError {
             ),
             (Backend::Signals, libc::EBUSY) => f.write_str(
                 "the program handles the signal of fences itself; choose another one with multicast::signals::choose",
+            ),
+            (Backend::Signals, libc::ESRCH) => f.write_str(
+                "a thread with a reader has ended without leaving; let threads return, or drop the reader before",
+            ),
+            (Backend::Signals, libc::ETIMEDOUT) => f.write_str(
+                "a thread with a reader does not answer; let it run, or drop the reader before it is stopped",
             ),
             (Backend::Signals, _) => {
                 write!(f, "signals were refused ({cause}); build the domain with fence::Mode::Symmetric")
@@ -360,6 +367,8 @@ mod tests {
         assert!(text(Backend::Module, libc::EACCES).contains("Permission denied"));
         assert!(text(Backend::Signals, libc::EDEADLK).contains("blocks"));
         assert!(text(Backend::Signals, libc::EBUSY).contains("signals::choose"));
+        assert!(text(Backend::Signals, libc::ESRCH).contains("has ended"));
+        assert!(text(Backend::Signals, libc::ETIMEDOUT).contains("does not answer"));
         assert!(text(Backend::Signals, libc::EPERM).contains("Symmetric"));
     }
 }

@@ -23,5 +23,8 @@ crate::busted::variants! {
     FinishRelaxed = "finish-relaxed": "An operation is given back by a relaxed store.",
     ResumeRelaxed = "resume-relaxed": "An operation that lingers is resumed by a relaxed operation.",
     ResumeUncounted = "resume-uncounted": "Who resumes an operation does not count itself.",
+    GiveBackRelaxed = "give-back-relaxed": "A place is given back by relaxed operations.",
+    PassedRelaxed = "passed-relaxed": "A place that nobody has is passed over by a relaxed load.",
+    EmptyRelaxed = "empty-relaxed": "A chunk in which nobody has a place is passed over by a relaxed load.",
     LingerRelaxed = "linger-relaxed": "An operation that has lingered is taken by relaxed operations.",
 }

@@ -51,8 +51,8 @@ impl Group {
         Self { core: Core::new(Polled) }
     }
 
-    /// Registers the calling thread. Lock-free; there is no upper limit. A full fence, and a look at every place of the
-    /// group.
+    /// Registers the calling thread. Lock-free; there is no upper limit. A full fence, a system call, and a look at some
+    /// places, however many members there are or were; on the first call of a thread also an allocation.
     ///
     /// From now on every multicast waits for this thread to [`poll`](Member::poll), [`wait`](Member::wait), start a
     /// multicast of its own, or drop the value. A thread that joins twice is one member, until both values are dropped.
@@ -68,7 +68,8 @@ impl Group {
         Multicast::new(&self.core)
     }
 
-    /// Number of threads that are registered. A look at every place.
+    /// Number of threads that are registered. A look at every member, whatever the group had before: see
+    /// [`run`](Multicast::run).
     pub fn members(&self) -> usize {
         self.core.members()
     }

@@ -110,7 +110,8 @@ impl Late {
         if let Some(signal) = self.signal {
             self.is_replaced = !signal::is_handled_by(signal, answer);
             for &tid in &self.threads {
-                // Again: as long as one that could not be sent is not made up for, nobody announces what follows it.
+                // Again: as long as one that could not be sent is not made up for, nobody announces what follows it. What
+                // the kernel says now is what is told: it may have refused it to another thread, or before.
                 if !self.is_replaced {
                     self.refused = signal::send(tid, signal).err().unwrap_or(self.refused);
                 }
@@ -166,6 +167,128 @@ mod tests {
         assert!(verdicts(looks).iter().all(Vec::is_empty));
         // It has unblocked the signal, or answered, meanwhile.
         assert!(verdicts([vec![sleeping(7, 40)], vec![], vec![sleeping(7, 90)]]).iter().all(Vec::is_empty));
+    }
+
+    fn late() -> Late {
+        Late::new(&Missing { receivers: 3, threads: Vec::new() }, Some(libc::SIGWINCH))
+    }
+
+    /// Nothing is wrong but that nobody answers: the handler of the signal is made out to be ours.
+    fn late_without_a_reason() -> Late {
+        Late { is_replaced: false, threads: vec![7], ..late() }
+    }
+
+    #[test]
+    fn what_a_fence_goes_on_for_and_what_not() {
+        let late = late_without_a_reason;
+        let waited = Duration::from_secs(1);
+        assert!(!late().is_hopeless(&[], waited), "it may not have been given a processor");
+        assert!(!late().is_hopeless(&[7], 10 * LONGEST_LOOK), "however long that takes");
+        assert!(Late { is_replaced: true, ..late() }.is_hopeless(&[], waited));
+        assert!(Late { refused: libc::EPERM, ..late() }.is_hopeless(&[], waited));
+        assert!(Late { blocked: vec![7], ..late() }.is_hopeless(&[], waited));
+        // One that is gone may have acknowledged in between: it has to be so twice.
+        let gone = || Late { ended: vec![7], ..late() };
+        assert!(!gone().is_hopeless(&[], waited) && !gone().is_hopeless(&[8], 10 * LONGEST_LOOK));
+        assert!(gone().is_hopeless(&[8, 7], waited));
+        // Without `/proc` there is nothing to go by but time.
+        let unknown = || Late { unknown: vec![7], ..late() };
+        assert!(!unknown().is_hopeless(&[], LONGEST_LOOK - Duration::from_nanos(1)));
+        assert!(unknown().is_hopeless(&[], LONGEST_LOOK));
+    }
+
+    /// The error number and the text are of the same cause, whatever else there is.
+    #[test]
+    fn the_error_number_and_the_text_agree() {
+        let all =
+            || Late { is_replaced: true, refused: libc::EPERM, blocked: vec![7], ended: vec![8], ..late() };
+        let mut errors = [all(), all(), all(), all(), late_without_a_reason()];
+        for (number, error) in errors.iter_mut().enumerate() {
+            error.is_replaced &= number < 1;
+            error.refused = if number < 2 { error.refused } else { 0 };
+            error.blocked.truncate(usize::from(number < 3));
+            error.ended.truncate(usize::from(number < 4));
+        }
+        let expected = [
+            (libc::EBUSY, "another handler was installed"),
+            (libc::EPERM, "could not be sent"),
+            (libc::EDEADLK, "thread 7 blocks signal"),
+            (libc::ESRCH, "thread 8 has ended without leaving"),
+            (libc::ETIMEDOUT, "thread 7 was not given a processor"),
+        ];
+        for (error, (errno, cause)) in errors.iter().zip(expected) {
+            let text = error.to_string();
+            assert_eq!(error.raw_os_error(), errno, "{text}");
+            assert!(text.contains(cause) && text.contains(" of 3 threads"), "{text}");
+        }
+    }
+
+    /// A look finds out what is so now: who does not exist, who blocks the signal, and whether it may be sent.
+    #[test]
+    fn a_look_says_what_it_sees() {
+        let before = signal::handle(libc::SIGVTALRM, answer).expect("nobody handles it");
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (told, ids) = std::sync::mpsc::channel();
+        let tell = told.clone();
+        let sleeper = std::thread::spawn(move || {
+            let _blocked = signal::block(libc::SIGVTALRM);
+            tell.send(crate::sys::thread_id()).expect("the test waits for it");
+            let _ = stopped.recv();
+        });
+        let blocking = ids.recv().expect("the thread runs");
+        std::thread::spawn(move || told.send(crate::sys::thread_id())).join().unwrap().unwrap();
+        let gone = ids.recv().expect("the thread has run");
+        while !signal::is_gone(gone) {
+            std::thread::yield_now();
+        }
+        let missing = Missing { receivers: 9, threads: vec![crate::sys::thread_id(), blocking, gone] };
+        let seen = Late::new(&missing, Some(libc::SIGVTALRM));
+        assert_eq!((seen.blocked(), seen.threads()), (&[blocking][..], &missing.threads[..]));
+        assert_eq!(
+            (&seen.ended, &seen.unknown, seen.refused),
+            (&vec![gone], &vec![], 0),
+            "no such thread is no error"
+        );
+        assert_eq!((seen.is_replaced, seen.receivers()), (false, 9));
+
+        // A fence sees it twice before it gives up, and says when to look again.
+        let mut looks = Looks::new(libc::SIGVTALRM);
+        let (begun, mut limit) = (Instant::now(), FIRST_LOOK);
+        assert!(looks.next() >= begun + limit && looks.next() <= Instant::now() + limit);
+        let next = looks.look(&missing).expect("once is not enough");
+        limit *= 2;
+        assert!(next >= begun + limit && next <= Instant::now() + limit, "after twice the time");
+        // Who has answered meanwhile is not looked at again.
+        let only = |tid| Missing { receivers: 9, threads: vec![tid] };
+        assert!(looks.look(&only(crate::sys::thread_id())).is_some());
+        assert!(looks.look(&missing).is_some(), "as if for the first time");
+        assert!(looks.look(&missing).is_none());
+        assert_eq!(looks.verdict().ended, [gone]);
+
+        stop.send(()).expect("the thread waits for it");
+        sleeper.join().expect("it does not panic");
+        signal::give_back(libc::SIGVTALRM, answer, &before);
+        let seen = Late::new(&missing, Some(libc::SIGVTALRM));
+        assert!(seen.is_replaced && seen.refused == 0, "nothing is sent that would end the process");
+        // Without a signal there is nothing to look at.
+        let polled = Late::new(&missing, None);
+        assert_eq!((polled.blocked(), &polled.ended, polled.is_replaced), (&[][..], &vec![], false));
+        assert!(polled.to_string().contains("does not poll"), "{polled}");
+    }
+
+    #[test]
+    fn the_time_between_two_looks_has_a_limit() {
+        let mut looks = Looks::new(libc::SIGWINCH);
+        let replaced = Missing { receivers: 1, threads: Vec::new() };
+        // The handler is not ours.
+        assert!(looks.look(&replaced).is_none());
+        looks.limit = LONGEST_LOOK;
+        let mut looks = Looks { verdict: None, ..looks };
+        let before = signal::handle(libc::SIGPROF, answer).expect("nobody handles it");
+        looks.signal = libc::SIGPROF;
+        assert!(looks.look(&replaced).is_some());
+        assert_eq!(looks.limit, LONGEST_LOOK);
+        signal::give_back(libc::SIGPROF, answer, &before);
     }
 
     #[test]

@@ -267,6 +267,98 @@ mod tests {
         assert_eq!(Strategy::Hybrid(16).shape(17), Strategy::Tree.shape(17));
     }
 
+    /// What a share comes to, by its definition: the most receivers that are not more than the share, but one at least.
+    fn share_of(receivers: u32, percent: u32) -> u32 {
+        let most =
+            (1..=receivers).take_while(|&group| u64::from(group) * 100 <= u64::from(receivers * percent));
+        most.last().unwrap_or(1)
+    }
+
+    #[test]
+    fn the_group_is_what_the_strategy_says() {
+        for receivers in 1..=300 {
+            for percent in 1..=99 {
+                let split = Share::percent(percent).map(Strategy::Split).expect("from 1 to 99");
+                assert_eq!(
+                    split.group(receivers),
+                    share_of(receivers, percent),
+                    "{percent} % of {receivers}"
+                );
+            }
+            let half = (1..=receivers).find(|group| 2 * group >= receivers).expect("all of them are more");
+            assert_eq!(Strategy::Tree.group(receivers), half, "of {receivers}");
+            assert_eq!(Strategy::Flat.group(receivers), 1);
+        }
+        // By hand: rounded down, and not to 0.
+        let groups = |percent, receivers: [u32; 6]| {
+            receivers.map(|receivers| Strategy::Split(Share::percent(percent).unwrap()).group(receivers))
+        };
+        assert_eq!(groups(30, [1, 3, 4, 6, 7, 10]), [1, 1, 1, 1, 2, 3]);
+        assert_eq!(groups(50, [1, 2, 3, 4, 5, 7]), [1, 1, 1, 2, 2, 3]);
+        assert_eq!(groups(99, [1, 2, 99, 100, 101, 200]), [1, 1, 98, 99, 99, 198]);
+        assert_eq!(groups(1, [1, 99, 100, 199, 200, u32::MAX]), [1, 1, 1, 1, 2, 42_949_672]);
+    }
+
+    /// Which receivers a sender takes, and who are left to it.
+    #[test]
+    fn a_cut_takes_the_upper_end() {
+        let split = Share::percent(30).map(Strategy::Split).expect("from 1 to 99");
+        for (strategy, range, cut) in [
+            (Strategy::Flat, (3, 10), Some(Cut { child: 9, end: 10 })),
+            (Strategy::Tree, (3, 10), Some(Cut { child: 6, end: 10 })),
+            (Strategy::Tree, (3, 4), Some(Cut { child: 3, end: 4 })),
+            (split, (3, 10), Some(Cut { child: 8, end: 10 })),
+            (split, (0, 10), Some(Cut { child: 7, end: 10 })),
+            (split, (u32::MAX - 10, u32::MAX), Some(Cut { child: u32::MAX - 3, end: u32::MAX })),
+            (Strategy::Tree, (4, 4), None),
+            (Strategy::Tree, (5, 4), None),
+        ] {
+            assert_eq!(strategy.cut(range.0, range.1), cut, "{strategy:?} of {range:?}");
+        }
+    }
+
+    #[test]
+    fn a_hybrid_decides_at_its_threshold() {
+        for threshold in [0, 1, 16, u32::MAX - 1] {
+            assert_eq!(Strategy::Hybrid(threshold).resolve(threshold), Strategy::Flat);
+            assert_eq!(Strategy::Hybrid(threshold).resolve(threshold + 1), Strategy::Tree);
+            assert_eq!(Strategy::Hybrid(threshold).resolve(0), Strategy::Flat);
+        }
+        for strategy in strategies().filter(|strategy| !matches!(strategy, Strategy::Hybrid(_))) {
+            assert!([0, 1, 16, 17, u32::MAX]
+                .iter()
+                .all(|&receivers| strategy.resolve(receivers) == strategy));
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_part() {
+        let shares: Vec<u32> =
+            (0..=200).chain([u32::MAX, 256 + 30]).filter_map(Share::percent).map(Share::get).collect();
+        assert_eq!(shares, (1..=99).collect::<Vec<_>>());
+    }
+
+    /// By hand, for splits: 10 receivers, 30 percent, are 3 (of which 2 follow), 2, 1, 1, 1, 1, 1.
+    #[test]
+    fn shapes_that_were_counted_by_hand() {
+        let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
+        assert_eq!(split(30).shape(10), Shape { sends: 7, depth: 2, path: 7 });
+        assert_eq!(split(99).shape(4), Shape { sends: 2, depth: 2, path: 3 });
+        assert_eq!(split(1).shape(99), Strategy::Flat.shape(99));
+        assert_eq!(Strategy::Tree.shape(7), Shape { sends: 3, depth: 3, path: 3 });
+        assert_eq!(Strategy::Tree.shape(6), Shape { sends: 3, depth: 2, path: 3 });
+        for strategy in strategies() {
+            assert_eq!(strategy.shape(0), Shape::default(), "{strategy:?}");
+            assert_eq!(strategy.shape(1), Shape { sends: 1, depth: 1, path: 1 }, "{strategy:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic = "a group is taken off a range that is not empty"]
+    fn nobody_is_no_group() {
+        Strategy::Tree.group(0);
+    }
+
     #[test]
     fn a_group_is_never_empty_and_never_too_large() {
         for strategy in strategies() {
@@ -274,6 +366,23 @@ mod tests {
                 assert!((1..=remaining).contains(&strategy.group(remaining)), "{strategy:?} {remaining}");
             }
         }
+    }
+
+    /// Multiples of the golden section, as parts of the list.
+    #[test]
+    fn an_initiator_begins_where_its_number_says() {
+        let golden = (5f64.sqrt() - 1.0) / 2.0;
+        for receivers in [1u32, 2, 7, 143, 1 << 20, u32::MAX] {
+            for initiator in 0..200 {
+                let part = (f64::from(initiator) * golden).fract();
+                let (place, expected) = (rotation(initiator, receivers), part * f64::from(receivers));
+                assert!(place < receivers, "{initiator} of {receivers}");
+                let off = (f64::from(place) - expected).abs();
+                // Rounded down, and the section has 32 bits.
+                assert!(off <= 1.0 + f64::from(receivers) * 1e-7, "{initiator} of {receivers}: {place}");
+            }
+        }
+        assert_eq!([0, 1, 2, 3, u32::MAX].map(|initiator| rotation(initiator, 0)), [0; 5]);
     }
 
     #[test]

@@ -79,8 +79,11 @@ impl<'g> Multicast<'g> {
 
     /// Runs `function` once on every member, and returns when all have.
     ///
-    /// Takes as long as the last member takes to [`poll`](super::Member::poll). While it waits, it serves the calling
-    /// thread's own mailbox: two members may multicast to each other. `function` may start multicasts itself.
+    /// Takes as long as the last member takes to [`poll`](super::Member::poll). It looks some times at each member; places
+    /// of members that have left cost one word for 64 of them, at the most.
+    ///
+    /// While it waits, it serves the calling thread's own mailbox: two members may multicast to each other. `function` may
+    /// start multicasts itself.
     ///
     /// # Panics
     /// With the panic of `function`, the first one of several, when every member has run it.
@@ -140,7 +143,7 @@ pub struct Report {
     pub sent_in: Duration,
     /// Messages that the initiator sent while it waited, in place of threads that had not come to it.
     pub helped: usize,
-    /// Receivers that had left when they were sent to.
+    /// Receivers that had left when they were sent to. They have not run the function.
     pub adopted: usize,
     /// What the messages came to, if it was [traced](Multicast::trace).
     pub shape: Option<Shape>,
@@ -190,7 +193,7 @@ impl Late {
             ended: Vec::new(),
             unknown: Vec::new(),
             is_replaced: false,
-            refused: missing.refused,
+            refused: 0,
         };
         #[cfg(not(any(loom, miri)))]
         let late = late.looked_at();
@@ -221,8 +224,8 @@ impl Late {
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn raw_os_error(&self) -> i32 {
         match self {
-            _ if self.refused != 0 => self.refused,
             _ if self.is_replaced => libc::EBUSY,
+            _ if self.refused != 0 => self.refused,
             _ if !self.blocked.is_empty() => libc::EDEADLK,
             _ if !self.ended.is_empty() => libc::ESRCH,
             _ => libc::ETIMEDOUT,

@@ -29,7 +29,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
+use std::sync::atomic::{fence as atomic_fence, AtomicPtr, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,8 +88,9 @@ pub(crate) struct Signals {
 impl Transport for Signals {
     const CATCHES: bool = false;
 
-    fn notify(&self, tid: u32) -> Result<(), i32> {
-        signal::send(tid, self.signal)
+    fn notify(&self, tid: u32) {
+        // A refusal is found out by the initiator, which sends again: the answer may be another one then, or its own.
+        let _ = signal::send(tid, self.signal);
     }
 
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
@@ -194,14 +195,15 @@ pub fn signal() -> Option<i32> {
     started().map(|service| service.signal)
 }
 
-/// Number of threads that are registered.
+/// Number of threads that are registered. A look at each of them.
 pub fn members() -> usize {
     started().map_or(0, |service| service.core.members())
 }
 
 /// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
 ///
-/// A thread that joins twice is registered once, until both values are dropped.
+/// A thread that joins twice is registered once, until both values are dropped. One that has got the id of a thread that was
+/// ended behind the C library's back, and has not left, runs here what was sent to that one.
 ///
 /// # Errors
 /// [`Blocked`](SignalError::Blocked) when the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of
@@ -219,6 +221,20 @@ pub fn join() -> Result<SignalMember, SignalError> {
 #[inline(always)]
 pub(crate) fn has_left() -> bool {
     leaving::has_left()
+}
+
+/// Sets these bits of a word as soon as [`has_left`] is true of the calling thread: see [`leaving::tell_when_left`].
+///
+/// # Safety
+/// The word is alive until this is [taken back](forget_to_tell), on this thread, or for ever.
+pub(crate) unsafe fn tell_when_left(word: &AtomicU32, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { leaving::tell_when_left(word, bits) };
+}
+
+/// Takes [`tell_when_left`] back.
+pub(crate) fn forget_to_tell(word: &AtomicU32) {
+    leaving::forget_to_tell(word);
 }
 
 /// The registration of a thread: see [`join`]. It stays on its thread.
@@ -294,7 +310,8 @@ impl SignalMulticast {
     /// Runs `function` once on every registered thread, and returns when all have.
     ///
     /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
-    /// the C library's back, it waits for ever. [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// the C library's back, it waits for ever. (When another thread has got the id of
+    /// the one that has ended, it answers in its place.) [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
     /// waited.
     ///
     /// ```

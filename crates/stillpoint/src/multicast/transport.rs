@@ -8,10 +8,8 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Tells the thread with this id that its mailbox is no longer empty. It may have left, and served it, meanwhile;
     /// then the id may be another thread's. Called also where messages are processed: for signals, in a signal handler.
-    ///
-    /// # Errors
-    /// An error number, when nobody can be told of anything. That there is no such thread is no error.
-    fn notify(&self, tid: u32) -> Result<(), i32>;
+    /// Nobody is there to be told that it has failed: an initiator whose receivers do not answer tells them again.
+    fn notify(&self, tid: u32);
 
     /// Runs `function` while nobody else on the calling thread serves its mailbox.
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R;
@@ -24,9 +22,7 @@ pub(crate) struct Polled;
 impl Transport for Polled {
     const CATCHES: bool = true;
 
-    fn notify(&self, _tid: u32) -> Result<(), i32> {
-        Ok(())
-    }
+    fn notify(&self, _tid: u32) {}
 
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
         function()

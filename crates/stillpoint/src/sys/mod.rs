@@ -22,4 +22,4 @@ mod thread;
 
 pub(crate) use clock::{ticks, TICKS_PER_MICRO};
 pub(crate) use futex::{wait, wake, wake_all};
-pub(crate) use thread::{look_at_thread, thread_handle, thread_id, yield_cpu, Doing};
+pub(crate) use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Doing};

@@ -7,8 +7,9 @@ use std::time::Duration;
 pub(crate) fn thread_id() -> u32 {
     #[cfg(not(any(loom, miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    // Threads of a model, and of Miri, have ids as well: what else tells them apart.
     #[cfg(any(loom, miri))]
-    return 1;
+    return thread_number() as u32;
 }
 
 /// A number that tells living threads apart, costs no system call, and survives `fork`.
@@ -23,6 +24,29 @@ pub(crate) fn thread_handle() -> usize {
     #[cfg(not(loom))]
     // SAFETY: no preconditions.
     return unsafe { libc::pthread_self() } as usize;
+}
+
+/// A number that no other thread of the process has, or ever had: unlike a thread's id and its handle, it is not used again
+/// when a thread has ended. It costs no system call, and survives `fork`.
+pub(crate) fn thread_number() -> u64 {
+    #[cfg(loom)]
+    return thread_handle() as u64;
+    #[cfg(not(loom))]
+    return {
+        use std::cell::Cell;
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        std::thread_local! {
+            // Without a destructor: it can be asked for to the end of the thread.
+            static OWN: Cell<u64> = const { Cell::new(0) };
+        }
+        if OWN.get() == 0 {
+            // Relaxed: numbers only have to differ.
+            OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        OWN.get()
+    };
 }
 
 /// `int sched_yield(void)`
@@ -175,6 +199,17 @@ mod tests {
         assert!(stat.started_after(Duration::from_secs(120), 100));
         assert!(!stat.started_after(Duration::from_millis(123_450), 100));
         assert!(!stat.started_after(Duration::from_secs(124), 100));
+    }
+
+    #[test]
+    fn a_number_is_never_used_again() {
+        let own = thread_number();
+        let mut numbers: Vec<u64> =
+            (0..50).map(|_| std::thread::spawn(thread_number).join().unwrap()).collect();
+        numbers.extend([own, 0]);
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), thread_number()), (52, own), "52 numbers that differ, and one stays");
     }
 
     #[test]

@@ -3,6 +3,9 @@
 #![cfg(not(loom))]
 
 #[cfg(not(miri))]
+#[path = "../support/census.rs"]
+mod census;
+#[cfg(not(miri))]
 #[path = "../support/child.rs"]
 mod child;
 #[cfg(not(miri))]
@@ -12,10 +15,21 @@ mod forked;
 #[cfg(not(miri))]
 mod forks;
 #[cfg(not(miri))]
+mod inherited;
+#[cfg(not(miri))]
 mod litmus;
+#[cfg(not(miri))]
+mod memory;
+#[cfg(not(miri))]
+mod outliving;
 mod polled;
 #[cfg(not(miri))]
 mod signals;
+#[cfg(not(miri))]
+#[path = "../support/skip.rs"]
+mod skip;
+#[cfg(not(miri))]
+mod waking;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

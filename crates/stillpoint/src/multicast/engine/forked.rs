@@ -22,6 +22,8 @@ struct Groups {
 struct Listed {
     group: Weak<dyn Forked>,
     next: *mut Listed,
+    /// What refers to this one: `next` of the one before, or the beginning. So a group is taken out without a walk.
+    link: *mut *mut Listed,
 }
 
 // SAFETY: the list is used under the lock alone, and what is in it may be used on any thread.
@@ -83,12 +85,21 @@ impl Entry {
     pub(super) fn new<T: Transport>(group: Weak<Core<T>>) -> Self {
         // A linker that takes single objects out of an archive takes the one with the registration.
         std::hint::black_box(&AT_START);
-        let listed = NonNull::from(Box::leak(Box::new(Listed { group, next: ptr::null_mut() })));
+        let listed = NonNull::from(Box::leak(Box::new(Listed {
+            group,
+            next: ptr::null_mut(),
+            link: ptr::null_mut(),
+        })));
         GROUPS.lock();
-        // SAFETY: under the lock, and nobody else has seen the new one.
+        // SAFETY: under the lock, and nobody else has seen the new one. What is in the list is alive.
         unsafe {
-            (*listed.as_ptr()).next = *GROUPS.first.get();
-            *GROUPS.first.get() = listed.as_ptr();
+            let (new, first) = (listed.as_ptr(), GROUPS.first.get());
+            (*new).next = *first;
+            (*new).link = first;
+            if let Some(next) = (*first).as_mut() {
+                next.link = &raw mut (*new).next;
+            }
+            *first = new;
         }
         GROUPS.unlock();
         Self(listed)
@@ -98,13 +109,13 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         GROUPS.lock();
-        let mut place = GROUPS.first.get();
-        // SAFETY: under the lock. What is in the list is alive, and this is in it once.
+        // SAFETY: under the lock. What is in the list is alive, and this is in it: its link is of the one before.
         unsafe {
-            while *place != self.0.as_ptr() {
-                place = &raw mut (**place).next;
+            let Listed { next, link, .. } = *self.0.as_ptr();
+            *link = next;
+            if let Some(next) = next.as_mut() {
+                next.link = link;
             }
-            *place = (*self.0.as_ptr()).next;
         }
         GROUPS.unlock();
         // SAFETY: made by `new`, and in no list any more.
@@ -132,5 +143,57 @@ extern "C" fn after_in_child() {
             unsafe { group.reset() };
         }
         next = listed.next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multicast::transport::Polled;
+    use crate::multicast::Group;
+
+    /// The groups of this test that are in the list, from the beginning.
+    fn listed(groups: &[std::sync::Arc<Core<Polled>>]) -> Vec<usize> {
+        let places: Vec<_> = groups.iter().map(|group| std::sync::Arc::as_ptr(group).cast::<()>()).collect();
+        let (mut seen, mut is_linked) = (Vec::new(), true);
+        GROUPS.lock();
+        // SAFETY: under the lock. What is in the list is alive.
+        unsafe {
+            let mut link = GROUPS.first.get();
+            while let Some(listed) = (*link).as_ref() {
+                is_linked &= listed.link == link;
+                let place = listed.group.as_ptr().cast::<()>();
+                seen.extend(places.iter().position(|&one| one == place));
+                link = &raw mut (**link).next;
+            }
+        }
+        GROUPS.unlock();
+        assert!(is_linked, "each one knows what refers to it");
+        seen
+    }
+
+    /// From the beginning, the middle and the end, while others do the same.
+    #[test]
+    fn groups_are_taken_out_wherever_they_are() {
+        let flag = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Relaxed: a flag that orders nothing.
+                while !flag.load(Ordering::Relaxed) {
+                    drop((Group::new(), Group::new()));
+                }
+            });
+            for round in 0..200 {
+                let mut groups: Vec<_> = (0..6).map(|_| Core::new(Polled)).collect();
+                assert_eq!(listed(&groups), [5, 4, 3, 2, 1, 0]);
+                groups.remove(round % 6);
+                groups.remove(round % 5);
+                assert_eq!(listed(&groups), [3, 2, 1, 0]);
+                groups.push(Core::new(Polled));
+                groups.remove(round % 5);
+                assert_eq!(listed(&groups), [3, 2, 1, 0]);
+            }
+            flag.store(true, Ordering::Relaxed);
+        });
     }
 }

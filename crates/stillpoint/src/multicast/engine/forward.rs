@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 
 use super::mailbox::{ring, Posted};
 use super::operation::{Message, Node, Operation, Order, SLEEPING};
+use super::work::look;
 use super::Core;
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
@@ -63,7 +64,7 @@ impl<T: Transport> Core<T> {
             if !late {
                 count(1);
             }
-            let is_sent = self.send(operation, child);
+            let is_sent = self.send(child);
             if late {
                 count(1);
             }
@@ -85,18 +86,14 @@ impl<T: Transport> Core<T> {
     }
 
     /// Posts the message, and tells the receiver if need be. False if it has left.
-    fn send(&self, operation: &Operation, node: &Node) -> bool {
+    fn send(&self, node: &Node) -> bool {
         // SAFETY: the caller is about to send to it.
         let receiver = unsafe { node.receiver() };
         match receiver.mailbox.post(node) {
             Posted::Closed => return false,
             // The node is the receiver's now. If that one has left meanwhile, the id is out of date, or another
             // thread's: this does no harm.
-            Posted::First => {
-                if let Err(errno) = self.transport.notify(receiver.tid()) {
-                    operation.set_refused(errno);
-                }
-            }
+            Posted::First => self.transport.notify(receiver.tid()),
             Posted::Queued => {}
         }
         true
@@ -139,11 +136,17 @@ impl<T: Transport> Core<T> {
     /// Takes a range over that its receiver has not come to. Returns the number of messages sent, 0 if there is none.
     /// The initiator has sent `sent` before.
     ///
+    /// It looks from receiver `next` on, and leaves there where to look next time: what is sent goes to receivers with
+    /// higher numbers, so that one round finds all the ranges that the initiator opens itself.
+    ///
     /// For the initiator: what it sends hangs under the root, whose count its own part keeps above 0.
-    pub(super) fn help(&self, operation: &Operation, order: &Order, sent: u32) -> u32 {
+    pub(super) fn help(&self, operation: &Operation, order: &Order, sent: u32, next: &mut u32) -> u32 {
         // SAFETY: the caller is the initiator.
-        let mut nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
-        let Some(node) = nodes.find(|node| node.claim()) else { return 0 };
+        let node = |number| unsafe { order.node(number) };
+        let mut numbers = (*next..order.receivers).chain(0..*next).inspect(|_| look());
+        let Some(number) = numbers.find(|&number| node(number).claim()) else { return 0 };
+        *next = number + 1;
+        let node = node(number);
         // SAFETY: claimed above, by the initiator.
         let message = unsafe { node.message() };
         let under = if busted::is(Variant::HelpUnderHelped) { node } else { operation.root() };

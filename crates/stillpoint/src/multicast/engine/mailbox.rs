@@ -191,3 +191,116 @@ fn reverse(mut list: *mut Node) -> *mut Node {
     }
     reversed
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn nodes<const N: usize>() -> [Node; N] {
+        std::array::from_fn(|_| Node::new(NonNull::dangling()))
+    }
+
+    fn taken(mailbox: &Mailbox) -> Vec<*mut Node> {
+        std::iter::from_fn(|| mailbox.next()).map(NonNull::as_ptr).collect()
+    }
+
+    fn addresses(nodes: &[Node]) -> Vec<*mut Node> {
+        nodes.iter().map(|node| ptr::from_ref(node).cast_mut()).collect()
+    }
+
+    fn open() -> Mailbox {
+        let mailbox = Mailbox::default();
+        assert!(!mailbox.is_open() && mailbox.is_empty());
+        mailbox.open();
+        assert!(mailbox.is_open() && mailbox.is_empty());
+        mailbox
+    }
+
+    #[test]
+    fn messages_come_in_the_order_in_which_they_were_posted() {
+        let (mailbox, nodes) = (open(), nodes::<5>());
+        let [first, second, ..] = &nodes;
+        assert_eq!((mailbox.post(first), mailbox.post(second)), (Posted::First, Posted::Queued));
+        assert!(!mailbox.is_empty());
+        assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(first).cast_mut()));
+        assert!(!mailbox.is_empty(), "what was taken and not processed is there");
+        // What comes now comes after what was taken, and its owner is to be told: it may not look again.
+        assert_eq!(mailbox.post(&nodes[2]), Posted::First);
+        assert_eq!((mailbox.post(&nodes[3]), mailbox.post(&nodes[4])), (Posted::Queued, Posted::Queued));
+        assert_eq!(taken(&mailbox), addresses(&nodes[1..]));
+        assert!(mailbox.is_empty() && mailbox.is_open() && mailbox.next().is_none());
+    }
+
+    #[test]
+    fn a_closed_mailbox_takes_nothing_and_gives_everything_it_has() {
+        for taken_before in 0..=3 {
+            let (mailbox, nodes) = (open(), nodes::<6>());
+            for node in &nodes[..3] {
+                mailbox.post(node);
+            }
+            let mut served = Vec::new();
+            for _ in 0..taken_before {
+                served.extend(mailbox.next().map(NonNull::as_ptr));
+            }
+            for node in &nodes[3..5] {
+                mailbox.post(node);
+            }
+            mailbox.close();
+            assert!(!mailbox.is_open() && !mailbox.is_empty());
+            assert_eq!(mailbox.post(&nodes[5]), Posted::Closed);
+            served.extend(taken(&mailbox));
+            assert_eq!(served, addresses(&nodes[..5]));
+            assert!(mailbox.is_empty() && !mailbox.is_open(), "it stays closed");
+            mailbox.open();
+            assert_eq!(mailbox.post(&nodes[5]), Posted::First);
+        }
+    }
+
+    /// Who sleeps is woken by a bell; who does not is told by who posts.
+    #[test]
+    fn a_bell_rings_for_who_sleeps_and_for_nobody_else() {
+        let (mailbox, nodes) = (open(), nodes::<4>());
+        let rung = || mailbox.bell().load(Ordering::Relaxed);
+        assert!(mailbox.doze());
+        assert!(mailbox.is_empty() && mailbox.is_open() && !mailbox.doze(), "it sleeps already");
+        assert_eq!((mailbox.post(&nodes[0]), rung()), (Posted::Queued, 1));
+        assert_eq!((mailbox.post(&nodes[1]), rung()), (Posted::Queued, 1), "it is awake");
+        assert!(!mailbox.doze(), "there is a message");
+        mailbox.rouse();
+        assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(&nodes[0]).cast_mut()));
+        assert!(!mailbox.doze(), "there is one that was taken");
+        assert_eq!(taken(&mailbox), addresses(&nodes[1..2]));
+        // Woken for nothing.
+        assert!(mailbox.doze());
+        mailbox.rouse();
+        assert_eq!((mailbox.post(&nodes[2]), rung()), (Posted::First, 1));
+        assert_eq!(taken(&mailbox), addresses(&nodes[2..3]));
+        // Who leaves does not sleep.
+        assert!(mailbox.doze());
+        mailbox.close();
+        assert!(!mailbox.doze() && mailbox.next().is_none());
+        mailbox.rouse();
+        assert_eq!((mailbox.post(&nodes[3]), rung(), mailbox.is_open()), (Posted::Closed, 1, false));
+    }
+
+    #[test]
+    fn a_child_forgets_the_messages_of_its_parent() {
+        for open_then in [false, true] {
+            let (mailbox, nodes) = (open(), nodes::<3>());
+            mailbox.post(&nodes[0]);
+            mailbox.post(&nodes[1]);
+            mailbox.next();
+            mailbox.post(&nodes[2]);
+            mailbox.reset(open_then);
+            assert_eq!((mailbox.is_open(), mailbox.is_empty(), mailbox.next()), (open_then, true, None));
+        }
+    }
+
+    #[test]
+    fn a_ring_changes_the_bell() {
+        let bell = AtomicU32::new(u32::MAX);
+        ring(&bell);
+        ring(&bell);
+        assert_eq!(bell.into_inner(), 1);
+    }
+}

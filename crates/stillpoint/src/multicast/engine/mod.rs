@@ -5,10 +5,12 @@
 //! | `slots` | the places of registered threads |
 //! | `mailbox` | how a message gets to a thread |
 //! | `operation` | what is to be run, and a node for each receiver |
+//! | `operations` | which one is used next, and what becomes of those that were given up |
 //! | `forward` | sending, processing, acknowledging, helping |
 //! | `wait` | how an initiator waits |
 //! | `leaving` | threads that end without leaving |
 //! | `forked` | the child of a `fork` |
+//! | `work` | what is looked at, counted for tests |
 
 #[cfg(not(any(loom, miri)))]
 mod forked;
@@ -18,10 +20,12 @@ pub(super) mod mailbox;
 #[cfg(all(test, loom))]
 mod models;
 pub(super) mod operation;
+mod operations;
 pub(super) mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wait;
+mod work;
 
 use std::any::Any;
 use std::ptr::{self, NonNull};
@@ -34,7 +38,8 @@ use super::plan::{Shape, Strategy};
 use super::transport::Transport;
 use super::Acknowledgement;
 use crate::sync::atomic::{fence, Ordering};
-use operation::{Call, Operations, Order};
+use operation::{Call, Order};
+use operations::Operations;
 use slots::{Slot, Slots, View};
 use wait::Wait;
 
@@ -89,8 +94,6 @@ pub(crate) struct Missing {
     pub(crate) receivers: u32,
     /// Those who have been told, and hold up themselves or others.
     pub(crate) threads: Vec<u32>,
-    /// The error number of a receiver that could not be told; 0 if there was none.
-    pub(crate) refused: i32,
 }
 
 impl<T: Transport> Core<T> {
@@ -107,9 +110,11 @@ impl<T: Transport> Core<T> {
 
     /// Registers the calling thread, or counts one registration more. To be ended by [`leave`](Core::leave).
     pub(crate) fn join(&self) -> NonNull<Slot> {
-        let thread = crate::sys::thread_handle();
-        let own = self.slots.view().iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id));
-        let slot = own.unwrap_or_else(|| self.slots.claim(crate::sys::thread_id(), thread));
+        let (tid, thread) = (crate::sys::thread_id(), crate::sys::thread_number());
+        let slot = self.slots.find(tid).unwrap_or_else(|| self.slots.claim(tid, thread));
+        if !slot.is_of(thread) {
+            self.inherit(slot, thread);
+        }
         slot.add_join();
         if slot.mailbox.is_open() {
             return NonNull::from(slot);
@@ -124,10 +129,25 @@ impl<T: Transport> Core<T> {
         NonNull::from(slot)
     }
 
+    /// Makes the place the calling thread's, which has the id of the thread that has it: that one was ended behind the C
+    /// library's back, and has not left. What leaves is this thread, in its stead.
+    ///
+    /// The kernel gives an id to a thread after the one before has ended, and its locks order the two: the caller is alone
+    /// with the place.
+    fn inherit(&self, slot: &Slot, thread: u64) {
+        // Counted until the end: the functions that run here may join and leave.
+        slot.hand_over(thread);
+        self.transport.alone(|| {
+            slot.mailbox.close();
+            self.serve(slot);
+        });
+        slot.remove_join();
+    }
+
     /// Ends a registration of the calling thread; the last one processes what was delegated to the thread. Returns
     /// whether it was the last one. Nothing is done if the place is not the thread's any more.
     pub(crate) fn leave(&self, slot: &Slot) -> bool {
-        if !slot.is_of(crate::sys::thread_handle()) {
+        if !slot.is_of(crate::sys::thread_number()) {
             return false;
         }
         // The last registration counts until the end: the functions that run here may multicast, join, and leave.
@@ -138,7 +158,7 @@ impl<T: Transport> Core<T> {
             }
             if !slot.mailbox.is_open() {
                 slot.remove_join();
-                slot.release();
+                self.slots.release(slot);
                 return true;
             }
             slot.mailbox.close();
@@ -151,7 +171,7 @@ impl<T: Transport> Core<T> {
 
     /// Processes the messages of the calling thread, whose place this is. Returns how many.
     pub(crate) fn drain(&self, slot: &Slot) -> usize {
-        if slot.mailbox.is_empty() || !slot.is_of(crate::sys::thread_handle()) {
+        if slot.mailbox.is_empty() || !slot.is_of(crate::sys::thread_number()) {
             return 0;
         }
         self.transport.alone(|| self.serve(slot))
@@ -252,7 +272,7 @@ impl<T: Transport> Core<T> {
         let mut missing = None;
         while !self.wait(wait, deadline, &mut tally) {
             let threads = operation.missing(order);
-            let late = Missing { receivers: order.receivers, threads, refused: operation.refused() };
+            let late = Missing { receivers: order.receivers, threads };
             deadline = look(&late);
             if deadline.is_none() {
                 missing = Some(late);
@@ -262,7 +282,7 @@ impl<T: Transport> Core<T> {
         tally.adopted = operation.adopted();
         tally.shape = (wait.traces && missing.is_none()).then(|| shape_of(order, tally.sends));
         let panic = operation.take_panic();
-        if missing.is_some() && operation.abandon() {
+        if missing.is_some() && self.operations.abandon(operation) {
             return Outcome { tally, missing, panic };
         }
         // Everybody has acknowledged, if only just now.
@@ -280,8 +300,8 @@ impl<T: Transport> Core<T> {
 
     /// The calling thread's own place, if it is registered, until the result is dropped.
     fn hold<'c>(&'c self, view: &View<'c>) -> Held<'c, T> {
-        let thread = crate::sys::thread_handle();
-        Held::new(self, view.iter().find(|slot| slot.is_held_by(thread, crate::sys::thread_id)))
+        let thread = crate::sys::thread_number();
+        Held::new(self, view.iter().find(|slot| slot.is_of(thread)))
     }
 
     /// In the child of a `fork`: only the calling thread is registered, as it was.
@@ -292,7 +312,7 @@ impl<T: Transport> Core<T> {
     unsafe fn reset_after_fork(&self) {
         self.forks.fetch_add(1, PLAIN);
         self.operations.forget();
-        self.slots.reset_after_fork(crate::sys::thread_id(), crate::sys::thread_handle());
+        self.slots.reset_after_fork(crate::sys::thread_id(), crate::sys::thread_number());
     }
 }
 

@@ -48,7 +48,7 @@ impl World {
     fn new(receivers: usize) -> Arc<Self> {
         let core = Core::new(Polled);
         for number in 0..receivers {
-            let slot = core.slots.claim(1, usize::MAX - number);
+            let slot = core.slots.claim(1, u64::MAX - number as u64);
             slot.set_joins(1);
             slot.mailbox.open();
         }
@@ -62,7 +62,7 @@ impl World {
     fn own(&self, number: usize) -> &Slot {
         // SAFETY: places live as long as the group.
         let slot = unsafe { self.slots[number].as_ref() };
-        slot.take_over();
+        slot.hand_over(crate::sys::thread_number());
         slot
     }
 
@@ -256,9 +256,8 @@ struct Told(AtomicUsize);
 impl Transport for Told {
     const CATCHES: bool = false;
 
-    fn notify(&self, _tid: u32) -> Result<(), i32> {
+    fn notify(&self, _tid: u32) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
 
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
@@ -414,6 +413,9 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::FinishRelaxed, "operations_are_used_again"),
     (Variant::ResumeRelaxed, "an_operation_is_resumed"),
     (Variant::ResumeUncounted, "an_operation_is_resumed"),
+    (Variant::GiveBackRelaxed, "receivers_leave"),
+    (Variant::PassedRelaxed, "receivers_leave"),
+    (Variant::EmptyRelaxed, "receivers_leave"),
     (Variant::LingerRelaxed, "an_operation_lingers"),
 ];
 

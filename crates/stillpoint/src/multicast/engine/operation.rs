@@ -2,12 +2,13 @@
 //! before their group: after a time limit, nodes may still lie in mailboxes.
 
 use std::any::Any;
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicI32 as PlainI32, AtomicU32 as PlainU32, Ordering as PlainOrdering};
+use std::sync::atomic::{AtomicU32 as PlainU32, AtomicUsize as PlainUsize};
 
 use super::slots::Slot;
-use super::Options;
+use super::work::look;
+use super::{Options, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::plan::{rotation, Strategy};
 use crate::multicast::Acknowledgement;
@@ -22,9 +23,6 @@ const OPEN: u32 = 1;
 const CLAIMED: u32 = 2;
 /// In `range`: the same, and the receiver's own part is done, or the receiver had left.
 const DONE: u32 = 3;
-
-/// For what is ordered by the messages and the acknowledgements, or is for statistics. Not modelled.
-const PLAIN: PlainOrdering = PlainOrdering::Relaxed;
 
 /// In the count of a root: the initiator sleeps.
 pub(super) const SLEEPING: u32 = 1 << 31;
@@ -72,7 +70,7 @@ pub(super) struct Message {
 }
 
 impl Node {
-    fn new(operation: NonNull<Operation>) -> Self {
+    pub(super) fn new(operation: NonNull<Operation>) -> Self {
         let message = Message { parent: ptr::null(), begin: 0, end: 0, depth: 0, path: 0 };
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
@@ -240,18 +238,16 @@ pub(crate) struct Operation {
     order: UnsafeCell<Option<Order>>,
     /// The initiator's to replace while nobody has a message.
     nodes: UnsafeCell<Box<[Node]>>,
-    number: u32,
+    pub(super) number: u32,
     own_bell: AtomicU32,
     /// Receivers that had left. Counted by who sends, and told to the initiator by the acknowledgements.
     adopted: PlainU32,
-    /// The error number of a receiver that could not be told; 0 if there was none. For reports.
-    refused: PlainI32,
     panic: AtomicPtr<Box<dyn Any + Send>>,
-    older: *mut Operation,
+    pub(super) older: *mut Operation,
 }
 
 impl Operation {
-    fn new(number: u32, older: *mut Operation) -> NonNull<Self> {
+    pub(super) fn new(number: u32, older: *mut Operation) -> NonNull<Self> {
         let operation = Box::new(Self {
             root: Node::new(NonNull::dangling()),
             state: AtomicU32::new(BUSY),
@@ -260,7 +256,6 @@ impl Operation {
             number,
             own_bell: AtomicU32::new(0),
             adopted: PlainU32::new(0),
-            refused: PlainI32::new(0),
             panic: AtomicPtr::new(ptr::null_mut()),
             older,
         });
@@ -289,23 +284,13 @@ impl Operation {
         self.adopted.load(PLAIN)
     }
 
-    /// Says that a receiver could not be told of its message.
-    pub(super) fn set_refused(&self, errno: i32) {
-        self.refused.store(errno, PLAIN);
-    }
-
-    /// The error number, 0 without one.
-    pub(super) fn refused(&self) -> i32 {
-        self.refused.load(PLAIN)
-    }
-
-    /// Keeps the first panic of a receiver for the initiator.
+    /// Keeps the first panic of a receiver for the initiator; drops the others.
     pub(super) fn keep_panic(&self, panic: Box<dyn Any + Send>) {
         let new = Box::into_raw(Box::new(panic));
         // Release: pairs with the acquire in `take_panic`.
         if self.panic.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: it came from `into_raw` and was not published. Its destructor may panic as well, in vain.
-            std::mem::forget(unsafe { Box::from_raw(new) });
+            // SAFETY: it came from `into_raw` above and was not published.
+            discard(*unsafe { Box::from_raw(new) });
         }
     }
 
@@ -361,7 +346,6 @@ impl Operation {
         // SAFETY: the caller has the operation to itself.
         self.order.with_mut(|cell| unsafe { *cell = Some(order) });
         self.adopted.store(0, PLAIN);
-        self.refused.store(0, PLAIN);
         let pending = match options.acknowledgement {
             Acknowledgement::Combining => 1,
             Acknowledgement::SharedCounter => 1 + count,
@@ -375,17 +359,17 @@ impl Operation {
     ///
     /// # Safety
     /// The operation is the caller's, and every receiver has acknowledged.
-    unsafe fn clear(&self) {
+    pub(super) unsafe fn clear(&self) {
         // SAFETY: the caller has the operation to itself.
         let order = self.order.with_mut(|order| unsafe { (*order).take() });
         if let Some(Call { release: Some(release), data, .. }) = order.map(|order| order.call) {
             // A panic of its destructor would be one of whoever uses the operation next. It goes no further.
             // SAFETY: nobody calls the function any more.
             let released = catch_unwind(|| unsafe { release(data) });
-            released.unwrap_or_else(std::mem::forget);
+            released.unwrap_or_else(discard);
         }
-        // Its destructor may panic as well.
-        self.take_panic().into_iter().for_each(std::mem::forget);
+        // One that came after its initiator had given up: nobody else is to get it.
+        self.take_panic().into_iter().for_each(discard);
     }
 
     /// Ends an operation that every receiver has acknowledged.
@@ -415,7 +399,8 @@ impl Operation {
 
     /// Makes an operation that lingers the caller's, who waits in its initiator's place. False if there is nothing to wait
     /// for.
-    fn try_resume(&self) -> bool {
+    pub(super) fn try_resume(&self) -> bool {
+        look();
         // Relaxed: a hint.
         if self.state.load(Ordering::Relaxed) != LINGERING {
             return false;
@@ -445,12 +430,24 @@ impl Operation {
         // SAFETY: the operation is the caller's.
         let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
         // Relaxed: for reports.
+        let nodes = nodes.inspect(|_| look());
         let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
         // SAFETY: as above. 0: it has left just now.
         missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
     }
 
-    fn try_claim(&self) -> bool {
+    /// Ends an operation that lingers and that everybody has acknowledged.
+    pub(super) fn give_back(&self, lingering: &PlainUsize) {
+        // Relaxed: a hint.
+        if self.state.load(Ordering::Relaxed) == LINGERING && self.try_claim(lingering) {
+            // SAFETY: claimed above; if it had lingered, its count is 0.
+            unsafe { self.finish() };
+        }
+    }
+
+    /// Makes an operation that nobody uses the caller's. `lingering` is counted down if it was one of these.
+    pub(super) fn try_claim(&self, lingering: &PlainUsize) -> bool {
+        look();
         // Relaxed: a hint.
         let state = self.state.load(Ordering::Relaxed);
         // Acquire: pairs with the release of the last acknowledgement.
@@ -463,7 +460,11 @@ impl Operation {
         if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
-        if state == FREE || self.root.pending.load(acquire) == 0 {
+        if state == FREE {
+            return true;
+        }
+        if self.root.pending.load(acquire) == 0 {
+            lingering.fetch_sub(1, PLAIN);
             return true;
         }
         // Release: as it was left.
@@ -472,82 +473,10 @@ impl Operation {
     }
 }
 
-/// All operations of a group.
-#[derive(Debug)]
-pub(super) struct Operations {
-    newest: AtomicPtr<Operation>,
-}
-
-impl Operations {
-    pub(super) fn new() -> Self {
-        Self { newest: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    /// An operation that nobody uses, for the caller. Lock-free.
-    pub(super) fn claim(&self) -> &Operation {
-        loop {
-            // Acquire: pairs with the release below.
-            let newest = self.newest.load(Ordering::Acquire);
-            if let Some(operation) = self.from(newest).find(|operation| operation.try_claim()) {
-                // SAFETY: claimed above; if it had lingered, its count is 0.
-                unsafe { operation.clear() };
-                return operation;
-            }
-            let number = self.from(newest).next().map_or(0, |operation| operation.number.wrapping_add(1));
-            let operation = Operation::new(number, newest).as_ptr();
-            // Release: publishes the operation.
-            if self.newest.compare_exchange(newest, operation, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                // SAFETY: published above, and freed with the group alone.
-                return unsafe { &*operation };
-            }
-            // SAFETY: it was made above and not published.
-            drop(unsafe { Box::from_raw(operation) });
-        }
-    }
-
-    /// An operation whose initiator has given up, and that somebody has not acknowledged, for the caller. Lock-free.
-    pub(super) fn resume(&self) -> Option<&Operation> {
-        // Acquire: as in `claim`.
-        self.from(self.newest.load(Ordering::Acquire)).find(|operation| operation.try_resume())
-    }
-
-    /// How many there are.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn count(&self) -> usize {
-        // Acquire: as in `claim`.
-        self.from(self.newest.load(Ordering::Acquire)).count()
-    }
-
-    /// In the child of a `fork`: leaves what threads of the parent have begun as it is for ever. What was under way on
-    /// the calling thread may still be acknowledged.
-    #[cfg(not(any(loom, miri)))]
-    pub(super) fn forget(&self) {
-        // Relaxed: there is one thread alone.
-        self.newest.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-
-    fn from(&self, mut next: *mut Operation) -> impl Iterator<Item = &Operation> {
-        std::iter::from_fn(move || {
-            // SAFETY: null, or an operation published by `claim` and read by an acquire load; freed with `self`.
-            let operation = unsafe { next.as_ref() }?;
-            next = operation.older;
-            Some(operation)
-        })
-    }
-}
-
-impl Drop for Operations {
-    fn drop(&mut self) {
-        // Acquire: pairs with the release in `claim`, although whoever drops has it to itself.
-        let mut next = self.newest.load(Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: each came from a box, and is in the list once. No mailbox is left that could refer to it.
-            let operation = unsafe { Box::from_raw(next) };
-            next = operation.older;
-            // SAFETY: no thread is left that could have a message.
-            unsafe { operation.clear() };
-        }
-    }
+/// Drops what a function has panicked with. Its destructor may panic as well, and so may the destructor of what comes of
+/// that, which is forgotten.
+fn discard(panic: Box<dyn Any + Send>) {
+    catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
 }
 
 // SAFETY: the order is written by the initiator alone, before it sends, and read by who has a message; everything else

@@ -11,6 +11,7 @@ use crossbeam_utils::Backoff;
 
 use super::operation::{Operation, Order, SLEEPING};
 use super::slots::Slot;
+use super::work::look;
 use super::{Core, Tally, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
@@ -34,8 +35,8 @@ pub(super) struct Wait<'o> {
 impl<T: Transport> Core<T> {
     /// Waits for everybody. False when the time is up.
     pub(super) fn wait(&self, wait: &Wait<'_>, deadline: Option<Instant>, tally: &mut Tally) -> bool {
-        let Wait { operation, ref order, own, helps, forks, .. } = *wait;
-        let (spin, mut sleep) = (Backoff::new(), FIRST_SLEEP);
+        let Wait { operation, ref order, own, mut helps, forks, .. } = *wait;
+        let (spin, mut sleep, mut next) = (Backoff::new(), FIRST_SLEEP, 0);
         loop {
             // Relaxed: changed when there is one thread alone, which is this one.
             if is_complete(operation) || self.forks.load(PLAIN) != forks {
@@ -45,11 +46,15 @@ impl<T: Transport> Core<T> {
                 continue;
             }
             if helps {
-                let sent = self.help(operation, order, tally.sends + tally.helped);
+                let sent = self.help(operation, order, tally.sends + tally.helped, &mut next);
                 tally.helped += sent;
                 if sent > 0 {
                     continue;
                 }
+                // SAFETY: the caller is the initiator.
+                let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
+                // Once everything is forwarded, there is nothing to look after any more.
+                helps = !nodes.inspect(|_| look()).all(|node| node.is_claimed());
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -59,12 +64,10 @@ impl<T: Transport> Core<T> {
                 spin.snooze();
                 continue;
             }
-            // SAFETY: the caller is the initiator.
-            let mut nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
             // Who waits in another one's place is not told of its own mail.
             let is_deaf = own.is_some_and(|own| !is_told(order, own));
-            let looks_again = is_deaf || (helps && !nodes.all(|node| node.is_claimed()));
-            let limit = if looks_again { Some(left.map_or(sleep, |left| left.min(sleep))) } else { left };
+            let limit =
+                if is_deaf || helps { Some(left.map_or(sleep, |left| left.min(sleep))) } else { left };
             self.sleep(operation, order, own.filter(|_| !is_deaf), limit);
             sleep = (sleep * 2).min(LONGEST_SLEEP);
         }
@@ -73,7 +76,7 @@ impl<T: Transport> Core<T> {
     /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place is not the thread's
     /// any more, so that there will be none.
     pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
-        let is_own = own.is_of(crate::sys::thread_handle());
+        let is_own = own.is_of(crate::sys::thread_number());
         // Acquire: as in `sleep`.
         let seen = own.mailbox.bell().load(Ordering::Acquire);
         if is_own && own.mailbox.doze() {

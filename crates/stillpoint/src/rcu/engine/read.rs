@@ -17,6 +17,10 @@ impl Core {
         let record: &Record = unsafe { claim.slot() };
         let is_unreached = mode != self.mode();
         record.adopt(kind, mode, self.helping().is_some(), is_unreached);
+        #[cfg(not(any(loom, miri)))]
+        if mode == Mode::Signals {
+            record.fence_when_left();
+        }
         if record.is_light() {
             // Relaxed: made visible by the fence below.
             self.light_readers.fetch_add(1, Ordering::Relaxed);
@@ -45,12 +49,11 @@ impl Core {
             let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
             self.light_readers.fetch_sub(1, release);
         }
-        if self.mode() == Mode::Signals {
-            // SeqCst: pairs with the fence in `fence_request`. The thread may have left for good meanwhile, so that the
-            // light fence in `notice` meets none.
-            atomic_fence(Ordering::SeqCst);
-        }
         self.notice(record);
+        #[cfg(not(any(loom, miri)))]
+        if self.mode() == Mode::Signals {
+            record.stay_light();
+        }
         record.abandon();
         self.records.release(claim);
     }
@@ -122,8 +125,9 @@ impl Core {
     /// After the state was published: looks whether somebody waits for this, or has helped.
     #[inline(always)]
     fn notice(&self, record: &Record) {
-        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`. Models pay for it only where it is
-        // needed.
+        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`, which may be signals. A reader that
+        // these do not reach, or no longer, has `FENCES` set, and fences itself in `answer`. Models pay for it only where
+        // it is needed.
         let helps = self.helping().is_some() && self.mode() != Mode::Symmetric;
         let is_needed = fence::has_requests() || helps;
         if is_needed && !busted::is(Variant::ExitNoLight) {
@@ -137,7 +141,8 @@ impl Core {
     #[cold]
     fn answer(&self, record: &Record) {
         if record.fences() {
-            // SeqCst: pairs with the fence in `end_missed_help` of a symmetric domain.
+            // SeqCst: pairs with the fence in `end_missed_help` of a symmetric domain, and with that in `fence_request` for
+            // a reader that signals do not reach.
             atomic_fence(Ordering::SeqCst);
         }
         if record.take_request() {
@@ -185,5 +190,68 @@ pub(crate) fn protect<'r, T>(
             return None;
         };
         candidate = current;
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use std::cell::RefCell;
+
+    use crate::fence::Mode;
+    use crate::rcu::{Domain, Reader};
+
+    /// What a thread does with a reader at its very end, when fences by signals do not reach it any more.
+    struct Late(Domain, Reader);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert!(crate::multicast::signals::has_left());
+            assert!(self.1.record().fences(), "nobody else does it");
+            assert!(self.0.reader().record().fences());
+        }
+    }
+
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+
+    /// At the end of each section, and of each state of a QSBR reader, before the look at requests.
+    #[test]
+    fn a_reader_fences_itself_from_the_moment_on_at_which_its_thread_has_left() {
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let thread = std::thread::spawn(move || {
+            // Used first, dropped last.
+            LATE.with(|late| *late.borrow_mut() = None);
+            let readers: Vec<Reader> = (0..20).map(|_| domain.reader()).collect();
+            assert!(readers.iter().all(|reader| !reader.record().fences()), "signals reach them");
+            drop(readers);
+            let reader = domain.reader();
+            LATE.with(|late| *late.borrow_mut() = Some(Late(domain, reader)));
+        });
+        thread.join().expect("it does not panic");
+    }
+
+    /// A record is another thread's when its reader has gone.
+    #[test]
+    fn a_reader_that_has_gone_is_not_told_that_its_thread_leaves() {
+        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let (gone, is_gone) = std::sync::mpsc::channel();
+        let (taken, is_taken) = std::sync::mpsc::channel();
+        let other = domain.clone();
+        let thread = std::thread::spawn(move || {
+            let kept = other.reader();
+            let reader = other.reader();
+            let record = std::ptr::from_ref(reader.record()).addr();
+            drop(reader);
+            gone.send(record).expect("the test waits for it");
+            is_taken.recv().expect("the test goes on");
+            std::mem::forget(kept);
+        });
+        let record = is_gone.recv().expect("the thread runs");
+        let readers: Vec<Reader> = (0..20).map(|_| domain.reader()).collect();
+        let taken_over = readers.iter().find(|reader| std::ptr::from_ref(reader.record()).addr() == record);
+        taken.send(()).expect("the thread waits for it");
+        thread.join().expect("it does not panic");
+        assert!(!taken_over.expect("records are used again").record().fences());
     }
 }

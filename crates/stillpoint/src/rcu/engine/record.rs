@@ -197,6 +197,20 @@ impl Record {
         self.has(HELPED) && self.attention.fetch_and(!HELPED, Ordering::Acquire) & HELPED != 0
     }
 
+    /// Lets the holder issue full fences itself as soon as its thread has left for good, so that fences by signals do not
+    /// reach it any more. Until [`stay_light`](Record::stay_light).
+    #[cfg(not(any(loom, miri)))]
+    pub(super) fn fence_when_left(&self) {
+        // SAFETY: the holder takes it back when it goes, on the same thread. One that is forgotten keeps the core for ever.
+        unsafe { crate::multicast::signals::tell_when_left(&self.attention, FENCES) };
+    }
+
+    /// Takes [`fence_when_left`](Record::fence_when_left) back: the holder goes.
+    #[cfg(not(any(loom, miri)))]
+    pub(super) fn stay_light(&self) {
+        crate::multicast::signals::forget_to_tell(&self.attention);
+    }
+
     /// Whether a full fence must come before the look at requests.
     pub(super) fn fences(&self) -> bool {
         self.has(FENCES)

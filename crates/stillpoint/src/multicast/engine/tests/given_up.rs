@@ -5,35 +5,11 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::operation::Call;
-use super::slots::Slot;
-use super::{Core, Missing, Options};
+use super::super::operation::Call;
+use super::super::{Core, Missing, Options};
+use super::{beside_a_member, members, serve, LONG};
 use crate::multicast::transport::{Polled, Transport};
 use crate::multicast::Strategy;
-
-/// Calls `body` while another thread is a member, which polls whenever the function that `body` gets is called.
-fn beside_a_member(core: &Core<Polled>, body: impl FnOnce(&dyn Fn())) {
-    let ((ask, asked), (say, done)) = (mpsc::channel(), mpsc::channel());
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let slot = core.join();
-            // SAFETY: places live as long as their group.
-            let slot = unsafe { slot.as_ref() };
-            let mut goes_on = say.send(()).is_ok();
-            // Until the other side has gone.
-            while goes_on && asked.recv().is_ok() {
-                core.drain(slot);
-                goes_on = say.send(()).is_ok();
-            }
-            core.leave(slot);
-        });
-        done.recv().expect("the member is there");
-        body(&move || {
-            ask.send(()).expect("the member is there");
-            done.recv().expect("the member is there");
-        });
-    });
-}
 
 #[test]
 fn one_operation_at_most_is_left_behind_by_who_resumes() {
@@ -122,9 +98,7 @@ fn to_find_nothing_to_resume_costs_nothing() {
     impl Transport for Counting {
         const CATCHES: bool = true;
 
-        fn notify(&self, _tid: u32) -> Result<(), i32> {
-            Ok(())
-        }
+        fn notify(&self, _tid: u32) {}
 
         fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -143,8 +117,7 @@ fn to_find_nothing_to_resume_costs_nothing() {
 #[test]
 fn who_was_never_told_is_not_missing() {
     let core = &*Core::new(Polled);
-    let members: [&Slot; 3] = [1, 2, 3].map(|tid| core.slots.claim(tid, tid as usize));
-    members.iter().for_each(|member| member.mailbox.open());
+    let members = members(core, 3);
     let options = Options { strategy: Strategy::Tree, helps: false, ..Options::default() };
     let call = Call::owned(|| {});
     // SAFETY: the operation owns the function, which does not panic.
@@ -158,7 +131,7 @@ fn who_was_never_told_is_not_missing() {
     let untold = members.iter().find(|member| member.mailbox.is_empty()).expect("one of three");
     let tid = untold.tid();
     untold.mailbox.close();
-    untold.release();
+    core.slots.release(untold);
     for is_taken in [false, true] {
         let look = |missing: &Missing| {
             assert!(missing.threads.iter().all(|thread| told.contains(thread)), "{missing:?}");
@@ -172,4 +145,74 @@ fn who_was_never_told_is_not_missing() {
             );
         }
     }
+}
+
+/// The initiator has given up. What comes then is nobody's: neither of who uses the operation next, nor of the group.
+#[test]
+fn a_panic_that_comes_too_late_reaches_nobody() {
+    struct Panics(Arc<()>);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new(Arc::clone(&self.0)));
+        }
+    }
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    let payload = Arc::new(());
+    for round in 0..3 {
+        let (panics, inside) = (Panics(Arc::clone(&payload)), Arc::clone(&payload));
+        let call = Call::owned(move || {
+            let _owned = &panics;
+            std::panic::resume_unwind(Box::new(Arc::clone(&inside)));
+        });
+        // SAFETY: the operation owns the function; its panics are caught.
+        let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
+        assert!(outcome.missing.is_some() && outcome.panic.is_none(), "round {round}");
+        assert_eq!(serve(core, member), 1);
+        assert!(Arc::strong_count(&payload) > 1, "it is kept until the operation is used again");
+        let look = |_: &Missing| {
+            serve(core, member);
+            None
+        };
+        // SAFETY: the function needs nothing.
+        let outcome =
+            unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
+        assert!(outcome.missing.is_none() && outcome.panic.is_none(), "round {round}");
+        assert_eq!((Arc::strong_count(&payload), core.operations()), (1, 1), "what came too late is dropped");
+    }
+}
+
+/// Who waits in another one's place sleeps where its own mail does not wake it. It looks after that nevertheless.
+#[test]
+fn who_resumes_serves_its_own_mailbox() {
+    let core = &*Core::new(Polled);
+    // Does not come to it before the end.
+    let late = members(core, 1)[0];
+    let call = || Call::owned(|| {});
+    // SAFETY: the function needs nothing.
+    assert!(unsafe { core.run(Options::default(), call(), Some(Instant::now())) }.missing.is_some());
+    let (told, ran) = mpsc::channel();
+    thread::scope(|scope| {
+        let (joined, has_joined) = mpsc::channel();
+        scope.spawn(move || {
+            // SAFETY: places live as long as their group.
+            let own = unsafe { core.join().as_ref() };
+            joined.send(thread::current().id()).expect("the test waits for it");
+            assert!(core.resume(None, |_| None).expect("it lingers").missing.is_none());
+            core.leave(own);
+        });
+        let resumer = has_joined.recv().expect("it joins");
+        // Once it sleeps, and once more when it has slept for longer.
+        for pause in [Duration::from_millis(20), Duration::from_millis(50)] {
+            thread::sleep(pause);
+            let told = std::sync::Mutex::new(told.clone());
+            let call = Call::owned(move || told.lock().unwrap().send(thread::current().id()).expect("alive"));
+            // SAFETY: the operation owns the function.
+            unsafe { core.run(Options { helps: false, ..Options::default() }, call, Some(Instant::now())) };
+        }
+        let answers = [ran.recv_timeout(LONG), ran.recv_timeout(LONG)];
+        // Lets it go on whatever became of it.
+        serve(core, late);
+        assert_eq!(answers, [Ok(resumer), Ok(resumer)]);
+    });
 }

@@ -1,0 +1,154 @@
+//! Everybody is reached once, in whatever order they come to it, and what is told of it is exact.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::operation::Call;
+use super::super::slots::Slot;
+use super::super::{Core, Missing, Options, Outcome};
+use super::{leave, members, serve, Scripted};
+use crate::multicast::plan::Share;
+use crate::multicast::transport::{Polled, Transport};
+use crate::multicast::{Acknowledgement, Strategy};
+
+fn ways() -> Vec<Options> {
+    let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
+    let strategies = [Strategy::Flat, Strategy::Tree, split(30), split(99), Strategy::Hybrid(16)];
+    let acknowledgements = [Acknowledgement::Combining, Acknowledgement::SharedCounter];
+    let options =
+        |strategy, acknowledgement, helps| Options { strategy, acknowledgement, helps, traces: true };
+    let both = strategies.into_iter().flat_map(|strategy| acknowledgements.map(|to| (strategy, to)));
+    both.flat_map(|(strategy, to)| [true, false].map(|helps| options(strategy, to, helps))).collect()
+}
+
+/// Multicasts to members that `turn` serves, each time that the initiator looks, until everybody is done. Returns how
+/// often the function was run.
+fn multicast<T: Transport>(core: &Core<T>, options: Options, mut turn: impl FnMut()) -> (Outcome, usize) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&runs);
+    let call = Call::owned(move || _ = counter.fetch_add(1, Ordering::Relaxed));
+    let look = |_: &Missing| {
+        turn();
+        Some(Instant::now())
+    };
+    // SAFETY: the operation owns the function, which does not panic.
+    let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
+    assert!(outcome.missing.is_none() && outcome.panic.is_none());
+    assert_eq!(Arc::strong_count(&runs), 1, "the function is dropped when everybody is done");
+    (outcome, runs.load(Ordering::Relaxed))
+}
+
+/// One of them at a time, from the first or from the last one, until the initiator has enough.
+#[test]
+fn everybody_is_reached_once_in_whatever_order_they_come_to_it() {
+    for options in ways() {
+        for backwards in [false, true] {
+            let core = &*Core::new(Polled);
+            let members = members(core, 20);
+            let mut turns = 0;
+            let mut served = vec![0; 20];
+            let (outcome, runs) = multicast(core, options, || {
+                let number = if backwards { 19 - turns % 20 } else { turns % 20 };
+                served[number] += serve(core, members[number]);
+                turns += 1;
+            });
+            assert_eq!((outcome.tally.receivers, runs, outcome.tally.adopted), (20, 20, 0), "{options:?}");
+            assert!(served.iter().all(|&served| served == 1), "{options:?}: {served:?}");
+            let (shape, planned) = (outcome.tally.shape.expect("traced"), options.strategy.shape(20));
+            assert_eq!((outcome.tally.sends, shape.sends), (planned.sends, planned.sends));
+            if options.helps {
+                // Nobody comes to it before the initiator has sent everything itself.
+                assert_eq!(outcome.tally.sends + outcome.tally.helped, 20, "{options:?}");
+                assert_eq!(shape.path, 20, "one after the other");
+            } else {
+                assert_eq!((shape, outcome.tally.helped), (planned, 0), "{options:?}");
+            }
+        }
+    }
+}
+
+/// Each member leaves at the moment at which it is told, or the next one is: its range goes to who sends.
+#[test]
+fn what_was_delegated_to_one_that_leaves_is_forwarded() {
+    for options in ways() {
+        for leaving in 1..=9 {
+            let core = &*Core::new(Polled);
+            let members = members(core, 9);
+            let mut has_left = false;
+            let (outcome, runs) = multicast(core, options, || {
+                if !has_left {
+                    leave(core, members[leaving - 1]);
+                    has_left = true;
+                }
+                for member in members.iter().filter(|member| member.mailbox.is_open()) {
+                    serve(core, member);
+                }
+            });
+            let adopted = outcome.tally.adopted as usize;
+            // It ran the function while it left, unless it had not been told yet.
+            assert_eq!(runs, 9 - adopted, "{options:?}, {leaving} leaves");
+            assert!(adopted <= 1 && (!options.helps || adopted == 0), "{options:?}, {leaving} leaves");
+        }
+    }
+}
+
+/// The first one that is told sees all the others leave. Nobody is left but this one, who runs the function.
+#[test]
+fn those_who_leave_before_they_are_told_are_adopted() {
+    for options in ways() {
+        let members = Arc::new(std::sync::OnceLock::<Vec<usize>>::new());
+        let others = Arc::clone(&members);
+        let core = &*Core::new(Scripted(move |tid: u32| {
+            for &member in others.get().expect("they have joined") {
+                // SAFETY: a place of the group, which is alive.
+                let member = unsafe { &*std::ptr::with_exposed_provenance::<Slot>(member) };
+                if member.tid() != tid && member.mailbox.is_empty() {
+                    member.mailbox.close();
+                }
+            }
+        }));
+        let slots = super::members(core, 9);
+        members
+            .set(slots.iter().map(|&slot| std::ptr::from_ref(slot).expose_provenance()).collect())
+            .unwrap();
+        let (outcome, runs) =
+            multicast(core, options, || slots.iter().for_each(|slot| _ = serve(core, slot)));
+        assert_eq!((outcome.tally.receivers, outcome.tally.adopted, runs), (9, 8, 1), "{options:?}");
+    }
+}
+
+/// A member that forwards, and one that it tells, are told of again and again; who is not told yet is not missing.
+#[test]
+fn a_member_is_told_of_once_it_has_mail_only() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    let core = &*Core::new(Scripted(move |tid| list.lock().unwrap().push(tid)));
+    let members = members(core, 7);
+    let options = Options { strategy: Strategy::Tree, helps: false, ..Options::default() };
+    let mut seen = Vec::new();
+    let mut look = |missing: &Missing| {
+        let mut waited = missing.threads.clone();
+        waited.sort_unstable();
+        seen.push(waited);
+        let next = members.iter().find(|member| !member.mailbox.is_empty());
+        next.inspect(|member| _ = serve(core, member)).map(|_| Instant::now())
+    };
+    // SAFETY: the function needs nothing.
+    let outcome = unsafe { core.run_with(options, Call::owned(|| {}), Some(Instant::now()), &mut look) };
+    assert!(outcome.missing.is_none());
+    let count = || told.lock().unwrap().len();
+    let mut ids = told.lock().unwrap().clone();
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7], "each of them once");
+    assert_eq!((seen.len(), seen[0].len()), (7, 3), "one look for each, and the initiator has told three");
+    assert!(seen.iter().all(|waited| !waited.is_empty() && waited.len() <= 4), "{seen:?}");
+    // A second message to one that has not looked is not announced: it takes both.
+    let options = Options { strategy: Strategy::Flat, ..options };
+    for _ in 0..2 {
+        // SAFETY: as above.
+        unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
+    }
+    assert_eq!(count(), 14);
+    assert!(members.iter().all(|member| serve(core, member) == 2));
+}
