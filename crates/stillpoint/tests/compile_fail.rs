@@ -49,8 +49,14 @@ twins! {
     contents_not_sync
     deferred_call_not_static
     exclusive_access_while_loaded
+    forge_static_through_a_block
     forge_static_through_a_cell
+    forge_static_through_a_local
+    forge_static_through_a_pool
     forge_static_through_an_array
+    forge_static_through_an_object
+    forge_static_through_the_makers_of_objects
+    forge_static_through_the_objects_of_a_block
     guard_beyond_reader
     lengthen_a_loaded_reference
     lengthen_guard
