@@ -3,12 +3,15 @@
 use super::row::{Spot, NONE};
 use super::shard::Shard;
 use super::store::Chain;
-use super::Core;
+use super::{work, Core};
 use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
 
 /// Rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;
+
+/// Rows of an inbox that are collected at a time. Few in models, so that rows are left.
+const COLLECTED: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The right to use a shard.
 #[derive(Clone, Copy)]
@@ -50,9 +53,14 @@ impl<'c> Hold<'c> {
             self.shard.partial.push(rows, bucket);
         }
         let mut drawn = 0;
-        for row in bucket..bucket + self.core.geometry.rows() {
+        let drained = &rows[bucket as usize].drained;
+        for row in bucket + drained.get()..bucket + self.core.geometry.rows() {
             // SAFETY: the caller's promise; `drawn` does not exceed `most`.
             drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
+            drained.set(row - bucket);
+            if drawn == most {
+                break;
+            }
         }
         rows[bucket as usize].free.set(free - drawn as u32);
         self.shard.out.set(self.shard.out.get() + drawn as isize);
@@ -62,6 +70,7 @@ impl<'c> Hold<'c> {
     /// # Safety
     /// As [`draw`](Hold::draw).
     unsafe fn draw_row(self, row: u32, to: *mut *mut u8, most: usize) -> usize {
+        work::step();
         let live = &self.core.rows[row as usize].live;
         let full = self.core.geometry.full(row);
         let mut left = full & !live.get();
@@ -114,6 +123,7 @@ impl<'c> Hold<'c> {
         self.shard.whole.remove(rows, bucket);
         (bucket..bucket + geometry.rows()).for_each(|row| rows[row as usize].live.set(geometry.full(row)));
         rows[bucket as usize].free.set(0);
+        rows[bucket as usize].drained.set(geometry.rows() - 1);
         self.shard.out.set(self.shard.out.get() + geometry.objects() as isize);
         Some(bucket)
     }
@@ -185,6 +195,9 @@ impl<'c> Hold<'c> {
         }
         rows[row as usize].live.set(live & !freed);
         let bucket = geometry.bucket_of(row);
+        if row - bucket < rows[bucket as usize].drained.get() {
+            rows[bucket as usize].drained.set(row - bucket);
+        }
         let free = &rows[bucket as usize].free;
         let count = if freed == geometry.full(row) { geometry.in_row(row) } else { freed.count_ones() };
         let (before, now) = (free.get(), free.get() + count);
@@ -256,10 +269,22 @@ impl<'c> Hold<'c> {
         self.shard.whole.push(&self.core.rows, bucket);
     }
 
-    /// Takes in what other threads have freed of this shard's buckets.
+    /// Takes in what other threads have freed of this shard's buckets: a limited number of rows, so that no call pays for all
+    /// that others have done since the last one. False if there was nothing.
     #[inline]
     pub(crate) fn collect(self) -> bool {
-        let mut some = self.core.empty_inbox(self.shard, |row, bits| self.take_in(row, bits));
+        let mut left = COLLECTED;
+        let take_in = |row, bits| {
+            self.take_in(row, bits);
+            left -= 1;
+            left > 0
+        };
+        // What was posted first comes first.
+        let first = match self.shard.take_rest() {
+            NONE => self.shard.take_posted(),
+            rest => rest,
+        };
+        let mut some = self.core.go_through(self.shard, first, take_in);
         if is(Variant::TakeUnposted) {
             let rows = 0..self.core.rows.len() as u32;
             // Relaxed: as elsewhere.
