@@ -155,6 +155,28 @@ fn the_pool_grows_up_to_its_maximum() {
     assert!(local.alloc_block().is_some());
 }
 
+/// A step without limit: all that may be added is added at once.
+#[test]
+fn the_pool_grows_to_its_maximum_in_one_step() {
+    for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
+        let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, step).build(|| 0usize).unwrap();
+        assert_eq!((pool.counts().capacity, pool.info().maximum), (4, 20));
+        let local = pool.local().unwrap();
+        let mut objects = Vec::new();
+        local.alloc_many(5, &mut objects).unwrap();
+        assert_eq!(pool.info().regions.iter().map(|region| region.buckets).collect::<Vec<_>>(), [1, 4]);
+        local.alloc_many(15, &mut objects).unwrap();
+        assert!(local.alloc().is_none());
+    }
+    let fixed = PoolBuilder::new(4).bucket_bytes(32).growth(4, usize::MAX).build(|| 0usize).unwrap();
+    let local = fixed.local().unwrap();
+    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), 4);
+    let smallest = PoolBuilder::new(4).bucket_bytes(32).growth(20, 0).build(|| 0usize).unwrap();
+    let local = smallest.local().unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((all.len(), smallest.info().regions.len()), (20, 5));
+}
+
 #[test]
 fn large_pieces_grow_at_huge_pages() {
     let pool =
