@@ -14,7 +14,7 @@ fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
 
 #[test]
 fn every_object_of_the_capacity_can_be_had_and_no_more() {
-    for capacity in [1, 4, 5, 1000] {
+    for capacity in [1, 4, 5, if cfg!(miri) { 70 } else { 1000 }] {
         for cache in [0, 3, 32] {
             let pool = four_to_a_bucket(capacity).cache(cache).build(|| [0u8; 64]).unwrap();
             let local = pool.local().unwrap();
@@ -114,7 +114,7 @@ fn a_constructor_runs_once_for_each_object_and_its_destructor_with_the_pool() {
     .unwrap();
     let capacity = pool.counts().capacity;
     let local = pool.local().unwrap();
-    for _ in 0..1000 {
+    for _ in 0..if cfg!(miri) { 20 } else { 1000 } {
         drop(local.alloc());
     }
     std::mem::forget(local.alloc());
@@ -178,6 +178,7 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn large_pieces_grow_at_huge_pages() {
     let pool =
         PoolBuilder::new(100).growth(4000, 1500).pages(Pages::Transparent).build_raw(2048, 64).unwrap();
@@ -206,6 +207,7 @@ fn histogram_and_census_tell_where_everything_is() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn buckets_come_back_whole_whatever_the_bulks() {
     let pool = PoolBuilder::new(10_000).bucket_bytes(64 << 10).cache(512).build_raw(2048, 64).unwrap();
     let local = pool.local().unwrap();

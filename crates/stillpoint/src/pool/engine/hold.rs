@@ -1,6 +1,6 @@
 //! What the holder of a shard does with its buckets.
 
-use super::row::{Spot, NONE};
+use super::row::{Row, Spot, NONE};
 use super::shard::Shard;
 use super::store::Chain;
 use super::{work, Core};
@@ -52,8 +52,25 @@ impl<'c> Hold<'c> {
             list.remove(rows, bucket);
             self.shard.partial.push(rows, bucket);
         }
-        let mut drawn = 0;
-        let drained = &rows[bucket as usize].drained;
+        let drawn = if self.core.geometry.rows() == 1 {
+            // SAFETY: the caller's promise.
+            unsafe { self.draw_row(bucket, to, most) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.draw_rows(bucket, to, most) }
+        };
+        rows[bucket as usize].free.set(free - drawn as u32);
+        self.shard.out.set(self.shard.out.get() + drawn as isize);
+        drawn
+    }
+
+    /// Draws from a bucket of several rows, and remembers where it ends: the rows before have nothing left.
+    ///
+    /// # Safety
+    /// As [`draw`](Hold::draw).
+    #[inline(never)]
+    unsafe fn draw_rows(self, bucket: u32, to: *mut *mut u8, most: usize) -> usize {
+        let (drained, mut drawn) = (&self.core.rows[bucket as usize].drained, 0);
         for row in bucket + drained.get()..bucket + self.core.geometry.rows() {
             // SAFETY: the caller's promise; `drawn` does not exceed `most`.
             drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
@@ -62,13 +79,12 @@ impl<'c> Hold<'c> {
                 break;
             }
         }
-        rows[bucket as usize].free.set(free - drawn as u32);
-        self.shard.out.set(self.shard.out.get() + drawn as isize);
         drawn
     }
 
     /// # Safety
     /// As [`draw`](Hold::draw).
+    #[inline(always)]
     unsafe fn draw_row(self, row: u32, to: *mut *mut u8, most: usize) -> usize {
         work::step();
         let live = &self.core.rows[row as usize].live;
@@ -122,8 +138,11 @@ impl<'c> Hold<'c> {
         let bucket = self.end_of(&self.shard.whole)?;
         self.shard.whole.remove(rows, bucket);
         (bucket..bucket + geometry.rows()).for_each(|row| rows[row as usize].live.set(geometry.full(row)));
-        rows[bucket as usize].free.set(0);
-        rows[bucket as usize].drained.set(geometry.rows() - 1);
+        let Row { free, drained, .. } = &rows[bucket as usize];
+        free.set(0);
+        if geometry.rows() > 1 {
+            drained.set(geometry.rows() - 1);
+        }
         self.shard.out.set(self.shard.out.get() + geometry.objects() as isize);
         Some(bucket)
     }
@@ -195,10 +214,10 @@ impl<'c> Hold<'c> {
         }
         rows[row as usize].live.set(live & !freed);
         let bucket = geometry.bucket_of(row);
-        if row - bucket < rows[bucket as usize].drained.get() {
-            rows[bucket as usize].drained.set(row - bucket);
+        let Row { free, drained, .. } = &rows[bucket as usize];
+        if geometry.rows() > 1 {
+            drained.set(drained.get().min(row - bucket));
         }
-        let free = &rows[bucket as usize].free;
         let count = if freed == geometry.full(row) { geometry.in_row(row) } else { freed.count_ones() };
         let (before, now) = (free.get(), free.get() + count);
         free.set(now);
@@ -271,18 +290,23 @@ impl<'c> Hold<'c> {
 
     /// Takes in what other threads have freed of this shard's buckets: a limited number of rows, so that no call pays for all
     /// that others have done since the last one. False if there was nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn collect(self) -> bool {
+        // What was posted first comes first.
+        let first = match self.shard.take_rest() {
+            NONE => self.shard.take_posted(),
+            rest => rest,
+        };
+        (first != NONE || is(Variant::TakeUnposted)) && self.collect_list(first)
+    }
+
+    #[inline(never)]
+    fn collect_list(self, first: u32) -> bool {
         let mut left = COLLECTED;
         let take_in = |row, bits| {
             self.take_in(row, bits);
             left -= 1;
             left > 0
-        };
-        // What was posted first comes first.
-        let first = match self.shard.take_rest() {
-            NONE => self.shard.take_posted(),
-            rest => rest,
         };
         let mut some = self.core.go_through(self.shard, first, take_in);
         if is(Variant::TakeUnposted) {

@@ -51,7 +51,8 @@ pub(crate) struct Row {
     pub(crate) after: OwnU32,
     /// The bit to look at first where objects are to rest for long. The owner's.
     pub(crate) turn: OwnU32,
-    /// The bucket's: no row of it before this one has a free object, counted from the first. The owner's.
+    /// The bucket's, if it has several rows: none of them before this one has a free object, counted from the first. The
+    /// owner's.
     pub(crate) drained: OwnU32,
     /// The next bucket in the store.
     pub(crate) below: AtomicU32,

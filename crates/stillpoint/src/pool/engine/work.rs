@@ -146,6 +146,17 @@ mod tests {
             assert_eq!(each_within(FEW, &owner), objects.len());
         }
         assert_eq!((core.ledger.count(), core.totals().1), (0, objects.len()));
+        // A block knows as well that it has nothing, once it was handed out.
+        objects.iter().for_each(|&object| core.free_without_shard(object));
+        let block = owner.alloc_block().unwrap().as_ptr();
+        let last = core.objects_from(block).last().unwrap();
+        let other = owner.alloc_block().unwrap();
+        // SAFETY: handed out above, and freed once.
+        unsafe { owner.free(last) }.unwrap();
+        let (steps, again) = steps(|| owner.alloc());
+        assert!(again.map(|object| object.as_ptr()) == Some(last) && steps <= FEW, "{steps} steps");
+        // SAFETY: as above.
+        unsafe { owner.free_block(other.as_ptr()) }.unwrap();
         core.audit().unwrap();
     }
 
