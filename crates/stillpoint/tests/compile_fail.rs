@@ -59,8 +59,10 @@ twins! {
     forge_static_through_the_objects_of_a_block
     guard_beyond_reader
     lengthen_a_loaded_reference
+    lengthen_an_object
     lengthen_guard
     lengthen_protected
+    object_beyond_its_pool
     protected_beyond_array
     protected_beyond_cell
     protected_beyond_reader
@@ -82,6 +84,7 @@ twins! {
     reset_after_fork_is_unsafe
     retired_after_retire
     send_guard
+    send_local
     send_protected
     send_qsbr_reader
     send_reader

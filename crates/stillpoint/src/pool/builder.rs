@@ -82,7 +82,8 @@ impl<T> Objects<T> {
 
     /// Called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). For one that is not
     /// valid, a new one is made; [`Pool::misuses`] tells of it. If it panics, the object stays out; others of the
-    /// same call are freed, those behind it without being validated.
+    /// same call are freed, those behind it without being validated. One that panics while its thread panics already ends the
+    /// process, as any destructor does.
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
