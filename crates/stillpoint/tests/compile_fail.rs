@@ -50,12 +50,20 @@ twins! {
     deferred_call_not_static
     exclusive_access_while_loaded
     exchange_found_beyond_guard
+    forge_static_through_a_block
     forge_static_through_a_cell
+    forge_static_through_a_local
+    forge_static_through_a_pool
     forge_static_through_an_array
+    forge_static_through_an_object
+    forge_static_through_the_makers_of_objects
+    forge_static_through_the_objects_of_a_block
     guard_beyond_reader
     lengthen_a_loaded_reference
+    lengthen_an_object
     lengthen_guard
     lengthen_protected
+    object_beyond_its_pool
     protected_beyond_array
     protected_beyond_cell
     protected_beyond_reader
@@ -79,6 +87,7 @@ twins! {
     replaced_in_an_array_and_thrown_away
     retired_after_retire
     send_guard
+    send_local
     send_protected
     send_qsbr_reader
     send_reader

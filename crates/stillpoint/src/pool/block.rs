@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::engine::{Core, Shard};
-use super::obj::Obj;
+use super::obj::{Obj, Owns};
 
 /// A whole bucket: objects that lie one behind the other, [`Info::stride`](super::Info::stride) bytes apart.
 ///
@@ -24,7 +24,7 @@ use super::obj::Obj;
 pub struct Block<'p, T: Send + 'static> {
     start: NonNull<T>,
     shard: &'p Shard,
-    owns: PhantomData<T>,
+    owns: Owns<T>,
 }
 
 // SAFETY: as for `Obj`.

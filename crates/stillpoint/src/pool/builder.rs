@@ -73,7 +73,8 @@ impl<T> Objects<T> {
         Self { make: Box::new(make), reset: None, validate: None }
     }
 
-    /// Called for each object that is handed out. If it panics, the object goes back.
+    /// Called for each object that is handed out. If it panics, all objects of the same call go back, without being
+    /// validated.
     pub fn reset(mut self, reset: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
         self.reset = Some(Box::new(reset));
         self
@@ -81,7 +82,8 @@ impl<T> Objects<T> {
 
     /// Called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). For one that is not
     /// valid, a new one is made; [`Pool::misuses`] tells of it. If it panics, the object stays out; others of the
-    /// same call are freed, those behind it without being validated.
+    /// same call are freed, those behind it without being validated. One that panics while its thread panics already ends the
+    /// process, as any destructor does.
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
@@ -129,7 +131,7 @@ impl PoolBuilder {
     /// Objects that the cache of a thread holds, at most, unless told otherwise.
     const CACHE: usize = 512;
 
-    /// For so many objects, rounded up to whole buckets.
+    /// For that many objects, rounded up to whole buckets.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -145,8 +147,9 @@ impl PoolBuilder {
         }
     }
 
-    /// The pool grows by `step` objects at a time, up to `maximum`, when an allocation finds nothing. The addresses for all
-    /// of them, and their headers, are taken from the beginning. Without this call it never grows.
+    /// The pool grows by `step` objects at a time, up to `maximum`, when an allocation finds nothing; both are rounded up to
+    /// whole buckets. A step of `usize::MAX` has no limit: all that may be added is added at once. The addresses for all of
+    /// them, and their headers, are taken from the beginning. Without this call it never grows.
     ///
     /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: behind a smaller piece, it may grow no
     /// further. Steps of less than 64 KiB waste headers.
@@ -157,7 +160,9 @@ impl PoolBuilder {
         self
     }
 
-    /// Bytes of a bucket, a power of two. Without this call, it is the largest one with at most 64 objects.
+    /// Bytes of a bucket, a power of two. Without this call, it is the largest one with at most 64 objects, but none larger
+    /// than 64 KiB that is more than twice as large as the objects of the capacity: a pool of one object of 4 MiB takes 8 MiB.
+    /// Pools that begin with few objects, and grow, are better told a size.
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
         self.bucket_bytes = Some(bytes);
         self
@@ -272,7 +277,7 @@ impl PoolBuilder {
         poison: bool,
         life: Life,
     ) -> Result<(Arc<Core>, Kind), BuildError> {
-        let geometry = Geometry::new(size, align, self.bucket_bytes)
+        let geometry = Geometry::new(size, align, self.bucket_bytes, self.capacity)
             .map_err(|misfit| self.misfit(misfit, size, align))?;
         let buckets = |objects: usize| {
             let buckets = objects.div_ceil(geometry.objects() as usize);
@@ -283,7 +288,10 @@ impl PoolBuilder {
             Some((maximum, _)) if maximum < self.capacity => {
                 return Err(BuildError::Capacity { objects: self.capacity })
             }
-            Some((maximum, step)) => (buckets(maximum)?, buckets(step.max(1))?),
+            // No step adds more than may be added; the smallest one adds a bucket.
+            Some((maximum, step)) => {
+                (buckets(maximum)?, buckets(step.clamp(1, (maximum - self.capacity).max(1)))?)
+            }
             None => (first, 0),
         };
         if self.locals == 0 || self.locals > 1 << 16 {

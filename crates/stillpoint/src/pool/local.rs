@@ -1,7 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use super::block::Block;
 use super::engine::Handle;
@@ -44,73 +44,74 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     #[inline(always)]
     pub fn alloc(&self) -> Option<Obj<'p, T>> {
         let object = self.handle.alloc()?;
-        // SAFETY: handed out just now.
-        let object = unsafe { self.own(object) };
-        Some(object)
+        // Before code of the user's runs, which may park the handle.
+        let shard = self.handle.shard();
+        self.reset(std::iter::once(object.as_ptr()));
+        // SAFETY: handed out to this call; the objects are of this type (see `new`).
+        Some(unsafe { Obj::new(object.cast(), shard) })
     }
 
-    /// # Safety
-    /// The pool has handed the object out, to the caller.
+    /// Prepares objects that were handed out to the caller. If that panics, all of them go back.
     #[inline(always)]
-    unsafe fn own(&self, object: NonNull<u8>) -> Obj<'p, T> {
-        // SAFETY: the caller's promise; the objects are of this type (see `new`).
-        let owned = unsafe { Obj::new(object.cast(), self.handle.shard()) };
-        if let Some(reset) = &self.handle.core().life.reset {
-            reset(object.as_ptr());
+    fn reset(&self, objects: impl Iterator<Item = *mut u8> + Clone) {
+        let core = self.handle.core();
+        if let Some(reset) = &core.life.reset {
+            let all = core.unless_it_panics(objects.clone());
+            objects.for_each(reset);
+            std::mem::forget(all);
         }
-        owned
     }
 
-    /// Appends `count` objects, or none.
+    /// Appends `count` objects, or none: whatever goes wrong, the vector holds what it held before, and the pool has the
+    /// objects back.
     ///
     /// # Errors
-    /// When the pool has not so many that the caller can get.
+    /// When the pool does not have that many that the caller can get.
     ///
     /// # Panics
     /// As [`alloc`](Local::alloc).
     pub fn alloc_many(&self, count: usize, to: &mut Vec<Obj<'p, T>>) -> Result<(), Exhausted> {
-        let before = to.len();
         if count > self.handle.core().maximum() {
             return Err(Exhausted { wanted: count });
         }
         to.reserve(count);
-        let mut chunk = [const { MaybeUninit::<*mut u8>::uninit() }; CHUNK];
-        let mut missing = count;
-        while missing > 0 {
-            let some = missing.min(CHUNK);
-            // SAFETY: there is room for so many.
-            if !unsafe { self.handle.alloc_many(chunk.as_mut_ptr().cast(), some) } {
-                self.free_many(to.drain(before..));
-                return Err(Exhausted { wanted: count });
-            }
-            // All of them are owned before any code of the user's runs.
-            let shard = self.handle.shard();
-            // SAFETY: written above; handed out to this call; the objects are of this type (see `new`).
-            let owned = chunk[..some].iter().map(|object| unsafe {
-                Obj::new(NonNull::new_unchecked(object.assume_init().cast()), shard)
-            });
-            to.extend(owned);
-            missing -= some;
+        let room = to.spare_capacity_mut().as_mut_ptr();
+        // An object takes more room than its address. So the addresses come first, in the same place.
+        const { assert!(size_of::<Obj<'_, T>>() >= size_of::<*mut u8>()) };
+        let addresses = room.cast::<*mut u8>();
+        // SAFETY: there is room for that many, and nobody else looks there.
+        if !unsafe { self.handle.alloc_many(addresses, count) } {
+            return Err(Exhausted { wanted: count });
         }
-        if let Some(reset) = &self.handle.core().life.reset {
-            to[before..].iter().for_each(|object| reset(object.address().as_ptr()));
+        // Before code of the user's runs, which may park the handle.
+        let shard = self.handle.shard();
+        // SAFETY: written above; nobody writes there before the loop below.
+        self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
+        // The last one first: an object covers its own address and those behind it, which were read before.
+        for index in (0..count).rev() {
+            // SAFETY: written above, and not covered yet; addresses of objects are not null.
+            let object = unsafe { NonNull::new_unchecked(addresses.add(index).read().cast()) };
+            // SAFETY: handed out to this call; the objects are of this type (see `new`). There is room (see `reserve`).
+            unsafe { room.add(index).write(MaybeUninit::new(Obj::new(object, shard))) };
         }
+        // SAFETY: there is room for that many, and they were written above.
+        unsafe { to.set_len(to.len() + count) };
         Ok(())
     }
 
-    /// A whole bucket, or nothing when the pool has none that the caller can get.
+    /// A whole bucket, or nothing when the pool has none that the caller can get. Takes one word for each 64 objects; when there
+    /// is no whole bucket, time in proportion to what other threads have freed and nobody has collected.
     ///
     /// # Panics
     /// As [`alloc`](Local::alloc); the block goes back then.
     #[inline]
     pub fn alloc_block(&self) -> Option<Block<'p, T>> {
         let start = self.handle.alloc_block()?;
-        // SAFETY: handed out just now; the objects are of this type (see `new`).
-        let mut block = unsafe { Block::new(start.cast(), self.handle.shard()) };
-        if let Some(reset) = &self.handle.core().life.reset {
-            block.iter_mut().for_each(|object: &mut T| reset(ptr::from_mut(object).cast()));
-        }
-        Some(block)
+        // Before code of the user's runs, which may park the handle.
+        let shard = self.handle.shard();
+        self.reset(self.handle.core().objects_from(start.as_ptr()));
+        // SAFETY: handed out to this call; the objects are of this type (see `new`).
+        Some(unsafe { Block::new(start.cast(), shard) })
     }
 
     /// Frees an object, of whatever thread. One of another pool is freed there.
@@ -137,7 +138,8 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// Lets go of all that this thread keeps to itself, for a thread that will not use the pool for a while. The next call
-    /// takes hold of something again; if others have everything then, allocations fail, and frees take the slow way.
+    /// takes hold of something again; if others have everything then, allocations fail, and frees take the slow way. Takes time
+    /// in proportion to what the thread keeps, and to what others have freed of it.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;

@@ -33,7 +33,7 @@
 //! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
 //!
 //! [`Local::free_many`] returns many objects of other threads with one exchange for each bucket; dropping each of them
-//! takes one exchange for each object. [`Local::alloc_block`] costs the same whatever the number of objects.
+//! takes one exchange for each object. [`Local::alloc_block`] changes one word for each 64 objects.
 //!
 //! # Who holds what
 //!
@@ -44,6 +44,13 @@
 //! cache, its whole buckets up to the high-water mark, and the free objects of its other buckets: [`Local::park`] lets go
 //! of them. Objects of its buckets that other threads have freed can be had all the same; blocks of them only if a bucket
 //! has up to 64 objects, and all of them have come back from other threads.
+//!
+//! # Work
+//!
+//! No call works off what other threads have done since the last one: it collects a limited number of what they have freed,
+//! and moves buckets by the batch. In proportion to more are calls that grow the pool; an [`Local::alloc_block`] that finds no
+//! whole bucket, which goes through all that others have freed and nobody has collected; [`Local::park`], and the end of a
+//! local, which give back what it holds; and [`Pool::audit`], [`Pool::leaks`] and [`Pool::close`], which look at every bucket.
 //!
 //! # Consistency
 //!

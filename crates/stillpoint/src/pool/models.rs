@@ -41,7 +41,8 @@ unsafe impl Send for World {}
 impl World {
     /// Without caches. Whole buckets are kept by their shards, or go to the store at once.
     fn new(per_bucket: usize, buckets: u32, locals: usize, kept: u32) -> Arc<Self> {
-        let geometry = Geometry::new(OBJECT, OBJECT, Some(OBJECT * per_bucket)).expect("a small bucket");
+        let geometry =
+            Geometry::new(OBJECT, OBJECT, Some(OBJECT * per_bucket), per_bucket).expect("a small bucket");
         let plan = Plan {
             geometry,
             size: OBJECT,
@@ -246,6 +247,71 @@ fn a_bucket_is_rescued_from_its_owner() {
     });
 }
 
+/// A thread that looks for a whole bucket puts back what makes none.
+#[test]
+fn a_block_is_looked_for_among_what_was_sent() {
+    explore(2, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
+        let needy = spawn(&world, move |world| {
+            world.free(sent);
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            assert!(handle.alloc_block().is_none(), "{LOST}");
+        });
+        let again = world.alloc(&owner);
+        needy.join().unwrap();
+        again.map(|object| world.free_by(&owner, object));
+        world.free_by(&owner, kept);
+        drop(owner);
+        world.holds(2);
+    });
+}
+
+/// An owner collects some of the rows in its inbox, and leaves the others, which another thread takes.
+#[test]
+fn what_an_owner_has_left_is_taken_by_another_thread() {
+    explore(2, || {
+        let world = World::new(1, 3, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let objects = [(); 3].map(|()| world.must_alloc(&owner));
+        let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
+        let needy = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            [(); 2].map(|()| world.alloc(&handle)).into_iter().flatten().for_each(|object| {
+                world.free_by(&handle, object);
+            });
+        });
+        let again = world.alloc(&owner);
+        freer.join().unwrap();
+        needy.join().unwrap();
+        again.map(|object| world.free_by(&owner, object));
+        drop(owner);
+        world.holds(3);
+    });
+}
+
+/// Two threads that take rows of the same shard leave some of them at the same time.
+#[test]
+fn two_threads_leave_rows_of_one_shard() {
+    explore(2, || {
+        let world = World::new(1, 4, 2, 4);
+        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let objects = [(); 4].map(|()| world.must_alloc(&owner));
+        objects[..2].iter().for_each(|&object| world.free(object));
+        let needy = spawn(&world, |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        objects[2..].iter().for_each(|&object| world.free(object));
+        let again = world.alloc(&owner);
+        needy.join().unwrap();
+        again.map(|object| world.free_by(&owner, object));
+        drop(owner);
+        world.holds(4);
+    });
+}
+
 /// An object is freed twice, by two threads at once: one of them is told, and the pool stays whole.
 #[test]
 fn a_double_free_is_found() {
@@ -333,7 +399,10 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::NeverLeft, "an_owner_ends_with_an_object_out"),
     (Variant::ClaimAnyhow, "a_bucket_is_rescued_from_its_owner"),
     (Variant::ClaimFree, "a_double_free_does_not_make_a_bucket_whole"),
-    (Variant::RescueForgets, "a_bucket_is_rescued_from_its_owner"),
+    (Variant::RescueForgets, "a_block_is_looked_for_among_what_was_sent"),
+    (Variant::RestRelaxed, "what_an_owner_has_left_is_taken_by_another_thread"),
+    (Variant::RestForgotten, "what_an_owner_has_left_is_taken_by_another_thread"),
+    (Variant::RestOverwrites, "two_threads_leave_rows_of_one_shard"),
 ];
 
 #[cfg(stillpoint_busted)]

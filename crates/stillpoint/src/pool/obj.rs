@@ -14,8 +14,14 @@ pub struct Obj<'p, T: Send + 'static> {
     object: NonNull<T>,
     /// The shard that it came from.
     shard: &'p Shard,
-    owns: PhantomData<T>,
+    owns: Owns<T>,
 }
+
+/// What owns objects of the pool's: it drops nothing of them, and writes to what others will read as a `T`. So it is
+/// invariant, as the pool is: were it covariant, a `for<'a> fn(&'a str)` of the pool could be made a `fn(&'static str)`,
+/// overwritten, and handed out again as what it was. `NonNull<T>` does not see to that. The first `T` keeps the rest as it is
+/// for what contains one.
+pub(super) type Owns<T> = PhantomData<(T, fn(T) -> T)>;
 
 // SAFETY: it owns its object, which may be used by any thread; a shard may be referred to by any thread.
 unsafe impl<T: Send + 'static> Send for Obj<'_, T> {}

@@ -188,7 +188,7 @@ impl<T: Send + 'static> Pool<T> {
 
     /// The objects that were never given back.
     ///
-    /// Nobody can have one of them, as every [`Obj`] borrows the pool: they were forgotten, given away by
+    /// Takes time in proportion to the number of objects. Nobody can have one of them, as every [`Obj`] borrows the pool: they were forgotten, given away by
     /// [`Obj::into_raw`], or wait in a reclaimer.
     ///
     /// ```
@@ -204,7 +204,7 @@ impl<T: Send + 'static> Pool<T> {
         unsafe { report::leaks(&self.core) }
     }
 
-    /// Drops the pool, and says what was never given back.
+    /// Drops the pool, and says what was never given back. Takes time in proportion to the number of objects.
     ///
     /// # Errors
     /// The list of it; the memory is freed all the same.

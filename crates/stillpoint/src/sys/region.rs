@@ -49,6 +49,11 @@ pub(crate) enum Refusal {
     Lost,
 }
 
+/// Counts reservations that were given back. The kernel hands their addresses out again, to any thread: what the last owner
+/// did there comes before that, which no access of the program's says, and which ThreadSanitizer does not see where the
+/// system calls do not go through the C library.
+static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
+
 /// Address space, of which nobody else uses a part. Unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
@@ -76,6 +81,8 @@ impl Reservation {
         // SAFETY: a new mapping, wherever the kernel likes.
         let raw =
             unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
+        // Acquire: pairs with the release in `drop` of whoever had these addresses before.
+        GIVEN_BACK.load(Ordering::Acquire);
         let whole = NonNull::new(raw.cast::<u8>()).ok_or_else(too_large)?;
         // SAFETY: within the mapping, which has `align` bytes to spare.
         let start = unsafe { whole.add(whole.as_ptr().align_offset(align)) };
@@ -136,6 +143,8 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let head = self.start.as_ptr().addr() - self.whole.as_ptr().addr();
         let bytes = self.whole_bytes.min(self.lost_from.get_mut().saturating_add(head));
+        // Release: pairs with the acquire in `new`. Before the addresses are given back: whoever gets them reads it after.
+        GIVEN_BACK.fetch_add(1, Ordering::Release);
         // SAFETY: nobody else uses these addresses, and their owner is gone. A failure leaves them mapped.
         let _ = unsafe { munmap(self.whole.as_ptr().cast(), bytes) };
     }

@@ -33,6 +33,7 @@ fn impossible_shapes_are_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn no_memory_is_an_error() {
     // More addresses than there are, and more headers.
     let error = refused(PoolBuilder::new(1 << 31), 1 << 29, 8, "no memory");
@@ -56,6 +57,7 @@ fn a_node_that_does_not_exist_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
     // A terabyte of reserved pages: no machine has them to spare.
     let error = Region::new(1 << 40, Pages::Reserved, None).unwrap_err();
@@ -80,7 +82,7 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
             foreign,
             NonNull::from(&on_the_stack),
             NonNull::dangling(),
-            NonNull::new(usize::MAX as *mut u8).unwrap(),
+            NonNull::new(std::ptr::without_provenance_mut(usize::MAX)).unwrap(),
         ] {
             // SAFETY: no objects of the pool, which says so.
             let error = unsafe { local.free(stranger) }.unwrap_err();

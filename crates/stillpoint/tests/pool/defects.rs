@@ -4,6 +4,7 @@ use stillpoint::pool::{Pages, PoolBuilder};
 
 /// There, the fill of a bucket is counted in eight bits.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn more_than_256_objects_fit_into_a_bucket() {
     let pool =
         PoolBuilder::new(5_000).bucket_bytes(1 << 16).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
@@ -26,6 +27,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
 
 /// There, a ring of a power of two entries holds one fewer.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn a_power_of_two_of_buckets_is_all_there() {
     for buckets in [1, 2, 64, 256] {
         let pool =
@@ -90,6 +92,7 @@ fn objects_do_not_strand_with_an_idle_owner() {
 
 /// The same where the bucket is broken, because the owner has freed some of its objects itself, and where it has many rows.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     let pool = PoolBuilder::new(40).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
@@ -118,6 +121,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
 
 /// There, and in a rescue that claims all it finds, one thread has everything.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rescuer_keeps_no_more_than_others() {
     let pool = PoolBuilder::new(400).bucket_bytes(256).cache(0).high_water(4).pages(Pages::Small);
     let pool = pool.build_raw(64, 64).unwrap();

@@ -111,7 +111,10 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 400 })
+    })]
 
     #[test]
     fn every_call_does_what_a_set_would(

@@ -1,5 +1,6 @@
 //! What memory is made of, and where it lies.
 
+use crate::skip::skipped;
 use stillpoint::pool::{Backing, Pages, PoolBuilder, Region};
 
 #[test]
@@ -27,7 +28,9 @@ fn memory_is_zeroed_and_ends_where_it_says() {
 /// Where there are reserved huge pages; elsewhere the request is refused, and that is looked at in `bad_input`.
 #[test]
 fn reserved_pages_stay_where_they_are() {
-    let Ok(region) = Region::new(3 << 20, Pages::Reserved, None) else { return };
+    let Ok(region) = Region::new(3 << 20, Pages::Reserved, None) else {
+        return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
+    };
     assert_eq!(region.backing(), Backing::Reserved);
     assert_eq!(region.physically_contiguous(4096..(2 << 20)), Some(true), "within one page");
     let (first, within) = (region.start().as_ptr(), region.start().as_ptr().wrapping_add(12345));
@@ -35,7 +38,12 @@ fn reserved_pages_stay_where_they_are() {
     if let (Some(first), Some(within)) = (region.iova(first), region.iova(within)) {
         assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
         assert_eq!(within.0, first.0 + 12345);
-        assert!(region.physically_contiguous(0..3 << 20).is_some());
+        let last = region.iova(region.start().as_ptr().wrapping_add(2 << 20)).unwrap();
+        let one_piece = Some(last.0 == first.0 + (2 << 20));
+        assert_eq!(region.physically_contiguous(0..3 << 20), one_piece);
+        assert_eq!(region.physically_contiguous((2 << 20) - 1..(2 << 20) + 1), one_piece);
+    } else {
+        skipped("the kernel hides frame numbers: not the root of the machine");
     }
 }
 
@@ -66,4 +74,41 @@ fn info_says_what_was_built() {
     assert_eq!(info.regions.len(), 1);
     assert_eq!((info.regions[0].buckets, info.regions[0].bytes), (9, 9 * (128 << 10)));
     assert_eq!(info.regions[0].backing, Backing::Small);
+}
+
+/// Less than twice what the objects take, or 64 KiB: however large they are, and however few.
+#[test]
+fn a_pool_of_few_objects_takes_memory_for_few() {
+    for size in [8, 1000, 2048, 5000, 100_000, 4 << 20] {
+        for capacity in [1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100] {
+            if capacity * size > 64 << 20 {
+                continue;
+            }
+            let pool = PoolBuilder::new(capacity).pages(Pages::Small).build_raw(size, 8).unwrap();
+            let info = pool.info();
+            let bytes: usize = info.regions.iter().map(|region| region.bytes).sum();
+            let room = 2 * capacity.next_multiple_of(info.objects_per_block) * info.stride;
+            assert!(pool.counts().capacity >= capacity);
+            assert!(bytes <= room.max(64 << 10), "{capacity} objects of {size} bytes take {bytes}");
+            assert!(bytes < (4 * capacity * info.stride).max(64 << 10 | 1), "{capacity} of {size}: {bytes}");
+        }
+    }
+    let one = PoolBuilder::new(1).pages(Pages::Small).build_raw(4 << 20, 8).unwrap();
+    assert_eq!((one.info().objects_per_block, one.info().regions[0].bytes), (1, 8 << 20));
+}
+
+/// Large pools keep buckets of up to 64 objects, and small ones of small objects, which take no more than a few pages.
+#[test]
+fn buckets_of_many_objects_stay_where_they_fit() {
+    let shape = |capacity, size| {
+        let pool = PoolBuilder::new(capacity).pages(Pages::Small).build_raw(size, 8).unwrap();
+        (pool.info().bucket_bytes, pool.info().objects_per_block)
+    };
+    assert_eq!(shape(1_000, 2048), (128 << 10, 62));
+    assert_eq!(shape(32, 2048), (128 << 10, 62), "32 take more than half of that");
+    assert_eq!(shape(31, 2048), (64 << 10, 31));
+    assert_eq!(shape(1, 2048), (64 << 10, 31));
+    assert_eq!(shape(1, 64), (4096, 64));
+    assert_eq!(shape(1, 8), (512, 64));
+    assert_eq!(shape(16, 5000), (128 << 10, 25));
 }

@@ -14,7 +14,7 @@ fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
 
 #[test]
 fn every_object_of_the_capacity_can_be_had_and_no_more() {
-    for capacity in [1, 4, 5, 1000] {
+    for capacity in [1, 4, 5, if cfg!(miri) { 70 } else { 1000 }] {
         for cache in [0, 3, 32] {
             let pool = four_to_a_bucket(capacity).cache(cache).build(|| [0u8; 64]).unwrap();
             let local = pool.local().unwrap();
@@ -114,7 +114,7 @@ fn a_constructor_runs_once_for_each_object_and_its_destructor_with_the_pool() {
     .unwrap();
     let capacity = pool.counts().capacity;
     let local = pool.local().unwrap();
-    for _ in 0..1000 {
+    for _ in 0..if cfg!(miri) { 20 } else { 1000 } {
         drop(local.alloc());
     }
     std::mem::forget(local.alloc());
@@ -155,7 +155,30 @@ fn the_pool_grows_up_to_its_maximum() {
     assert!(local.alloc_block().is_some());
 }
 
+/// A step without limit: all that may be added is added at once.
 #[test]
+fn the_pool_grows_to_its_maximum_in_one_step() {
+    for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
+        let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, step).build(|| 0usize).unwrap();
+        assert_eq!((pool.counts().capacity, pool.info().maximum), (4, 20));
+        let local = pool.local().unwrap();
+        let mut objects = Vec::new();
+        local.alloc_many(5, &mut objects).unwrap();
+        assert_eq!(pool.info().regions.iter().map(|region| region.buckets).collect::<Vec<_>>(), [1, 4]);
+        local.alloc_many(15, &mut objects).unwrap();
+        assert!(local.alloc().is_none());
+    }
+    let fixed = PoolBuilder::new(4).bucket_bytes(32).growth(4, usize::MAX).build(|| 0usize).unwrap();
+    let local = fixed.local().unwrap();
+    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), 4);
+    let smallest = PoolBuilder::new(4).bucket_bytes(32).growth(20, 0).build(|| 0usize).unwrap();
+    let local = smallest.local().unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((all.len(), smallest.info().regions.len()), (20, 5));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn large_pieces_grow_at_huge_pages() {
     let pool =
         PoolBuilder::new(100).growth(4000, 1500).pages(Pages::Transparent).build_raw(2048, 64).unwrap();
@@ -184,6 +207,7 @@ fn histogram_and_census_tell_where_everything_is() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn buckets_come_back_whole_whatever_the_bulks() {
     let pool = PoolBuilder::new(10_000).bucket_bytes(64 << 10).cache(512).build_raw(2048, 64).unwrap();
     let local = pool.local().unwrap();

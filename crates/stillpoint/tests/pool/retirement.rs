@@ -42,7 +42,9 @@ fn readers_never_see_an_object_that_was_reused() {
             });
         }
         let mut replaced = 0;
-        while replaced < 2_000 || seen.load(Ordering::Relaxed) < 100 {
+        while replaced < if cfg!(miri) { 40 } else { 2_000 }
+            || seen.load(Ordering::Relaxed) < if cfg!(miri) { 5 } else { 100 }
+        {
             reclaimer.poll();
             let Some(new) = make() else {
                 std::thread::yield_now();

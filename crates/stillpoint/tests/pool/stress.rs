@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawLocal, RawPool};
 
 const BYTES: usize = 96;
+const ROUNDS: usize = if cfg!(miri) { 150 } else { 20_000 };
 
 /// An address that may go to another thread.
 #[derive(Clone, Copy)]
@@ -73,7 +74,7 @@ fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receive
     let mut state = seed * 0x9e37_79b9 + 1;
     let mut local = pool.local().unwrap();
     let mut mine = Vec::new();
-    for _ in 0..20_000 {
+    for _ in 0..ROUNDS {
         let choice = random(&mut state);
         match choice % 8 {
             0..3 if mine.len() < 200 => take(&local, &mut mine, choice / 8),
@@ -113,7 +114,7 @@ fn stress(threads: usize, builder: PoolBuilder) {
             scope.spawn(move || work(pool, index as u64 + 1, to, from));
         }
         // Counts always add up, and are never beyond what there is.
-        for _ in 0..200 {
+        for _ in 0..if cfg!(miri) { 3 } else { 200 } {
             let counts = pool.counts();
             assert_eq!(counts.available + counts.in_use, counts.capacity);
             let _ = pool.audit();
@@ -174,7 +175,7 @@ fn an_audit_during_traffic_is_an_answer() {
             }
         });
         let answers = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            (0..5_000).filter(|_| pool.audit().is_ok()).count()
+            (0..if cfg!(miri) { 20 } else { 5_000 }).filter(|_| pool.audit().is_ok()).count()
         }));
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(answers.is_ok(), "an audit panicked");

@@ -132,15 +132,17 @@ impl Core {
     fn posted(&self) -> Result<Vec<u32>, String> {
         let mut posted = vec![NONE; self.rows.len()];
         for shard in self.shards() {
-            let mut row = shard.first_of_inbox();
-            while row != NONE {
-                let place = posted.get_mut(row as usize).ok_or_else(|| format!("there is no row {row}"))?;
-                if *place != NONE {
-                    return Err(format!("row {row} is in two inboxes, or in one of them twice"));
+            for mut row in shard.lists_of_inbox() {
+                while row != NONE {
+                    let place =
+                        posted.get_mut(row as usize).ok_or_else(|| format!("there is no row {row}"))?;
+                    if *place != NONE {
+                        return Err(format!("row {row} is in two inboxes, or in one of them twice"));
+                    }
+                    *place = shard.index;
+                    // Relaxed: nobody uses the inbox.
+                    row = self.rows[row as usize].far.behind.load(Ordering::Relaxed);
                 }
-                *place = shard.index;
-                // Relaxed: nobody uses the inbox.
-                row = self.rows[row as usize].far.behind.load(Ordering::Relaxed);
             }
         }
         Ok(posted)

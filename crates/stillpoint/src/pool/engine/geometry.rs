@@ -4,6 +4,8 @@
 const LINE: usize = 64;
 /// The least stride: the reciprocal of 1 has no room in 64 bits.
 const LEAST: usize = 8;
+/// What a bucket may take although the pool needs less: memory comes in pages anyway.
+const SPARE: usize = 64 << 10;
 /// Objects of a row: the bits of its words.
 pub(crate) const ROW: u32 = 64;
 /// The largest bucket, so that an offset in it has less than 32 bits.
@@ -45,8 +47,14 @@ pub(crate) struct Place {
 }
 
 impl Geometry {
-    /// For objects of `size` and `align`. Without a size of buckets, the largest one with at most 64 objects: one row.
-    pub(crate) fn new(size: usize, align: usize, bucket_bytes: Option<usize>) -> Result<Self, Misfit> {
+    /// For objects of `size` and `align`. Without a size of buckets, the largest one with at most 64 objects, one row; but not
+    /// one that leaves more than half of its memory unused when the pool has `capacity` objects, unless it is small.
+    pub(crate) fn new(
+        size: usize,
+        align: usize,
+        bucket_bytes: Option<usize>,
+        capacity: usize,
+    ) -> Result<Self, Misfit> {
         if size == 0 {
             return Err(Misfit::SizeZero);
         }
@@ -62,7 +70,10 @@ impl Geometry {
         }
         let most = (stride * ROW as usize).min(LARGEST_BUCKET);
         let bucket = match bucket_bytes {
-            None => 1 << most.ilog2(),
+            None => {
+                let needed = stride.saturating_mul(capacity).clamp(SPARE, LARGEST_BUCKET);
+                (1 << most.ilog2()).min(needed.next_power_of_two())
+            }
             Some(bytes) if !bytes.is_power_of_two() => return Err(Misfit::BucketSize),
             Some(bytes) if bytes < stride => {
                 return Err(Misfit::BucketSmall { least: stride.next_power_of_two() })
@@ -193,15 +204,18 @@ fn stride(size: usize, align: usize) -> usize {
 mod tests {
     use super::*;
 
+    /// A capacity that needs more than one bucket, whatever its size.
+    const MANY: usize = usize::MAX;
+
     #[test]
     fn packets_get_an_odd_number_of_lines() {
-        let geometry = Geometry::new(2048, 64, None).unwrap();
+        let geometry = Geometry::new(2048, 64, None, MANY).unwrap();
         assert_eq!((geometry.stride(), geometry.bucket_bytes(), geometry.objects()), (2112, 128 << 10, 62));
-        let as_dpdk = Geometry::new(2048, 64, Some(64 << 10)).unwrap();
+        let as_dpdk = Geometry::new(2048, 64, Some(64 << 10), MANY).unwrap();
         assert_eq!(as_dpdk.objects(), 31);
-        assert_eq!(Geometry::new(2048, 4096, None).unwrap().stride(), 4096);
-        assert_eq!(Geometry::new(1, 1, None).unwrap().stride(), 8);
-        assert_eq!(Geometry::new(64, 8, None).unwrap().objects(), 64);
+        assert_eq!(Geometry::new(2048, 4096, None, MANY).unwrap().stride(), 4096);
+        assert_eq!(Geometry::new(1, 1, None, MANY).unwrap().stride(), 8);
+        assert_eq!(Geometry::new(64, 8, None, MANY).unwrap().objects(), 64);
     }
 
     #[test]
@@ -209,7 +223,7 @@ mod tests {
         let shapes =
             [(2048, 64, None), (24, 8, None), (1, 1, Some(4096)), (100, 4, Some(1 << 16)), (8, 8, None)];
         for (size, align, bucket) in shapes.into_iter().chain([(1 << 20, 4096, Some(1 << 20))]) {
-            let geometry = Geometry::new(size, align, bucket).unwrap();
+            let geometry = Geometry::new(size, align, bucket, MANY).unwrap();
             let bytes = geometry.bucket_bytes();
             let mut found = 0;
             for offset in (bytes * 3..bytes * 4).step_by(if bytes > 1 << 17 { 64 } else { 1 }) {
@@ -233,7 +247,7 @@ mod tests {
 
     #[test]
     fn neighbouring_buckets_use_different_sets_of_the_cache() {
-        let geometry = Geometry::new(2048, 64, Some(64 << 10)).unwrap();
+        let geometry = Geometry::new(2048, 64, Some(64 << 10), MANY).unwrap();
         let sets = (0..2).flat_map(|row| (0..31).map(move |bit| Place { row, bit }));
         let sets: std::collections::HashSet<usize> =
             sets.map(|place| geometry.offset(place) / LINE % 64).collect();
@@ -242,7 +256,7 @@ mod tests {
 
     #[test]
     fn impossible_shapes_are_told_apart() {
-        let of = |size, align, bucket| Geometry::new(size, align, bucket).unwrap_err();
+        let of = |size, align, bucket| Geometry::new(size, align, bucket, MANY).unwrap_err();
         assert_eq!(of(0, 8, None), Misfit::SizeZero);
         assert_eq!(of(usize::MAX, 8, None), Misfit::SizeHuge);
         assert_eq!(of(8, 0, None), Misfit::Alignment);

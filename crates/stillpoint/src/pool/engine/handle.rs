@@ -57,7 +57,7 @@ impl<'p> Handle<'p> {
         }
         let hold = self.hold();
         hold.empty_cache(shard.cache.len());
-        hold.collect();
+        while hold.collect() {}
         hold.spill(u32::MAX);
         self.shard.set(self.core.nobody());
         if !is(Variant::NeverLeft) {
@@ -260,7 +260,7 @@ impl<'p> Handle<'p> {
     unsafe fn free_slowly(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
         let mut accepted = 0;
         for (index, &object) in objects.iter().enumerate() {
-            let after = self.core.unless_it_panics(&objects[index + 1..]);
+            let after = self.core.unless_it_panics(objects[index + 1..].iter().copied());
             let answer = self.core.accept(object);
             std::mem::forget(after);
             if let Err(reason) = answer {
@@ -343,14 +343,14 @@ impl Hold<'_> {
 }
 
 /// See [`Core::unless_it_panics`].
-struct Rest<'c> {
+pub(crate) struct Rest<'c, I: Iterator<Item = *mut u8>> {
     core: &'c Core,
-    objects: &'c [*mut u8],
+    objects: I,
 }
 
-impl Drop for Rest<'_> {
+impl<I: Iterator<Item = *mut u8>> Drop for Rest<'_, I> {
     fn drop(&mut self) {
-        for &object in self.objects {
+        for object in self.objects.by_ref() {
             if let Some(place) = self.core.place_of(object).filter(|&place| self.core.disarm(object, place)) {
                 self.core.free_stray(place);
             }
@@ -366,8 +366,13 @@ impl Core {
     }
 
     /// The objects of a bucket.
-    pub(crate) fn objects_of(&self, bucket: u32) -> impl Iterator<Item = *mut u8> {
-        let (first, stride) = (self.address(bucket, 0), self.geometry.stride());
+    fn objects_of(&self, bucket: u32) -> impl Iterator<Item = *mut u8> + Clone {
+        self.objects_from(self.address(bucket, 0))
+    }
+
+    /// The objects of a bucket that begin with this one.
+    pub(crate) fn objects_from(&self, first: *mut u8) -> impl Iterator<Item = *mut u8> + Clone {
+        let stride = self.geometry.stride();
         (0..self.geometry.objects() as usize).map(move |index| first.wrapping_add(index * stride))
     }
 
@@ -410,8 +415,8 @@ impl Core {
                 return Err(FreeError { index, reason: FreeReason::AlreadyFree });
             }
             for (index, &object) in objects.iter().enumerate() {
-                let others =
-                    [&objects[..index], &objects[index + 1..]].map(|some| self.unless_it_panics(some));
+                let others = [&objects[..index], &objects[index + 1..]]
+                    .map(|some| self.unless_it_panics(some.iter().copied()));
                 self.inspect(object);
                 std::mem::forget(others);
             }
@@ -433,7 +438,7 @@ impl Core {
     }
 
     /// Frees objects that belong to the caller, without having them validated, if it panics before it forgets this.
-    fn unless_it_panics<'c>(&'c self, objects: &'c [*mut u8]) -> Rest<'c> {
+    pub(crate) fn unless_it_panics<I: Iterator<Item = *mut u8>>(&self, objects: I) -> Rest<'_, I> {
         Rest { core: self, objects }
     }
 

@@ -1,14 +1,17 @@
 //! What the holder of a shard does with its buckets.
 
-use super::row::{Spot, NONE};
+use super::row::{Row, Spot, NONE};
 use super::shard::Shard;
 use super::store::Chain;
-use super::Core;
+use super::{work, Core};
 use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
 
 /// Rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;
+
+/// Rows of an inbox that are collected at a time. Few in models, so that rows are left.
+const COLLECTED: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The right to use a shard.
 #[derive(Clone, Copy)]
@@ -49,19 +52,41 @@ impl<'c> Hold<'c> {
             list.remove(rows, bucket);
             self.shard.partial.push(rows, bucket);
         }
-        let mut drawn = 0;
-        for row in bucket..bucket + self.core.geometry.rows() {
-            // SAFETY: the caller's promise; `drawn` does not exceed `most`.
-            drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
-        }
+        let drawn = if self.core.geometry.rows() == 1 {
+            // SAFETY: the caller's promise.
+            unsafe { self.draw_row(bucket, to, most) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.draw_rows(bucket, to, most) }
+        };
         rows[bucket as usize].free.set(free - drawn as u32);
         self.shard.out.set(self.shard.out.get() + drawn as isize);
         drawn
     }
 
+    /// Draws from a bucket of several rows, and remembers where it ends: the rows before have nothing left.
+    ///
     /// # Safety
     /// As [`draw`](Hold::draw).
+    #[inline(never)]
+    unsafe fn draw_rows(self, bucket: u32, to: *mut *mut u8, most: usize) -> usize {
+        let (drained, mut drawn) = (&self.core.rows[bucket as usize].drained, 0);
+        for row in bucket + drained.get()..bucket + self.core.geometry.rows() {
+            // SAFETY: the caller's promise; `drawn` does not exceed `most`.
+            drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
+            drained.set(row - bucket);
+            if drawn == most {
+                break;
+            }
+        }
+        drawn
+    }
+
+    /// # Safety
+    /// As [`draw`](Hold::draw).
+    #[inline(always)]
     unsafe fn draw_row(self, row: u32, to: *mut *mut u8, most: usize) -> usize {
+        work::step();
         let live = &self.core.rows[row as usize].live;
         let full = self.core.geometry.full(row);
         let mut left = full & !live.get();
@@ -113,7 +138,11 @@ impl<'c> Hold<'c> {
         let bucket = self.end_of(&self.shard.whole)?;
         self.shard.whole.remove(rows, bucket);
         (bucket..bucket + geometry.rows()).for_each(|row| rows[row as usize].live.set(geometry.full(row)));
-        rows[bucket as usize].free.set(0);
+        let Row { free, drained, .. } = &rows[bucket as usize];
+        free.set(0);
+        if geometry.rows() > 1 {
+            drained.set(geometry.rows() - 1);
+        }
         self.shard.out.set(self.shard.out.get() + geometry.objects() as isize);
         Some(bucket)
     }
@@ -185,7 +214,10 @@ impl<'c> Hold<'c> {
         }
         rows[row as usize].live.set(live & !freed);
         let bucket = geometry.bucket_of(row);
-        let free = &rows[bucket as usize].free;
+        let Row { free, drained, .. } = &rows[bucket as usize];
+        if geometry.rows() > 1 {
+            drained.set(drained.get().min(row - bucket));
+        }
         let count = if freed == geometry.full(row) { geometry.in_row(row) } else { freed.count_ones() };
         let (before, now) = (free.get(), free.get() + count);
         free.set(now);
@@ -256,10 +288,27 @@ impl<'c> Hold<'c> {
         self.shard.whole.push(&self.core.rows, bucket);
     }
 
-    /// Takes in what other threads have freed of this shard's buckets.
-    #[inline]
+    /// Takes in what other threads have freed of this shard's buckets: a limited number of rows, so that no call pays for all
+    /// that others have done since the last one. False if there was nothing.
+    #[inline(always)]
     pub(crate) fn collect(self) -> bool {
-        let mut some = self.core.empty_inbox(self.shard, |row, bits| self.take_in(row, bits));
+        // What was posted first comes first.
+        let first = match self.shard.take_rest() {
+            NONE => self.shard.take_posted(),
+            rest => rest,
+        };
+        (first != NONE || is(Variant::TakeUnposted)) && self.collect_list(first)
+    }
+
+    #[inline(never)]
+    fn collect_list(self, first: u32) -> bool {
+        let mut left = COLLECTED;
+        let take_in = |row, bits| {
+            self.take_in(row, bits);
+            left -= 1;
+            left > 0
+        };
+        let mut some = self.core.go_through(self.shard, first, take_in);
         if is(Variant::TakeUnposted) {
             let rows = 0..self.core.rows.len() as u32;
             // Relaxed: as elsewhere.

@@ -2,6 +2,7 @@
 
 use super::own::OwnU32;
 use super::row::{Row, Spot, NONE};
+use super::work;
 
 /// The newest first.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ impl List {
     }
 
     pub(crate) fn push(&self, rows: &[Row], bucket: u32) {
+        work::step();
         let (row, after) = (&rows[bucket as usize], self.first.get());
         row.spot.set(self.spot as u32);
         row.before.set(NONE);

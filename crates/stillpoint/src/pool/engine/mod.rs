@@ -16,6 +16,7 @@ mod row;
 mod scarce;
 mod shard;
 mod store;
+mod work;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -3,7 +3,7 @@
 use super::geometry::Place;
 use super::row::NONE;
 use super::shard::Shard;
-use super::Core;
+use super::{work, Core};
 use crate::pool::busted::{is, order, Variant};
 use crate::sync::atomic::Ordering;
 
@@ -48,25 +48,35 @@ impl Core {
 
     /// Takes the remote word of a row. Only for whoever has taken the row out of an inbox, or was to put it there.
     pub(crate) fn take_remote(&self, row: u32) -> u64 {
+        work::step();
         // Acquire, release: pair with `deliver`.
         self.rows[row as usize].far.remote.swap(0, order(Variant::CollectRelaxed, Ordering::AcqRel))
     }
 
-    /// Takes the rows out of a shard's inbox: `each` gets a row and its bits.
-    pub(crate) fn empty_inbox(&self, shard: &Shard, mut each: impl FnMut(u32, u64)) -> bool {
-        let mut row = shard.take_inbox();
-        let some = row != NONE;
+    /// Goes through a list that was taken from a shard's inbox: `each` gets a row and its bits, and says whether it wants
+    /// more. The rest goes back. True if there was something.
+    pub(crate) fn go_through(
+        &self,
+        shard: &Shard,
+        first: u32,
+        mut each: impl FnMut(u32, u64) -> bool,
+    ) -> bool {
+        let mut row = first;
         while row != NONE {
+            let taken = row;
             // Relaxed: published with the row. Before the word is taken: from then on, the row may be put into an inbox
             // again.
-            let read = || self.rows[row as usize].far.behind.load(Ordering::Relaxed);
+            let read = || self.rows[taken as usize].far.behind.load(Ordering::Relaxed);
             let early = read();
-            let bits = self.take_remote(row);
+            let bits = self.take_remote(taken);
             let behind = if is(Variant::NextAfterTake) { read() } else { early };
-            each(row, bits);
             row = behind;
+            if !each(taken, bits) && row != NONE {
+                shard.leave_rest(&self.rows, row);
+                break;
+            }
         }
-        some
+        first != NONE
     }
 
     /// Frees one object without any shard.

@@ -51,6 +51,9 @@ pub(crate) struct Row {
     pub(crate) after: OwnU32,
     /// The bit to look at first where objects are to rest for long. The owner's.
     pub(crate) turn: OwnU32,
+    /// The bucket's, if it has several rows: none of them before this one has a free object, counted from the first. The
+    /// owner's.
+    pub(crate) drained: OwnU32,
     /// The next bucket in the store.
     pub(crate) below: AtomicU32,
     /// What other threads write has a line of its own.
@@ -77,6 +80,7 @@ impl Row {
             before: OwnU32::new(NONE),
             after: OwnU32::new(NONE),
             turn: OwnU32::new(0),
+            drained: OwnU32::new(0),
             below: AtomicU32::new(NONE),
             far: Far { remote: AtomicU64::new(0), behind: AtomicU32::new(NONE) },
         }

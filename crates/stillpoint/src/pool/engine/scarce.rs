@@ -2,7 +2,7 @@
 
 use super::hold::Hold;
 use super::row::NONE;
-use super::Core;
+use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
 
@@ -21,13 +21,13 @@ impl Hold<'_> {
             // SAFETY: as above.
             got += match unsafe { self.draw(to, room) } {
                 0 if got >= want => break,
-                0 if self.find() => continue,
+                0 if self.collect() || self.find(false) => continue,
                 // SAFETY: as above.
                 0 => match unsafe { self.draw_left(to, room) } {
                     // SAFETY: as above.
                     0 => match unsafe { self.draw_sent(to, room) } {
-                        0 => break,
-                        drawn => drawn,
+                        None => break,
+                        Some(drawn) => drawn,
                     },
                     drawn => drawn,
                 },
@@ -42,15 +42,16 @@ impl Hold<'_> {
         self.collect();
         loop {
             let found = self.draw_whole();
-            if found.is_some() || !(self.find() || self.free_cached()) {
+            let more = || self.collect() || self.find(true) || self.rescue() || self.free_cached();
+            if found.is_some() || !more() {
                 return found;
             }
         }
     }
 
     /// Finds whole buckets for this shard.
-    fn find(self) -> bool {
-        self.stock() || self.inherit() || self.rescue()
+    fn find(self, block: bool) -> bool {
+        self.stock() || self.inherit(block)
     }
 
     /// Empties the cache: its objects may make buckets whole.
@@ -69,13 +70,13 @@ impl Hold<'_> {
         unsafe { self.shard.cache.shift(|objects| self.give_first(objects, least)) };
     }
 
-    /// Takes over the whole buckets of shards that nobody holds, or makes them go to the store.
-    fn inherit(self) -> bool {
-        let mut found = false;
+    /// Takes over the whole buckets of a shard that nobody holds. For a block, it is worth another look when there were rows
+    /// in an inbox, which are not all collected at once.
+    fn inherit(self, block: bool) -> bool {
         for shard in self.core.shards().filter(|shard| shard.try_hold()) {
             // SAFETY: taken hold of just now.
             let left = unsafe { Hold::new(shard) };
-            found |= left.collect();
+            let mut found = left.collect() && block;
             while let Some(bucket) = shard.whole.last() {
                 shard.whole.remove(&self.core.rows, bucket);
                 self.own(bucket);
@@ -83,10 +84,11 @@ impl Hold<'_> {
             }
             shard.leave();
             if found {
-                break;
+                return true;
             }
         }
-        found
+        // What was collected may have gone there.
+        self.stock()
     }
 
     /// Takes single objects from the broken buckets of shards that nobody holds. The buckets stay theirs.
@@ -105,27 +107,39 @@ impl Hold<'_> {
         0
     }
 
-    /// Claims buckets of shards that are held, but whose holders do not look into their inboxes: those of which every
-    /// object has been freed by other threads.
+    /// Claims a bucket of a shard whose holder does not look into its inbox: one of which every object has been freed by other
+    /// threads. Goes through all that waits.
     fn rescue(self) -> bool {
         let mut found = false;
-        let others = self.core.shards().filter(|shard| shard.index != self.shard.index && shard.is_held());
-        for shard in others {
-            self.core.empty_inbox(shard, |row, bits| {
-                if self.may_claim(row, bits, shard.index) {
-                    let header = &self.core.rows[row as usize];
-                    header.live.set(0);
-                    header.free.set(self.core.geometry.objects());
-                    // Relaxed: as in `own`.
-                    header.owner.store(self.shard.index, Ordering::Relaxed);
-                    self.keep_whole(row);
-                    found = true;
-                } else if !is(Variant::RescueForgets) {
-                    self.core.pass_on(row, bits);
+        for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
+            for take in [Shard::take_rest, Shard::take_posted] {
+                self.core.go_through(shard, take(shard), |row, bits| {
+                    found = self.claim(row, bits, shard.index);
+                    if !found && !is(Variant::RescueForgets) {
+                        self.core.pass_on(row, bits);
+                    }
+                    !found
+                });
+                if found {
+                    return true;
                 }
-            });
+            }
         }
-        found
+        false
+    }
+
+    /// Makes the bucket of a row one of the shard's if all its objects are among `bits`.
+    fn claim(self, row: u32, bits: u64, owner: u32) -> bool {
+        let claimed = self.may_claim(row, bits, owner);
+        if claimed {
+            let header = &self.core.rows[row as usize];
+            header.live.set(0);
+            header.free.set(self.core.geometry.objects());
+            // Relaxed: as in `own`.
+            header.owner.store(self.shard.index, Ordering::Relaxed);
+            self.keep_whole(row);
+        }
+        claimed
     }
 
     /// Whether the owner of a row has nothing of its bucket left, not even in a list. Only for buckets of one row.
@@ -139,32 +153,41 @@ impl Hold<'_> {
         (all || is(Variant::ClaimAnyhow)) && header.owner.load(Ordering::Relaxed) == owner
     }
 
-    /// Takes objects out of the inboxes of others, as they are: their buckets stay where they are, and whose they are.
+    /// Takes objects out of the inboxes of others, as they are: their buckets stay where they are, and whose they are. A bucket
+    /// of which all objects are there is claimed instead, so that some are drawn from it. Goes no further than it must;
+    /// `None` if there was nothing.
     ///
     /// # Safety
-    /// There is room for so many.
-    unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> usize {
-        let mut drawn = 0;
+    /// There is room for that many.
+    unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> Option<usize> {
+        let (mut drawn, mut claimed) = (0, false);
         for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
-            if drawn == most {
-                break;
-            }
-            self.core.empty_inbox(shard, |row, bits| {
-                // What is free in its bucket was freed twice.
-                let mut rest = bits & self.core.rows[row as usize].live.peek();
-                let twice = bits & !rest;
-                while rest != 0 && drawn < most {
-                    let bit = rest.trailing_zeros();
-                    rest &= rest - 1;
-                    // SAFETY: the caller's promise.
-                    unsafe { to.add(drawn).write(self.core.address(row, bit)) };
-                    drawn += 1;
+            for take in [Shard::take_rest, Shard::take_posted] {
+                if drawn == most || claimed {
+                    break;
                 }
-                self.core.pass_on(row, rest | twice);
-            });
+                self.core.go_through(shard, take(shard), |row, bits| {
+                    claimed = self.claim(row, bits, shard.index);
+                    if claimed {
+                        return false;
+                    }
+                    // What is free in its bucket was freed twice.
+                    let mut rest = bits & self.core.rows[row as usize].live.peek();
+                    let twice = bits & !rest;
+                    while rest != 0 && drawn < most {
+                        let bit = rest.trailing_zeros();
+                        rest &= rest - 1;
+                        // SAFETY: the caller's promise.
+                        unsafe { to.add(drawn).write(self.core.address(row, bit)) };
+                        drawn += 1;
+                    }
+                    self.core.pass_on(row, rest | twice);
+                    drawn < most
+                });
+            }
         }
         self.shard.out.set(self.shard.out.get() + drawn as isize);
-        drawn
+        (drawn > 0 || claimed).then_some(drawn)
     }
 }
 

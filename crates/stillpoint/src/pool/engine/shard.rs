@@ -6,8 +6,8 @@ use super::cache::Cache;
 use super::list::List;
 use super::own::OwnIsize;
 use super::row::{Row, Spot, NONE};
-use super::Core;
-use crate::pool::busted::{order, Variant};
+use super::{work, Core};
+use crate::pool::busted::{is, order, Variant};
 use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
 const FREE: u32 = 0;
@@ -28,9 +28,18 @@ pub(crate) struct Shard {
     thread: AtomicUsize,
     state: AtomicU32,
     /// Rows whose remote word is not zero.
-    inbox: CachePadded<AtomicU32>,
+    inbox: CachePadded<Inbox>,
     /// Objects of this shard's buckets that were freed without any shard.
     pub(crate) strays: CachePadded<AtomicIsize>,
+}
+
+/// Two lists of rows, both taken as a whole.
+#[derive(Debug)]
+struct Inbox {
+    /// Rows are put here one by one.
+    posted: AtomicU32,
+    /// What is left of such a list: whoever took it had enough, and has not come to these rows.
+    rest: AtomicU32,
 }
 
 // SAFETY: cache, lists and counts are used by whoever holds the shard; see `try_hold`. The core outlives its shards.
@@ -49,7 +58,7 @@ impl Shard {
             core,
             thread: AtomicUsize::new(0),
             state: AtomicU32::new(FREE),
-            inbox: CachePadded::new(AtomicU32::new(NONE)),
+            inbox: CachePadded::new(Inbox { posted: AtomicU32::new(NONE), rest: AtomicU32::new(NONE) }),
             strays: CachePadded::new(AtomicIsize::new(0)),
         }
     }
@@ -64,6 +73,7 @@ impl Shard {
     /// Takes hold of it, unless somebody has.
     pub(crate) fn try_hold(&self) -> bool {
         // Relaxed: spares the exchange where it would fail. Not in models, as in `take_inbox`.
+        work::step();
         let free = cfg!(loom) || self.state.load(Ordering::Relaxed) == FREE;
         // Acquire: pairs with the release in `leave`.
         let right = order(Variant::AdoptRelaxed, Ordering::Acquire);
@@ -76,11 +86,6 @@ impl Shard {
         self.thread.store(0, Ordering::Relaxed);
         // Release: hands cache and lists over to the acquire in `try_hold`.
         self.state.store(FREE, order(Variant::LeaveRelaxed, Ordering::Release));
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        // Relaxed: a figure.
-        self.state.load(Ordering::Relaxed) == HELD
     }
 
     /// Says which thread holds it for longer.
@@ -98,35 +103,74 @@ impl Shard {
 
     /// Puts a row into the inbox. Its remote word has just become other than zero, by the caller.
     pub(crate) fn post(&self, rows: &[Row], row: u32) {
+        self.post_list(rows, row, row);
+    }
+
+    /// Puts a list of rows into the inbox, which are in the caller's hands.
+    fn post_list(&self, rows: &[Row], first: u32, last: u32) {
         // A guess, which is right for an owner that keeps up.
         let mut head = NONE;
         loop {
             // Relaxed: published by the exchange.
-            rows[row as usize].far.behind.store(head, Ordering::Relaxed);
-            // Release: publishes the link to the acquire in `take_inbox`.
+            rows[last as usize].far.behind.store(head, Ordering::Relaxed);
+            // Release: publishes the links to the acquire in `take`.
             let right = order(Variant::PostRelaxed, Ordering::Release);
-            match self.inbox.compare_exchange_weak(head, row, right, Ordering::Relaxed) {
+            match self.inbox.posted.compare_exchange_weak(head, first, right, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Takes everything out of the inbox: the first row, to be followed by `behind`.
+    /// Takes everything that was posted: the first row, to be followed by `behind`.
     #[inline]
-    pub(crate) fn take_inbox(&self) -> u32 {
-        // Relaxed: spares the exchange of nothing for nothing. Not in models: loom takes the last access alone for one that
-        // another thread's may have to come before.
-        if !cfg!(loom) && self.inbox.load(Ordering::Relaxed) == NONE {
-            return NONE;
-        }
-        // Acquire: pairs with the release in `post`.
-        self.inbox.swap(NONE, order(Variant::InboxRelaxed, Ordering::Acquire))
+    pub(crate) fn take_posted(&self) -> u32 {
+        Self::take(&self.inbox.posted)
     }
 
-    /// Rows that wait, for a walk that is exact when nobody else uses the pool.
-    pub(crate) fn first_of_inbox(&self) -> u32 {
-        // Acquire: pairs with the release in `post`.
-        self.inbox.load(Ordering::Acquire)
+    /// Takes what is left of a list that was posted, as [`take_posted`](Shard::take_posted).
+    #[inline]
+    pub(crate) fn take_rest(&self) -> u32 {
+        Self::take(&self.inbox.rest)
+    }
+
+    #[inline]
+    fn take(list: &AtomicU32) -> u32 {
+        // Relaxed: spares the exchange of nothing for nothing. Not in models: loom takes the last access alone for one that
+        // another thread's may have to come before.
+        if !cfg!(loom) && list.load(Ordering::Relaxed) == NONE {
+            return NONE;
+        }
+        // Acquire: pairs with the releases in `post_list` and `leave_rest`.
+        list.swap(NONE, order(Variant::InboxRelaxed, Ordering::Acquire))
+    }
+
+    /// Puts the rest of a list back that was taken, beginning with `first`.
+    pub(crate) fn leave_rest(&self, rows: &[Row], first: u32) {
+        // Release: hands the links on to the acquire in `take`, which come from others.
+        let right = order(Variant::RestRelaxed, Ordering::Release);
+        if is(Variant::RestOverwrites) {
+            return self.inbox.rest.store(first, right);
+        }
+        if is(Variant::RestForgotten)
+            || self.inbox.rest.compare_exchange(NONE, first, right, Ordering::Relaxed).is_ok()
+        {
+            return;
+        }
+        // Another thread has left one meanwhile.
+        let mut last = first;
+        loop {
+            // Relaxed: the rows are the caller's.
+            match rows[last as usize].far.behind.load(Ordering::Relaxed) {
+                NONE => return self.post_list(rows, first, last),
+                behind => last = behind,
+            }
+        }
+    }
+
+    /// The first rows of both lists, for a walk that is exact when nobody else uses the pool.
+    pub(crate) fn lists_of_inbox(&self) -> [u32; 2] {
+        // Acquire: pairs with the releases in `post_list` and `leave_rest`.
+        [&self.inbox.posted, &self.inbox.rest].map(|list| list.load(Ordering::Acquire))
     }
 }

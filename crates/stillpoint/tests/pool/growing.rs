@@ -1,0 +1,120 @@
+//! Pools that grow while several threads want more.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+
+use stillpoint::pool::{Obj, Pages, Pool, PoolBuilder};
+
+/// Waits until a thread of this process sleeps.
+fn wait_until_asleep(thread: libc::pid_t) {
+    let sleeps = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('S')
+    };
+    while !sleeps() {
+        std::thread::yield_now();
+    }
+}
+
+/// A pool of one bucket of eight whose constructor waits twice at the barrier when it makes the first of the others.
+fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Barrier>) {
+    let barrier = Arc::new(Barrier::new(2));
+    let (made, meets) = (AtomicUsize::new(0), Arc::clone(&barrier));
+    let make = move || {
+        let number = made.fetch_add(1, Ordering::Relaxed);
+        if number == 8 {
+            meets.wait();
+            meets.wait();
+            assert!(!fails, "as asked");
+        }
+        number
+    };
+    let pool = PoolBuilder::new(8).bucket_bytes(64).cache(0).growth(maximum, step).pages(Pages::Small);
+    (pool.build(make).unwrap(), barrier)
+}
+
+/// Has one thread grow the pool while another one waits for that; returns what the two have got.
+fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let local = pool.local().unwrap();
+            let kept: Vec<_> = (0..8).map(|_| local.alloc().unwrap()).collect();
+            let more = catch_unwind(AssertUnwindSafe(|| local.alloc().is_some())).unwrap_or(false);
+            kept.into_iter().for_each(std::mem::forget);
+            usize::from(more)
+        });
+        meet.wait();
+        let (started, is_started) = channel();
+        let second = scope.spawn(move || {
+            let local = pool.local().unwrap();
+            // SAFETY: `gettid` has no preconditions.
+            started.send(unsafe { libc::gettid() }).unwrap();
+            usize::from(local.alloc().is_some())
+        });
+        wait_until_asleep(is_started.recv().unwrap());
+        meet.wait();
+        [first.join().unwrap(), second.join().unwrap()]
+    })
+}
+
+#[test]
+fn a_thread_that_waited_for_another_one_to_grow_the_pool_does_not_grow_it_again() {
+    let (pool, meet) = waits_once(32, 8, false);
+    assert_eq!(two_growers(&pool, &meet), [1, 1]);
+    assert_eq!((pool.counts().capacity, pool.info().regions.len()), (16, 2));
+}
+
+#[test]
+fn two_growers_do_not_exceed_the_maximum() {
+    for (maximum, step) in [(16, 8), (32, 24), (32, usize::MAX)] {
+        let (pool, meet) = waits_once(maximum, step, false);
+        assert_eq!(two_growers(&pool, &meet), [1, 1]);
+        assert_eq!(pool.counts().capacity, maximum);
+        let local = pool.local().unwrap();
+        let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+        assert_eq!((rest.len(), pool.counts().capacity), (maximum - 8, maximum));
+        drop(rest);
+        pool.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_thread_grows_the_pool_where_another_one_has_failed_to() {
+    let (pool, meet) = waits_once(16, 8, true);
+    assert_eq!(two_growers(&pool, &meet), [0, 1]);
+    assert_eq!((pool.counts().capacity, pool.counts().in_use), (16, 8));
+    pool.audit().unwrap();
+}
+
+/// The last step is shorter, and no thread gets what is not there.
+#[test]
+fn many_growers_get_each_object_once() {
+    let pool = PoolBuilder::new(1).bucket_bytes(8).cache(0).growth(203, 10).pages(Pages::Small);
+    let pool = pool.build(|| AtomicBool::new(false)).unwrap();
+    let barrier = Barrier::new(4);
+    let counts: Vec<usize> = std::thread::scope(|scope| {
+        let work = || {
+            let local = pool.local().unwrap();
+            barrier.wait();
+            let mine: Vec<Obj<'_, AtomicBool>> = std::iter::from_fn(|| local.alloc()).collect();
+            assert!(mine.iter().all(|object| !object.swap(true, Ordering::Relaxed)), "handed out twice");
+            mine.into_iter().map(std::mem::forget).count()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(counts.iter().sum::<usize>(), 203);
+    assert_eq!((pool.counts().in_use, pool.info().regions.len()), (203, 1 + 21));
+    pool.audit().unwrap();
+}
+
+/// Addresses and headers are taken for all that a pool may grow to, so that there is no maximum without limit.
+#[test]
+fn a_maximum_is_checked_against_what_can_be_counted() {
+    for (maximum, step) in [(usize::MAX, 1), (1 << 45, 1), (usize::MAX, usize::MAX)] {
+        let error = PoolBuilder::new(8).bucket_bytes(64).growth(maximum, step).build(|| 0usize).unwrap_err();
+        assert!(error.to_string().contains("cannot be made"), "{error}");
+    }
+}
