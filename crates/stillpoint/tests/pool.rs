@@ -34,3 +34,7 @@ mod retirement;
 mod stress;
 #[path = "pool/threads.rs"]
 mod threads;
+
+#[cfg(not(miri))]
+#[path = "support/skip.rs"]
+mod skip;

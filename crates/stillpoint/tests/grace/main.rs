@@ -18,6 +18,8 @@ mod waking;
 mod census;
 #[path = "../support/modes.rs"]
 mod modes;
+#[path = "../support/skip.rs"]
+mod skip;
 
 use std::time::Duration;
 

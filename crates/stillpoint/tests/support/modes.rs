@@ -1,11 +1,19 @@
-//! Promises that hold in every fence mode are tested in each.
+//! Promises that hold in every fence mode are tested in each. The test program has `skip.rs` as its module `skip`.
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
 
+use crate::skip::skipped;
+
 /// Calls `test` with a new domain in each fence mode that this process may use.
 pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
-    let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
+    let asymmetric = match asymmetric_supported() {
+        Ok(()) => Some(Mode::Asymmetric),
+        Err(error) => {
+            skipped(&format!("in fence mode asymmetric: {error}"));
+            None
+        }
+    };
     for mode in asymmetric.into_iter().chain([Mode::Symmetric, Mode::Signals]) {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
     }
