@@ -48,12 +48,14 @@ twins! {
     contents_not_static
     contents_not_sync
     deferred_call_not_static
+    dropped_after_borrow
     exclusive_access_while_loaded
     forge_static_through_a_cell
     forge_static_through_an_array
     guard_beyond_reader
     lengthen_a_loaded_reference
     lengthen_guard
+    lengthen_invariant
     lengthen_protected
     protected_beyond_array
     protected_beyond_cell
@@ -79,6 +81,7 @@ twins! {
     send_protected
     send_qsbr_reader
     send_reader
+    shorten_invariant
     take_out_while_protected
 }
 
