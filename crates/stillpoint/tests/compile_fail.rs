@@ -82,6 +82,7 @@ twins! {
     send_qsbr_reader
     send_reader
     shorten_invariant
+    shorten_pool_handle
     take_out_while_protected
 }
 

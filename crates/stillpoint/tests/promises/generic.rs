@@ -28,11 +28,11 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
 
         "pool::Obj", "'p": lifetime = pool::Obj<'a, u8>;                                     Covariant,     Always,      Always,      Never,         Never,         Alive;
-        "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Covariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::Block", "'p": lifetime = pool::Block<'a, u8>;                                 Covariant,     Always,      Always,      Never,         Never,         Alive;
-        "pool::Block", "T": send = pool::Block<'static, T>;                                  Covariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::Block", "T": send = pool::Block<'static, T>;                                  Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::BlockObjects", "'p": lifetime = pool::BlockObjects<'a, u8>;                   Covariant,     Always,      Always,      Never,         Never,         Alive;
-        "pool::BlockObjects", "T": send = pool::BlockObjects<'static, T>;                    Covariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::BlockObjects", "T": send = pool::BlockObjects<'static, T>;                    Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::Local", "'p": lifetime = pool::Local<'a, u8>;                                 Invariant,     Never,       Never,       Never,         Never,         Alive;
         "pool::Local", "T": send = pool::Local<'static, T>;                                  Invariant,     Never,       Never,       Never,         Never,         Static;
         "pool::Pool", "T": send = pool::Pool<T>;                                             Invariant,     Always,      Always,      Never,         Never,         Static;
