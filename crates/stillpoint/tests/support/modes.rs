@@ -7,6 +7,13 @@ use crate::skip::skipped;
 
 /// Calls `test` with a new domain in each fence mode that this process may use.
 pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
+    for mode in modes() {
+        test(Domain::builder().fence(mode).build().expect("the mode was probed"));
+    }
+}
+
+/// The fence modes that this process may use.
+pub(crate) fn modes() -> impl Iterator<Item = Mode> {
     let asymmetric = match asymmetric_supported() {
         Ok(()) => Some(Mode::Asymmetric),
         Err(error) => {
@@ -14,7 +21,5 @@ pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
             None
         }
     };
-    for mode in asymmetric.into_iter().chain([Mode::Symmetric, Mode::Signals]) {
-        test(Domain::builder().fence(mode).build().expect("the mode was probed"));
-    }
+    asymmetric.into_iter().chain([Mode::Symmetric, Mode::Signals])
 }
