@@ -6,6 +6,7 @@ use stillpoint::rcu::Domain;
 use crate::skip::skipped;
 
 /// Calls `test` with a new domain in each fence mode that this process may use.
+#[allow(dead_code, reason = "some tests have domains that are built otherwise")]
 pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
     for mode in modes() {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
