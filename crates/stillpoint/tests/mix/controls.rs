@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 const TEST: &str = "whatever_is_done_in_whatever_order_nothing_is_freed_too_early_or_twice_or_never";
 /// Those that do not depend on how the machine orders its memory.
 const VARIANTS: &[&str] = &["nested-leave", "ignore-regions", "ignore-hazards"];
-    &["nested-leave", "ignore-regions", "ignore-hazards", "hazards-first", "leave-forgotten"];
 const ROUNDS: &str = "200";
 
 #[test]
