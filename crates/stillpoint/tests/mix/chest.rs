@@ -27,7 +27,7 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
     }
     let domain = builder.build().expect("the mode was probed");
     let mut chest: Vec<Box<dyn Any>> = vec![Box::new(domain.clone())];
-    for _ in 0..random.below(20) {
+    for _ in 0..random.below(if cfg!(miri) { 8 } else { 20 }) {
         let item: Box<dyn Any> = match random.below(12) {
             0 => {
                 let reader = domain.reader();

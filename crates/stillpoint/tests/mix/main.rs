@@ -31,7 +31,7 @@ use modes::modes;
 use random::Random;
 use world::World;
 
-const ROUNDS: u64 = if cfg!(miri) { 2 } else { 30 };
+const ROUNDS: u64 = if cfg!(miri) { 3 } else { 30 };
 /// What a thread does in a round.
 const SESSIONS: usize = if cfg!(miri) { 1 } else { 12 };
 

@@ -11,7 +11,9 @@ use crate::random::Random;
 use crate::world::{Node, World, CELLS, KEYS, SLOTS};
 
 /// Readers within regions of readers of the same thread.
-const DEPTH: usize = 2;
+const DEPTH: usize = if cfg!(miri) { 1 } else { 2 };
+/// What is done within one of them.
+const LENGTH: usize = if cfg!(miri) { 8 } else { 30 };
 
 pub(crate) fn any(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {
     if depth > DEPTH {
@@ -22,7 +24,7 @@ pub(crate) fn any(world: &World, hands: &mut Hands, random: &mut Random, depth: 
         3 | 4 => reports(world, hands, random, depth),
         5 => binds(world, hands, random),
         6 => chest::in_any_order(world, random),
-        _ => (0..random.below(20)).for_each(|_| hands.write(world, random)),
+        _ => (0..random.below(LENGTH)).for_each(|_| hands.write(world, random)),
     }
 }
 
@@ -32,7 +34,7 @@ fn sections(world: &World, hands: &mut Hands, random: &mut Random, depth: usize)
     let mut guards: Vec<Guard<'_>> = Vec::new();
     let mut nodes: Vec<Protected<'_, Node>> = Vec::new();
     let mut objects: Vec<Protected<'_, Object>> = Vec::new();
-    for _ in 0..random.below(30) {
+    for _ in 0..random.below(LENGTH) {
         match random.below(10) {
             0 => guards.push(reader.pin()),
             1 if !guards.is_empty() => drop(guards.swap_remove(random.below(guards.len()))),
@@ -109,7 +111,7 @@ fn looks_up(world: &World, reader: &mut stillpoint::rcu::Reader, hands: &mut Han
 /// Regions without a guard, which end with a report or offline.
 fn reports(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {
     let mut reader = world.domain.qsbr_reader();
-    for _ in 0..random.below(10) {
+    for _ in 0..random.below(LENGTH / 3) {
         looks(world, &reader, random, |random| any(world, hands, random, depth + 1));
         match random.below(6) {
             0 => reader.offline(|| any(world, hands, random, depth + 1)),
