@@ -1,10 +1,15 @@
 //! The kernel module and the library split ranges of receivers by the same rule: what `kernel/plan.h` prints is compared
 //! with `stillpoint::multicast`. The simulator calls the library's.
 
+#[path = "../../stillpoint/tests/support/skip.rs"]
+mod skip;
+
 use std::path::Path;
 use std::process::Command;
 
 use stillpoint::multicast::{Share, Strategy};
+
+use skip::skipped;
 
 /// The numbers of `enum still_mb_strategy`.
 const SMP_CALL: u32 = 0;
@@ -28,8 +33,7 @@ fn printed(arguments: &[&str]) -> Option<String> {
 #[test]
 fn the_module_and_the_library_split_by_the_same_rule() {
     let Some(printed) = printed(&[]) else {
-        eprintln!("skipped: there is no C compiler (cc) in PATH");
-        return;
+        return skipped("there is no C compiler (cc) in PATH");
     };
     let mut compared = [0; 5];
     for line in printed.lines() {
@@ -68,8 +72,7 @@ fn the_module_and_the_library_split_by_the_same_rule() {
 fn initiators_of_the_module_begin_behind_themselves() {
     const CPUS: usize = 24;
     let Some(printed) = printed(&[&CPUS.to_string()]) else {
-        eprintln!("skipped: there is no C compiler (cc) in PATH");
-        return;
+        return skipped("there is no C compiler (cc) in PATH");
     };
     let orders: Vec<Vec<usize>> =
         printed.lines().map(|line| line.split(' ').map(|cpu| cpu.parse().unwrap()).collect()).collect();

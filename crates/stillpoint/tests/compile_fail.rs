@@ -48,6 +48,7 @@ twins! {
     contents_not_static
     contents_not_sync
     deferred_call_not_static
+    dropped_after_borrow
     exclusive_access_while_loaded
     exchange_found_beyond_guard
     forge_static_through_a_block
@@ -62,6 +63,7 @@ twins! {
     lengthen_a_loaded_reference
     lengthen_an_object
     lengthen_guard
+    lengthen_invariant
     lengthen_protected
     object_beyond_its_pool
     protected_beyond_array
@@ -91,6 +93,8 @@ twins! {
     send_protected
     send_qsbr_reader
     send_reader
+    shorten_invariant
+    shorten_pool_handle
     take_out_while_protected
 }
 

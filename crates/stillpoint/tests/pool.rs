@@ -30,3 +30,7 @@ mod skip;
 mod stress;
 #[path = "pool/threads.rs"]
 mod threads;
+
+#[cfg(not(miri))]
+#[path = "support/skip.rs"]
+mod skip;

@@ -9,6 +9,8 @@ mod census;
 mod modes;
 #[path = "support/random.rs"]
 mod random;
+#[path = "support/skip.rs"]
+mod skip;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

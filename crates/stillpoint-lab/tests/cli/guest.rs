@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{json, stderr, stdout, stillpoint};
+use crate::skip::skipped;
 
 /// The values of `--accel`.
 const TCG: &str = "tcg";
@@ -86,8 +87,7 @@ fn without_packages_it_is_skipped_with_their_names_and_no_failure() {
 
 #[test]
 fn rows_come_back_with_what_the_host_knows_and_their_ratios() {
-    // On one CPU there is no baseline.
-    let Some(cpus) = cpus(2) else { return };
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
     let parts = Parts::new();
     let console = parts.path("console");
     let output = parts.run("well", &cpus, &["--vcpus", "2,8", "--json", "--console", &console], TCG);
@@ -116,8 +116,7 @@ fn rows_come_back_with_what_the_host_knows_and_their_ratios() {
 
 #[test]
 fn tables_have_the_figures_and_the_ratios() {
-    // On one CPU there is no baseline.
-    let Some(cpus) = cpus(2) else { return };
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
     let output = Parts::new().run("well", &cpus, &[], TCG);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
@@ -135,8 +134,7 @@ fn tables_have_the_figures_and_the_ratios() {
 
 #[test]
 fn one_guest_that_fails_fails_the_run_and_keeps_the_rows_of_the_others() {
-    // On one CPU there is no baseline.
-    let Some(cpus) = cpus(2) else { return };
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
     let parts = Parts::new();
     let path = parts.path("result.json");
     let output = parts.run("overcommit-panics", &cpus, &["--vcpus", "2,4", "--json", &path], TCG);

@@ -10,5 +10,7 @@ mod other_commands;
 mod pool;
 mod preempt;
 mod simulate;
+#[path = "../../../stillpoint/tests/support/skip.rs"]
+mod skip;
 mod table;
 mod timer;

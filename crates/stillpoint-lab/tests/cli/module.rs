@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::common::{json, stderr, stdout, stillpoint};
+use crate::skip::skipped;
 
 /// A Makefile that builds files of the right names.
 const RECIPE: &str = "module:\n\t@test -d $(KDIR) && echo module > stillpoint_membarrier.ko\n\
@@ -22,7 +23,7 @@ impl Parts {
     fn new() -> Option<Self> {
         let there = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
         if !there("make") || !there("gcc") {
-            eprintln!("skipped: make or gcc is not in PATH");
+            skipped("make or gcc is not in PATH");
             return None;
         }
         let parts = Self(tempfile::tempdir().unwrap());
@@ -133,7 +134,7 @@ fn what_does_not_serve_is_named() {
 #[test]
 fn the_library_is_refused_the_module_where_it_is_not_loaded() {
     if Path::new("/dev/stillpoint_membarrier").exists() {
-        return;
+        return skipped("the module is loaded");
     }
     let output = stillpoint(&["module-inside", "0.1"]).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(1));

@@ -17,6 +17,10 @@ pub(crate) mod sched;
 pub(crate) mod sched;
 #[cfg(not(any(loom, miri)))]
 pub(crate) mod signal;
+/// What the unit tests say that cannot show anything here.
+#[cfg(all(test, not(any(loom, miri))))]
+#[path = "../../tests/support/skip.rs"]
+pub(crate) mod skip;
 pub(crate) mod slice;
 mod thread;
 

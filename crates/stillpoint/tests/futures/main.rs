@@ -8,6 +8,8 @@ mod waking;
 
 #[path = "../support/modes.rs"]
 mod modes;
+#[path = "../support/skip.rs"]
+mod skip;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
 
 use stillpoint::rcu::{Domain, GracePeriod};
 
@@ -51,27 +50,61 @@ fn every_way_to_leave_wakes_it_once() {
 #[test]
 fn it_waits_for_one_reader_after_the_other() {
     in_each_mode(|domain| {
-        while_held(&domain, End::Guard, |first| {
-            while_held(&domain, End::Report, |second| {
+        let mut woken_by_the_first = 0;
+        thread::scope(|scope| {
+            let readers = [Sections::start(scope, &domain), Sections::start(scope, &domain)];
+            // Which of the two is asked is not said. It is one of them, and each leaves first once.
+            for [first, last] in [[0, 1], [1, 0]] {
+                readers.iter().for_each(Sections::enter);
                 let alarm = Alarm::new();
                 let mut over = pin!(domain.grace_period(domain.start()));
                 assert!(poll(over.as_mut(), &alarm).is_pending());
-                drop(first);
-                // Which of the two was asked is not said: it is woken by this one, or not at all yet.
-                thread::sleep(Duration::from_millis(5));
-                let mut seen = alarm.wakes();
-                assert!(poll(over.as_mut(), &alarm).is_pending());
-                drop(second);
-                let answer = loop {
-                    seen = alarm.wait_beyond(seen);
-                    if let Poll::Ready(answer) = poll(over.as_mut(), &alarm) {
-                        break answer;
-                    }
-                };
-                assert_eq!(answer, Ok(()));
-            });
+                readers[first].leave();
+                woken_by_the_first += alarm.wakes();
+                assert!(poll(over.as_mut(), &alarm).is_pending(), "the other one is in the way");
+                let seen = alarm.wakes();
+                readers[last].leave();
+                assert!(alarm.wakes() > seen, "the last one wakes it");
+                assert_eq!(poll(over.as_mut(), &alarm), Poll::Ready(Ok(())));
+            }
         });
+        assert!(woken_by_the_first > 0, "the one that is asked wakes it, whether it is the last or not");
     });
+}
+
+/// A reader on a thread of its own, which enters and leaves a section when it is told to.
+struct Sections {
+    next: mpsc::Sender<()>,
+    done: mpsc::Receiver<()>,
+}
+
+impl Sections {
+    fn start<'s>(scope: &'s thread::Scope<'s, '_>, domain: &'s Domain) -> Self {
+        let (next, is_next) = mpsc::channel();
+        let (is_done, done) = mpsc::channel();
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let mut guard = None;
+            for () in is_next {
+                guard = if guard.is_none() { Some(reader.pin()) } else { None };
+                if is_done.send(()).is_err() {
+                    break; // the test has failed
+                }
+            }
+        });
+        Self { next, done }
+    }
+
+    /// Returns when it is inside.
+    fn enter(&self) {
+        self.next.send(()).expect("the thread waits for it");
+        self.done.recv().expect("the thread goes on");
+    }
+
+    /// Returns when it has left, and has called the waker that it is to call.
+    fn leave(&self) {
+        self.enter();
+    }
 }
 
 #[test]

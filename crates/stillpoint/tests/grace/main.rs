@@ -19,11 +19,15 @@ mod waking;
 mod census;
 #[path = "../support/modes.rs"]
 mod modes;
+#[path = "../support/skip.rs"]
+mod skip;
 
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use census::{Census, Object};
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer};
+use stillpoint::fence::Mode;
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer, StallReport};
 
 /// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
 const LONG: Duration = Duration::from_secs(20);
@@ -33,6 +37,16 @@ const SHORT: Duration = Duration::from_millis(20);
 /// A reclaimer whose polls start a grace period at once, whatever the last one did.
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+/// A domain that tells when somebody in it has found a reader in its way, and is about to wait.
+fn noticing(mode: Mode) -> (Domain, Receiver<()>) {
+    let (noticed, is_noticed) = mpsc::channel();
+    let hook = move |_: &StallReport| {
+        let _ = noticed.send(()); // nobody may want to know
+    };
+    let domain = Domain::builder().fence(mode).stall_hook(Duration::ZERO, hook).build();
+    (domain.expect("the mode was probed"), is_noticed)
 }
 
 /// Replaces what is in `cell` and retires it.

@@ -6,15 +6,15 @@ use std::thread;
 
 use crate::census::Census;
 use crate::holding::{Holder, Kind};
-use crate::modes::in_each_mode;
-use crate::{eager, retire_one, LONG, SHORT};
+use crate::modes::{in_each_mode, modes};
+use crate::{eager, noticing, retire_one, LONG};
 
 #[test]
 fn a_reader_that_unregisters_while_a_writer_waits_lets_the_writer_go() {
-    in_each_mode(|domain| {
+    for mode in modes() {
         for kind in [Kind::Guard, Kind::Qsbr] {
             let (registered, is_registered) = mpsc::channel();
-            let (waiting, is_waiting) = mpsc::channel::<()>();
+            let (domain, is_noticed) = noticing(mode);
             thread::scope(|scope| {
                 let domain = &domain;
                 scope.spawn(move || {
@@ -25,19 +25,17 @@ fn a_reader_that_unregisters_while_a_writer_waits_lets_the_writer_go() {
                     if let Some(reader) = &reader {
                         mem::forget(reader.pin());
                     }
-                    registered.send(()).expect("the writer waits for it");
-                    is_waiting.recv().expect("the writer is about to wait");
-                    thread::sleep(SHORT); // by now it waits
+                    registered.send(()).expect("the test waits for it");
+                    is_noticed.recv().expect("the writer finds it in its way");
                     drop((reader, qsbr));
                 });
                 is_registered.recv().expect("the reader registers");
                 let token = domain.start();
                 assert!(!domain.check(token), "{kind:?}");
-                waiting.send(()).expect("the reader waits for it");
-                assert_eq!(domain.wait(token, Some(LONG)), Ok(()), "{kind:?}");
+                assert_eq!(domain.wait(token, Some(LONG)), Ok(()), "{mode:?}, {kind:?}");
             });
         }
-    });
+    }
 }
 
 #[test]

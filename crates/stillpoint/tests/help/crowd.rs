@@ -86,7 +86,7 @@ pub(crate) fn work() {
     }
 }
 
-/// Runs `read` on a crowded CPU, and `test` on the others, or fails when there is one CPU alone.
+/// Runs `read` on a crowded CPU, and `test` on the others, or says that it is skipped when there is only one CPU.
 ///
 /// `read` is called with the CPU; when it has returned, and `test` as well, no thread may be helped any more.
 pub(crate) fn beside(
@@ -97,7 +97,7 @@ pub(crate) fn beside(
     let allowed = sched_getaffinity(None).unwrap();
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     let (Some(cpu), Some(_)) = (cpus.next(), cpus.next()) else {
-        eprintln!("skipped: a reader and its helper need two CPUs");
+        super::skipped("a reader and its helper need two CPUs");
         return;
     };
     let mut others = allowed;

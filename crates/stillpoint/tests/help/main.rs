@@ -10,11 +10,15 @@ mod crowd;
 mod endings;
 mod given;
 mod refused;
+#[path = "../support/skip.rs"]
+mod skip;
 mod soon;
 
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::{Domain, Help, HelpError};
+
+use skip::skipped;
 
 /// For whatever must happen in the end.
 const LONG: Duration = Duration::from_secs(60);
@@ -24,7 +28,7 @@ fn domain(help: Help) -> Option<Domain> {
     match Domain::builder().help(help).help_after(Duration::ZERO).build() {
         Ok(domain) => Some(domain),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            skipped(&error.to_string());
             None
         }
     }

@@ -16,6 +16,8 @@ mod census;
 mod modes;
 #[path = "../support/parked.rs"]
 mod parked;
+#[path = "../support/skip.rs"]
+mod skip;
 #[path = "../support/then.rs"]
 mod then;
 

@@ -10,6 +10,7 @@ use std::thread;
 
 use stillpoint::rcu::{Activity, Domain, ReaderKind, Stall, SynchronizeError};
 
+use crate::skip::skipped;
 use crate::{until, while_pinned, SHORT};
 
 /// The stall of a domain in whose way a reader is for sure.
@@ -222,7 +223,7 @@ fn a_thread_that_a_tracer_holds_is_stopped() {
         if said.ends_with(b"STOPPED") {
             assert_eq!(stall(&domain).activity, Activity::Stopped);
         } else {
-            println!("skipped: this machine does not let one process trace another");
+            skipped("this machine does not let one process trace another");
         }
         drop(tracer.stdin.take());
         done.store(true, Ordering::Relaxed);

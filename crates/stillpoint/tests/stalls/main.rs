@@ -7,6 +7,8 @@ mod looking;
 mod misbehaving;
 mod noticing;
 mod once;
+#[path = "../support/skip.rs"]
+mod skip;
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};

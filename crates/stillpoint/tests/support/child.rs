@@ -7,6 +7,8 @@ use std::process::Command;
 const CHILD: &str = "STILLPOINT_TEST_CHILD";
 /// What lines begin with that are shown also when the test passes.
 const NOTE: &str = "note: ";
+/// What the lines of `skip.rs` begin with.
+const SKIPPED: &str = "skipped: ";
 
 /// Says something although the test passes, which the test harness would keep to itself.
 #[allow(dead_code, reason = "not every test that has children has something to say")]
@@ -30,7 +32,7 @@ pub(crate) fn in_child(name: &str, body: impl FnOnce()) {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "the child ended with {}:\n{out}\n{err}", output.status);
     assert!(out.contains("1 passed"), "the child ran no test: is `{name}` its name?\n{out}");
-    for line in err.lines().filter(|line| line.starts_with(NOTE)) {
+    for line in err.lines().filter(|line| [NOTE, SKIPPED].iter().any(|begin| line.starts_with(begin))) {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }

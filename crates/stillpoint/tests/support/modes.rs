@@ -1,12 +1,26 @@
-//! Promises that hold in every fence mode are tested in each.
+//! Promises that hold in every fence mode are tested in each. The test program has `skip.rs` as its module `skip`.
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
 
+use crate::skip::skipped;
+
 /// Calls `test` with a new domain in each fence mode that this process may use.
+#[allow(dead_code, reason = "some tests have domains that are built otherwise")]
 pub(crate) fn in_each_mode(test: impl Fn(Domain)) {
-    let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
-    for mode in asymmetric.into_iter().chain([Mode::Symmetric, Mode::Signals]) {
+    for mode in modes() {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
     }
+}
+
+/// The fence modes that this process may use.
+pub(crate) fn modes() -> impl Iterator<Item = Mode> {
+    let asymmetric = match asymmetric_supported() {
+        Ok(()) => Some(Mode::Asymmetric),
+        Err(error) => {
+            skipped(&format!("in fence mode asymmetric: {error}"));
+            None
+        }
+    };
+    asymmetric.into_iter().chain([Mode::Symmetric, Mode::Signals])
 }

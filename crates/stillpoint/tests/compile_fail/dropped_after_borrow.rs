@@ -1,0 +1,117 @@
+use stillpoint::{pool, rcu, table, timer};
+
+fn rcu_guard_r(make: impl for<'any> Fn(&'any ()) -> rcu::Guard<'any>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn rcu_protected_a(make: impl for<'any> Fn(&'any ()) -> rcu::Protected<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::ArrayGuard<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn pool_obj_p(make: impl for<'any> Fn(&'any ()) -> pool::Obj<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn pool_block_p(make: impl for<'any> Fn(&'any ()) -> pool::Block<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn pool_blockobjects_p(make: impl for<'any> Fn(&'any ()) -> pool::BlockObjects<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn pool_local_p(make: impl for<'any> Fn(&'any ()) -> pool::Local<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::RawLocal<'any>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_tablereader_a(make: impl for<'any> Fn(&'any ()) -> table::TableReader<'any, u8, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_tableguard_g(make: impl for<'any> Fn(&'any ()) -> table::TableGuard<'any, u8, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_entry_a(make: impl for<'any> Fn(&'any ()) -> table::Entry<'any, u8, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_removed_t(make: impl for<'any> Fn(&'any ()) -> table::Removed<'any, u8, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_table_s(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, u8, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::TimerService<&'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::Remote<&'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::Mailbox<&'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::SharedTimer<&'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn main() {}

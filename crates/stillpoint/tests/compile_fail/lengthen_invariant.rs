@@ -1,0 +1,163 @@
+use stillpoint::{pool, rcu, table, timer};
+
+fn rcu_boundarray_t(
+    from: rcu::BoundArray<'static, fn(&'static ())>,
+) -> rcu::BoundArray<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn rcu_arrayguard_t(
+    from: rcu::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::ArrayGuard<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn rcu_qsbrboundarray_t(
+    from: rcu::QsbrBoundArray<'static, fn(&'static ())>,
+) -> rcu::QsbrBoundArray<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn rcu_rcuarray_t(from: rcu::RcuArray<fn(&'static ())>) -> rcu::RcuArray<for<'any> fn(&'any ())> {
+    from
+}
+
+fn rcu_rcucell_t(from: rcu::RcuCell<fn(&'static ())>) -> rcu::RcuCell<for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_obj_t(from: pool::Obj<'static, fn(&'static ())>) -> pool::Obj<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_block_t(from: pool::Block<'static, fn(&'static ())>) -> pool::Block<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_blockobjects_t(
+    from: pool::BlockObjects<'static, fn(&'static ())>,
+) -> pool::BlockObjects<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_local_p<'long: 'short, 'short>(from: pool::Local<'short, u8>) -> pool::Local<'long, u8> {
+    from
+}
+
+fn pool_local_t(from: pool::Local<'static, fn(&'static ())>) -> pool::Local<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_pool_t(from: pool::Pool<fn(&'static ())>) -> pool::Pool<for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_objects_t(from: pool::Objects<fn(&'static ())>) -> pool::Objects<for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_rawlocal_p<'long: 'short, 'short>(from: pool::RawLocal<'short>) -> pool::RawLocal<'long> {
+    from
+}
+
+fn table_tablereader_k(
+    from: table::TableReader<'static, fn(&'static ()), u8>,
+) -> table::TableReader<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_tablereader_v(
+    from: table::TableReader<'static, u8, fn(&'static ())>,
+) -> table::TableReader<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_tableguard_k(
+    from: table::TableGuard<'static, fn(&'static ()), u8>,
+) -> table::TableGuard<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_tableguard_v(
+    from: table::TableGuard<'static, u8, fn(&'static ())>,
+) -> table::TableGuard<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_iter_k(
+    from: table::Iter<'static, fn(&'static ()), u8>,
+) -> table::Iter<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_iter_v(
+    from: table::Iter<'static, u8, fn(&'static ())>,
+) -> table::Iter<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_removed_k(
+    from: table::Removed<'static, fn(&'static ()), u8>,
+) -> table::Removed<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_removed_v(
+    from: table::Removed<'static, u8, fn(&'static ())>,
+) -> table::Removed<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_table_k(from: table::Table<fn(&'static ()), u8>) -> table::Table<for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_table_v(from: table::Table<u8, fn(&'static ())>) -> table::Table<u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_drain_t(
+    from: timer::Drain<'static, fn(&'static ())>,
+) -> timer::Drain<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_expired_t(
+    from: timer::Expired<'static, fn(&'static ())>,
+) -> timer::Expired<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_event_t(
+    from: timer::Event<'static, fn(&'static ())>,
+) -> timer::Event<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_timerservice_t(
+    from: timer::TimerService<fn(&'static ())>,
+) -> timer::TimerService<for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_sharedtimer_t(
+    from: timer::SharedTimer<fn(&'static ())>,
+) -> timer::SharedTimer<for<'any> fn(&'any ())> {
+    from
+}
+
+fn timer_burst_t(
+    from: timer::Burst<'static, fn(&'static ())>,
+) -> timer::Burst<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn main() {}

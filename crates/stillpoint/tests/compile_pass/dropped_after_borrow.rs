@@ -1,0 +1,101 @@
+#[allow(dead_code, reason = "that it compiles is all")]
+mod compiles {
+    use stillpoint::{pool, rcu, table, timer};
+
+    fn rcu_guard_r(make: impl for<'any> Fn(&'any ()) -> rcu::Guard<'any>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn rcu_protected_a(make: impl for<'any> Fn(&'any ()) -> rcu::Protected<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::ArrayGuard<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn pool_obj_p(make: impl for<'any> Fn(&'any ()) -> pool::Obj<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn pool_block_p(make: impl for<'any> Fn(&'any ()) -> pool::Block<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn pool_blockobjects_p(make: impl for<'any> Fn(&'any ()) -> pool::BlockObjects<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn pool_local_p(make: impl for<'any> Fn(&'any ()) -> pool::Local<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::RawLocal<'any>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_tablereader_a(make: impl for<'any> Fn(&'any ()) -> table::TableReader<'any, u8, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_tableguard_g(make: impl for<'any> Fn(&'any ()) -> table::TableGuard<'any, u8, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_entry_a(make: impl for<'any> Fn(&'any ()) -> table::Entry<'any, u8, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_removed_t(make: impl for<'any> Fn(&'any ()) -> table::Removed<'any, u8, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_table_s(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, u8, &'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::TimerService<&'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::Remote<&'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::Mailbox<&'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::SharedTimer<&'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,185 @@
+use stillpoint::{pool, rcu, table, timer};
+
+fn rcu_boundarray_t(
+    from: rcu::BoundArray<'static, fn(&'static ())>,
+) -> rcu::BoundArray<'static, fn(&'static ())> {
+    from
+}
+
+fn rcu_arrayguard_t(
+    from: rcu::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::ArrayGuard<'static, fn(&'static ())> {
+    from
+}
+
+fn rcu_qsbrboundarray_t(
+    from: rcu::QsbrBoundArray<'static, fn(&'static ())>,
+) -> rcu::QsbrBoundArray<'static, fn(&'static ())> {
+    from
+}
+
+fn rcu_rcuarray_t(from: rcu::RcuArray<fn(&'static ())>) -> rcu::RcuArray<fn(&'static ())> {
+    from
+}
+
+fn rcu_rcucell_t(from: rcu::RcuCell<fn(&'static ())>) -> rcu::RcuCell<fn(&'static ())> {
+    from
+}
+
+fn pool_obj_t(from: pool::Obj<'static, fn(&'static ())>) -> pool::Obj<'static, fn(&'static ())> {
+    from
+}
+
+fn pool_block_t(from: pool::Block<'static, fn(&'static ())>) -> pool::Block<'static, fn(&'static ())> {
+    from
+}
+
+fn pool_blockobjects_t(
+    from: pool::BlockObjects<'static, fn(&'static ())>,
+) -> pool::BlockObjects<'static, fn(&'static ())> {
+    from
+}
+
+fn pool_local_p<'same>(from: pool::Local<'same, u8>) -> pool::Local<'same, u8> {
+    from
+}
+
+fn pool_local_t(from: pool::Local<'static, fn(&'static ())>) -> pool::Local<'static, fn(&'static ())> {
+    from
+}
+
+fn pool_pool_t(from: pool::Pool<fn(&'static ())>) -> pool::Pool<fn(&'static ())> {
+    from
+}
+
+fn pool_objects_t(from: pool::Objects<fn(&'static ())>) -> pool::Objects<fn(&'static ())> {
+    from
+}
+
+fn pool_rawlocal_p<'same>(from: pool::RawLocal<'same>) -> pool::RawLocal<'same> {
+    from
+}
+
+fn table_tablereader_k(
+    from: table::TableReader<'static, fn(&'static ()), u8>,
+) -> table::TableReader<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_tablereader_v(
+    from: table::TableReader<'static, u8, fn(&'static ())>,
+) -> table::TableReader<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_tableguard_k(
+    from: table::TableGuard<'static, fn(&'static ()), u8>,
+) -> table::TableGuard<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_tableguard_v(
+    from: table::TableGuard<'static, u8, fn(&'static ())>,
+) -> table::TableGuard<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_iter_k(
+    from: table::Iter<'static, fn(&'static ()), u8>,
+) -> table::Iter<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_iter_v(
+    from: table::Iter<'static, u8, fn(&'static ())>,
+) -> table::Iter<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_removed_k(
+    from: table::Removed<'static, fn(&'static ()), u8>,
+) -> table::Removed<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_removed_v(
+    from: table::Removed<'static, u8, fn(&'static ())>,
+) -> table::Removed<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_table_k(from: table::Table<fn(&'static ()), u8>) -> table::Table<fn(&'static ()), u8> {
+    from
+}
+
+fn table_table_v(from: table::Table<u8, fn(&'static ())>) -> table::Table<u8, fn(&'static ())> {
+    from
+}
+
+fn timer_drain_t(from: timer::Drain<'static, fn(&'static ())>) -> timer::Drain<'static, fn(&'static ())> {
+    from
+}
+
+fn timer_expired_t(
+    from: timer::Expired<'static, fn(&'static ())>,
+) -> timer::Expired<'static, fn(&'static ())> {
+    from
+}
+
+fn timer_event_t(from: timer::Event<'static, fn(&'static ())>) -> timer::Event<'static, fn(&'static ())> {
+    from
+}
+
+fn timer_timerservice_t(from: timer::TimerService<fn(&'static ())>) -> timer::TimerService<fn(&'static ())> {
+    from
+}
+
+fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<fn(&'static ())> {
+    from
+}
+
+fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<fn(&'static ())> {
+    from
+}
+
+fn timer_sharedtimer_t(from: timer::SharedTimer<fn(&'static ())>) -> timer::SharedTimer<fn(&'static ())> {
+    from
+}
+
+fn timer_burst_t(from: timer::Burst<'static, fn(&'static ())>) -> timer::Burst<'static, fn(&'static ())> {
+    from
+}
+
+fn main() {
+    let _ = rcu_boundarray_t;
+    let _ = rcu_arrayguard_t;
+    let _ = rcu_qsbrboundarray_t;
+    let _ = rcu_rcuarray_t;
+    let _ = rcu_rcucell_t;
+    let _ = pool_obj_t;
+    let _ = pool_block_t;
+    let _ = pool_blockobjects_t;
+    let _ = pool_local_p;
+    let _ = pool_local_t;
+    let _ = pool_pool_t;
+    let _ = pool_objects_t;
+    let _ = pool_rawlocal_p;
+    let _ = table_tablereader_k;
+    let _ = table_tablereader_v;
+    let _ = table_tableguard_k;
+    let _ = table_tableguard_v;
+    let _ = table_iter_k;
+    let _ = table_iter_v;
+    let _ = table_removed_k;
+    let _ = table_removed_v;
+    let _ = table_table_k;
+    let _ = table_table_v;
+    let _ = timer_drain_t;
+    let _ = timer_expired_t;
+    let _ = timer_event_t;
+    let _ = timer_timerservice_t;
+    let _ = timer_remote_t;
+    let _ = timer_mailbox_t;
+    let _ = timer_sharedtimer_t;
+    let _ = timer_burst_t;
+}

@@ -1,0 +1,25 @@
+use stillpoint::pool;
+
+fn pool_obj_t(
+    from: pool::Obj<'static, for<'any> fn(&'any ())>,
+) -> pool::Obj<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_block_t(
+    from: pool::Block<'static, for<'any> fn(&'any ())>,
+) -> pool::Block<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn pool_blockobjects_t(
+    from: pool::BlockObjects<'static, for<'any> fn(&'any ())>,
+) -> pool::BlockObjects<'static, for<'any> fn(&'any ())> {
+    from
+}
+
+fn main() {
+    let _ = pool_obj_t;
+    let _ = pool_block_t;
+    let _ = pool_blockobjects_t;
+}

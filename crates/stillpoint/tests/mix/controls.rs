@@ -1,0 +1,25 @@
+//! What this test is there to find, it finds: broken variants of the protocols, each in a process of its own, since reading
+//! what was freed may end in any way.
+
+use std::process::{Command, Stdio};
+
+const TEST: &str = "whatever_is_done_in_whatever_order_nothing_is_freed_too_early_or_twice_or_never";
+/// Those that do not depend on how the machine orders its memory.
+const VARIANTS: &[&str] = &["nested-leave", "ignore-regions", "ignore-hazards"];
+const ROUNDS: &str = "200";
+
+#[test]
+fn broken_variants_are_caught() {
+    let program = std::env::current_exe().expect("a process knows its program");
+    for variant in VARIANTS {
+        let status = Command::new(&program)
+            .args([TEST, "--exact"])
+            .env("STILLPOINT_BUSTED", variant)
+            .env("STILLPOINT_MIX_ROUNDS", ROUNDS)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("the test program runs");
+        assert!(!status.success(), "{variant} is not caught in {ROUNDS} rounds");
+    }
+}

@@ -1,0 +1,134 @@
+//! Nobody adds a public type, a parameter, or a row, without the rest.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::rows::{DropCheck, Variance};
+use super::{generic, plain};
+
+/// Public in a private module, and not to be had from outside.
+const PRIVATE: &[&str] = &["rcu::Core"];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The `.rs` files below `folder`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir().expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The names in `<'a, T: Bounds = Default>`, if `rest` begins with a list.
+fn parameters(rest: &str) -> Vec<String> {
+    let (mut names, mut name, mut depth) = (Vec::new(), String::new(), 0);
+    for character in rest.chars() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            ',' if depth == 1 => names.push(std::mem::take(&mut name)),
+            _ if depth == 1 => name.push(character),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names.push(name);
+    let name = |text: &String| text.split([':', '=']).next().unwrap_or_default().trim().to_owned();
+    names.iter().map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// The public types of the library with their parameters, as the sources declare them.
+fn declared() -> BTreeSet<(String, Option<String>)> {
+    let sources = folder("src");
+    let mut declared = BTreeSet::new();
+    for file in files(&sources) {
+        let module = file.strip_prefix(&sources).expect("it is below").iter().next().expect("it has a name");
+        let module = module.to_string_lossy();
+        let text = fs::read_to_string(&file).expect("it can be read");
+        for keyword in ["\npub struct ", "\npub enum ", "\npub union "] {
+            for rest in text.split(keyword).skip(1) {
+                let end = rest.find(['<', '(', '{', ';', ' ']).expect("a declaration goes on");
+                let name = format!("{module}::{}", &rest[..end]);
+                if PRIVATE.contains(&&*name) {
+                    continue;
+                }
+                let parameters = parameters(&rest[end..]);
+                if parameters.is_empty() {
+                    declared.insert((name.clone(), None));
+                }
+                declared.extend(parameters.into_iter().map(|parameter| (name.clone(), Some(parameter))));
+            }
+        }
+    }
+    declared
+}
+
+#[test]
+fn each_public_type_and_parameter_has_a_row() {
+    let rows: BTreeSet<_> = generic::table()
+        .iter()
+        .map(|row| (row.name.to_owned(), Some(row.parameter.to_owned())))
+        .chain(plain::table().iter().map(|(name, ..)| ((*name).to_owned(), None)))
+        .collect();
+    let declared = declared();
+    let without: Vec<_> = declared.difference(&rows).collect();
+    let unknown: Vec<_> = rows.difference(&declared).collect();
+    assert!(declared.len() > 100, "the sources are not read as they are written: {declared:?}");
+    assert!(without.is_empty(), "without a row in tests/promises: {without:#?}");
+    assert!(unknown.is_empty(), "rows for what the library does not have: {unknown:#?}");
+}
+
+/// The functions of the programs in `compile_fail` with this beginning that the compiler finds an error in.
+fn refused(beginning: &str) -> BTreeSet<String> {
+    let mut refused = BTreeSet::new();
+    for program in files(&folder("tests/compile_fail")) {
+        let name = program.file_name().expect("it has a name").to_string_lossy().into_owned();
+        if !name.starts_with(beginning) {
+            continue;
+        }
+        let text = fs::read_to_string(&program).expect("it can be read");
+        let errors =
+            fs::read_to_string(program.with_extension("stderr")).expect("each program has its errors");
+        let place = format!("{name}:");
+        for line in errors.lines().filter(|line| line.trim_start().starts_with("--> ")) {
+            let (_, at) = line.split_once(&place).expect("the error is in the program");
+            let at: usize = at.split(':').next().and_then(|at| at.parse().ok()).expect("a line has a number");
+            let function = text.lines().take(at).filter_map(|line| line.strip_prefix("fn ")).last();
+            let function = function.expect("the error is in a function");
+            refused.insert(function[..function.find(['(', '<']).expect("it has parameters")].to_owned());
+        }
+    }
+    refused
+}
+
+/// That nothing may be put in the place of an invariant parameter, and what must be alive at the end, is shown by programs
+/// that do not compile: one function for each row, each refused for itself.
+#[test]
+fn what_must_not_compile_is_tried_for_each_row() {
+    let (shortened, lengthened) = (refused("shorten_"), refused("lengthen_"));
+    let dropped = refused("dropped_after_borrow");
+    for row in generic::table() {
+        let function = row.function();
+        if row.variance == Variance::Invariant {
+            assert!(shortened.contains(&function), "compile_fail/shorten_*.rs is without {function}");
+            assert!(lengthened.contains(&function), "compile_fail/lengthen_*.rs is without {function}");
+        }
+        if row.drop_check == DropCheck::Alive {
+            assert!(
+                dropped.contains(&function),
+                "compile_fail/dropped_after_borrow.rs is without {function}"
+            );
+        }
+    }
+}

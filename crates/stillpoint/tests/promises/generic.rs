@@ -1,0 +1,94 @@
+//! Types with a lifetime or a type parameter: one row for each parameter.
+
+use stillpoint::{multicast, pool, rcu, table, timer};
+
+use super::rows::Row;
+
+/// Where a type has several parameters, the others are plain ones in its row.
+#[rustfmt::skip]
+pub(crate) fn table() -> Vec<Row> {
+    rows! {
+        // type, parameter: bounds = the type with it; variance, Send, Sync, UnwindSafe, RefUnwindSafe, drop check
+        "multicast::Multicast", "'g": lifetime = multicast::Multicast<'a>;                   Covariant,     Always,      Always,      Never,         Never,         MayDangle;
+
+        "rcu::Guard", "'r": lifetime = rcu::Guard<'a>;                                       Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "rcu::Protected", "'a": lifetime = rcu::Protected<'a, u8>;                           Covariant,     Never,       Never,       Always,        Always,        Alive;
+        "rcu::Protected", "T": any = rcu::Protected<'static, T>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
+        "rcu::BoundArray", "'a": lifetime = rcu::BoundArray<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         MayDangle;
+        "rcu::BoundArray", "T": send_sync = rcu::BoundArray<'static, T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
+        "rcu::ArrayGuard", "'g": lifetime = rcu::ArrayGuard<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "rcu::ArrayGuard", "T": send_sync = rcu::ArrayGuard<'static, T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
+        "rcu::QsbrBoundArray", "'a": lifetime = rcu::QsbrBoundArray<'a, u8>;                 Covariant,     Never,       Never,       Never,         Never,         MayDangle;
+        "rcu::QsbrBoundArray", "T": send_sync = rcu::QsbrBoundArray<'static, T>;             Invariant,     Never,       Never,       Never,         Never,         Static;
+        "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::FreeError", "T": send_sync = rcu::FreeError<T>;                                Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+
+        "pool::Obj", "'p": lifetime = pool::Obj<'a, u8>;                                     Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Invariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::Block", "'p": lifetime = pool::Block<'a, u8>;                                 Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "pool::Block", "T": send = pool::Block<'static, T>;                                  Invariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::BlockObjects", "'p": lifetime = pool::BlockObjects<'a, u8>;                   Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "pool::BlockObjects", "T": send = pool::BlockObjects<'static, T>;                    Invariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::Local", "'p": lifetime = pool::Local<'a, u8>;                                 Invariant,     Never,       Never,       Never,         Never,         Alive;
+        "pool::Local", "T": send = pool::Local<'static, T>;                                  Invariant,     Never,       Never,       Never,         Never,         Static;
+        "pool::Pool", "T": send = pool::Pool<T>;                                             Invariant,     Always,      Always,      Never,         Never,         Static;
+        "pool::Objects", "T": any = pool::Objects<T>;                                        Invariant,     Always,      Always,      Never,         Never,         Static;
+        "pool::RawLocal", "'p": lifetime = pool::RawLocal<'a>;                               Invariant,     Never,       Never,       Never,         Never,         Alive;
+
+        "table::TableReader", "'a": lifetime = table::TableReader<'a, u8, u8>;               Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "table::TableReader", "K": send_sync = table::TableReader<'static, T, u8>;           Invariant,     Never,       Never,       Never,         Never,         Static;
+        "table::TableReader", "V": send_sync = table::TableReader<'static, u8, T>;           Invariant,     Never,       Never,       Never,         Never,         Static;
+        "table::TableReader", "S": any = table::TableReader<'static, u8, u8, T>;             Covariant,     Never,       Never,       Never,         Never,         AsLifetime;
+        "table::TableGuard", "'g": lifetime = table::TableGuard<'a, u8, u8>;                 Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "table::TableGuard", "K": send_sync = table::TableGuard<'static, T, u8>;             Invariant,     Never,       Never,       Never,         Never,         Static;
+        "table::TableGuard", "V": send_sync = table::TableGuard<'static, u8, T>;             Invariant,     Never,       Never,       Never,         Never,         Static;
+        "table::TableGuard", "S": any = table::TableGuard<'static, u8, u8, T>;               Covariant,     Never,       Never,       Never,         Never,         AsLifetime;
+        "table::Entry", "'a": lifetime = table::Entry<'a, u8, u8>;                           Covariant,     Never,       Never,       Always,        Always,        Alive;
+        "table::Entry", "K": any = table::Entry<'static, T, u8>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
+        "table::Entry", "V": any = table::Entry<'static, u8, T>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
+        "table::Iter", "'g": lifetime = table::Iter<'a, u8, u8>;                             Covariant,     Always,      Always,      Never,         Never,         MayDangle;
+        "table::Iter", "K": any = table::Iter<'static, T, u8>;                               Invariant,     SendAndSync, SendAndSync, Never,         Never,         AsLifetime;
+        "table::Iter", "V": any = table::Iter<'static, u8, T>;                               Invariant,     SendAndSync, SendAndSync, Never,         Never,         AsLifetime;
+        "table::Iter", "S": any = table::Iter<'static, u8, u8, T>;                           Covariant,     Sync,        Sync,        Never,         Never,         AsLifetime;
+        "table::Removed", "'t": lifetime = table::Removed<'a, u8, u8>;                       Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "table::Removed", "K": send_sync = table::Removed<'static, T, u8>;                   Invariant,     Always,      Always,      Never,         Never,         Static;
+        "table::Removed", "V": send_sync = table::Removed<'static, u8, T>;                   Invariant,     Always,      Always,      Never,         Never,         Static;
+        "table::Removed", "S": any = table::Removed<'static, u8, u8, T>;                     Covariant,     Sync,        Sync,        Never,         Never,         AsLifetime;
+        "table::Table", "K": send_sync = table::Table<T, u8>;                                Invariant,     Always,      Always,      Never,         Never,         Static;
+        "table::Table", "V": send_sync = table::Table<u8, T>;                                Invariant,     Always,      Always,      Never,         Never,         Static;
+        "table::Table", "S": any = table::Table<u8, u8, T>;                                  Covariant,     Send,        Sync,        Never,         Never,         Alive;
+        "table::TableBuilder", "K": any = table::TableBuilder<T, u8>;                        Contravariant, Always,      Always,      Never,         Never,         MayDangle;
+        "table::TableBuilder", "V": any = table::TableBuilder<u8, T>;                        Contravariant, Always,      Always,      Never,         Never,         MayDangle;
+        "table::TableBuilder", "S": any = table::TableBuilder<u8, u8, T>;                    Covariant,     Send,        Sync,        Never,         Never,         MayDangle;
+        "table::Full", "K": any = table::Full<T, u8>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "table::Full", "V": any = table::Full<u8, T>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+
+        "timer::Wheel", "T": any = timer::Wheel<T>;                                          Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::Drain", "'a": lifetime = timer::Drain<'a, u8>;                               Covariant,     Always,      Always,      Never,         Always,        Alive;
+        "timer::Drain", "T": any = timer::Drain<'static, T>;                                 Invariant,     Send,        Sync,        Never,         RefUnwindSafe, AsLifetime;
+        "timer::Expired", "'a": lifetime = timer::Expired<'a, u8>;                           Covariant,     Always,      Always,      Never,         Always,        MayDangle;
+        "timer::Expired", "T": any = timer::Expired<'static, T>;                             Invariant,     Send,        Sync,        Never,         RefUnwindSafe, AsLifetime;
+        "timer::Event", "'a": lifetime = timer::Event<'a, u8>;                               Covariant,     Always,      Always,      Never,         Never,         MayDangle;
+        "timer::Event", "T": any = timer::Event<'static, T>;                                 Invariant,     Send,        SendAndSync, Never,         Never,         AsLifetime;
+        "timer::Full", "T": any = timer::Full<T>;                                            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::Popped", "T": any = timer::Popped<T>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::Refused", "T": any = timer::Refused<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::Outcome", "T": any = timer::Outcome<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::TimerService", "T": any = timer::TimerService<T>;                            Invariant,     Send,        Never,       Never,         Never,         Alive;
+        "timer::Remote", "T": any = timer::Remote<T>;                                        Invariant,     Send,        Send,        Always,        Always,        Alive;
+        "timer::Mailbox", "T": any = timer::Mailbox<T>;                                      Invariant,     Send,        Send,        Never,         Never,         Alive;
+        "timer::SharedTimer", "T": any = timer::SharedTimer<T>;                              Invariant,     Send,        Send,        Never,         Never,         Alive;
+        "timer::Burst", "'a": lifetime = timer::Burst<'a, u8>;                               Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "timer::Burst", "T": any = timer::Burst<'static, T>;                                 Invariant,     Send,        Send,        Never,         Never,         AsLifetime;
+    }
+}
+
+#[test]
+fn traits_are_as_the_table_says() {
+    let differences: Vec<_> = table().iter().flat_map(Row::differences).collect();
+    assert!(differences.is_empty(), "Send, Sync, UnwindSafe, RefUnwindSafe:\n{}", differences.join("\n"));
+}

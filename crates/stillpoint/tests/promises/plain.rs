@@ -1,0 +1,110 @@
+//! Types without parameters: who may be sent, shared, and used after a panic.
+
+use stillpoint::{fence, multicast, pool, rcu, table as tables, timer};
+
+use super::rows::Traits;
+
+type Row = (&'static str, [bool; 4], Traits);
+
+/// Rows of the table: `name = type; Send, Sync, UnwindSafe, RefUnwindSafe`.
+macro_rules! rows {
+    ($($name:literal = $type:ty; $($has:literal),*;)*) => {
+        vec![$(($name, [$($has),*], traits!($type))),*]
+    };
+}
+
+#[rustfmt::skip]
+pub(crate) fn table() -> Vec<Row> {
+    rows! {
+        // type; Send, Sync, UnwindSafe, RefUnwindSafe
+        "fence::ChooseError" = fence::ChooseError;                             true, true, true, true;
+        "fence::Backend" = fence::Backend;                                     true, true, true, true;
+        "fence::FenceError" = fence::FenceError;                               true, true, true, true;
+        "fence::Mode" = fence::Mode;                                           true, true, true, true;
+        "fence::Way" = fence::module::Way;                                     true, true, true, true;
+        "fence::Request" = fence::module::Request;                             true, true, true, true;
+        "fence::Device" = fence::module::Device;                               true, true, true, true;
+
+        "multicast::Group" = multicast::Group;                                 true, true, false, false;
+        "multicast::Member" = multicast::Member;                               false, false, false, false;
+        "multicast::Strategy" = multicast::Strategy;                           true, true, true, true;
+        "multicast::Share" = multicast::Share;                                 true, true, true, true;
+        "multicast::Cut" = multicast::Cut;                                     true, true, true, true;
+        "multicast::Shape" = multicast::Shape;                                 true, true, true, true;
+        "multicast::Acknowledgement" = multicast::Acknowledgement;             true, true, true, true;
+        "multicast::Report" = multicast::Report;                               true, true, true, true;
+        "multicast::Late" = multicast::Late;                                   true, true, true, true;
+        "multicast::SignalMember" = multicast::signals::SignalMember;          false, false, false, false;
+        "multicast::SignalMulticast" = multicast::signals::SignalMulticast;    true, true, false, false;
+        "multicast::SignalError" = multicast::signals::SignalError;            true, true, true, true;
+
+        "pool::Hardening" = pool::Hardening;                                   true, true, true, true;
+        "pool::PoolBuilder" = pool::PoolBuilder;                               true, true, false, false;
+        "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
+        "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
+        "pool::FreeError" = pool::FreeError;                                   true, true, true, true;
+        "pool::FreeReason" = pool::FreeReason;                                 true, true, true, true;
+        "pool::BuildError" = pool::BuildError;                                 true, true, false, false;
+        "pool::Misuse" = pool::Misuse;                                         true, true, true, true;
+        "pool::RawBlock" = pool::RawBlock;                                     true, true, true, true;
+        "pool::RawPool" = pool::RawPool;                                       true, true, false, false;
+        "pool::Pages" = pool::Pages;                                           true, true, true, true;
+        "pool::Backing" = pool::Backing;                                       true, true, true, true;
+        "pool::Iova" = pool::Iova;                                             true, true, true, true;
+        "pool::Region" = pool::Region;                                         true, true, true, true;
+        "pool::Leak" = pool::Leak;                                             true, true, true, true;
+        "pool::Info" = pool::Info;                                             true, true, true, true;
+        "pool::RegionInfo" = pool::RegionInfo;                                 true, true, true, true;
+        "pool::Counts" = pool::Counts;                                         true, true, true, true;
+        "pool::Census" = pool::Census;                                         true, true, true, true;
+        "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
+        "pool::AuditError" = pool::AuditError;                                 true, true, true, true;
+
+        "rcu::Submitter" = rcu::Submitter;                                     true, true, false, false;
+        "rcu::BackgroundReclaimer" = rcu::BackgroundReclaimer;                 true, false, false, false;
+        "rcu::BackgroundBuilder" = rcu::BackgroundBuilder;                     true, true, false, false;
+        "rcu::Token" = rcu::Token;                                             true, true, true, true;
+        "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
+        "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
+        "rcu::HelpError" = rcu::HelpError;                                     true, true, true, true;
+        "rcu::RetireReason" = rcu::RetireReason;                               true, true, true, true;
+        "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
+        "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
+        "rcu::GracePeriod" = rcu::GracePeriod;                                 true, true, false, false;
+        "rcu::Help" = rcu::Help;                                               true, true, true, true;
+        "rcu::WhenFull" = rcu::WhenFull;                                       true, true, true, true;
+        "rcu::OfflineReader" = rcu::OfflineReader;                             false, false, false, false;
+        "rcu::QsbrReader" = rcu::QsbrReader;                                   false, false, false, false;
+        "rcu::Reader" = rcu::Reader;                                           false, false, false, false;
+        "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
+        "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
+        "rcu::ReaderKind" = rcu::ReaderKind;                                   true, true, true, true;
+        "rcu::StallReport" = rcu::StallReport;                                 true, true, true, true;
+        "rcu::Activity" = rcu::Activity;                                       true, true, true, true;
+        "rcu::Stall" = rcu::Stall;                                             true, true, true, true;
+        "rcu::Stats" = rcu::Stats;                                             true, true, true, true;
+
+        "table::OutOfMemory" = tables::OutOfMemory;                            true, true, true, true;
+        "table::TableStats" = tables::TableStats;                              true, true, true, true;
+
+        "timer::AtomicBitset" = timer::AtomicBitset;                           true, true, true, true;
+        "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
+        "timer::Clock" = timer::Clock;                                         true, true, true, true;
+        "timer::Cause" = timer::Cause;                                         true, true, true, true;
+        "timer::Reason" = timer::Reason;                                       true, true, true, true;
+        "timer::Progress" = timer::Progress;                                   true, true, true, true;
+        "timer::Limit" = timer::Limit;                                         true, true, true, true;
+        "timer::MockTime" = timer::MockTime;                                   true, true, true, true;
+        "timer::Key" = timer::Key;                                             true, true, true, true;
+        "timer::WheelStats" = timer::WheelStats;                               true, true, true, true;
+        "timer::Schedule" = timer::Schedule;                                   true, true, true, true;
+    }
+}
+
+#[test]
+fn traits_are_as_the_table_says() {
+    for (name, expected, found) in table() {
+        let found = [found.send, found.sync, found.unwind_safe, found.ref_unwind_safe];
+        assert_eq!(found, expected, "Send, Sync, UnwindSafe, RefUnwindSafe of {name}");
+    }
+}
