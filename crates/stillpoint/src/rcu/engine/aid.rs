@@ -535,8 +535,8 @@ mod tests {
         aid.close();
     }
 
-    /// Moves the calling thread, as a helper would, for the sake of this record.
-    fn move_for(aid: &Aid, record: usize, until: u64) {
+    /// Moves the calling thread, as a helper would, for the sake of this record. Returns when it began.
+    fn move_for(aid: &Aid, record: usize, until: u64) -> u64 {
         let allowed = sched_getaffinity(None).expect("it is always told");
         let moved_to = (0..).find(|&cpu| allowed.is_set(cpu)).expect("the thread runs somewhere");
         let given = Given { record, giver: 5, begun: now(), until };
@@ -544,6 +544,7 @@ mod tests {
         // SAFETY: this thread has started.
         let answer = unsafe { aid.raise(Before::Affinity { allowed, moved_to }, given, || ()) };
         assert_eq!(answer, (true, false));
+        given.begun
     }
 
     #[test]
@@ -553,13 +554,14 @@ mod tests {
         for by_itself in [false, true, false] {
             aid.not_before.store(0, RELAXED);
             let counts = (given(), under_way());
-            move_for(&aid, 1, 1000);
+            let begun = move_for(&aid, 1, 1000);
             assert_eq!((given(), under_way()), (counts.0 + 1, counts.1 + 1));
             assert!(aid.is_given_by(5) && !aid.is_given_by(6));
             assert!(aid.is_overdue(1000) && !aid.is_overdue(999));
             assert!(!aid.start(u64::MAX), "it is under way");
             aid.end(2);
             assert!(aid.is_given_by(5), "for another record");
+            let earliest = now();
             if by_itself {
                 assert!(!aid.end_own(), "nobody is at it any more");
                 assert!(!aid.end_own());
@@ -570,7 +572,12 @@ mod tests {
             assert_eq!((given(), under_way()), counts);
             assert!(!aid.is_given_by(5) && !aid.is_overdue(u64::MAX));
             assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
-            assert!(!aid.start(now()), "a section that is helped often is a long one");
+            // A section that is helped often is a long one: five times as long nobody looks.
+            let (latest, again) = (now(), aid.not_before.load(RELAXED));
+            let pause = |end| end + 5 * (end - begun);
+            assert!((pause(earliest)..=pause(latest)).contains(&again));
+            assert!(!aid.start(again - 1) && aid.start(again));
+            aid.abandon(0);
         }
         move_for_then_close(&aid);
         assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
@@ -579,7 +586,7 @@ mod tests {
     fn move_for_then_close(aid: &Aid) {
         aid.not_before.store(0, RELAXED);
         let counts = (given(), under_way());
-        move_for(aid, 1, 1000);
+        let _ = move_for(aid, 1, 1000);
         aid.close();
         assert_eq!((given(), under_way()), counts);
     }
@@ -624,7 +631,7 @@ mod tests {
         let aid = own().expect("the thread does not end");
         let was_allowed = sched_getaffinity(None).expect("it is always told");
         aid.not_before.store(0, RELAXED);
-        move_for(aid, 1, 1000);
+        let _ = move_for(aid, 1, 1000);
         // SAFETY: the child makes system calls, and touches what is this thread's own.
         let child = unsafe { libc::fork() };
         let is_as_before = sched_getaffinity(None).is_ok_and(|allowed| allowed == was_allowed);
