@@ -24,8 +24,6 @@ mod operations;
 mod reentrancy;
 #[path = "pool/retirement.rs"]
 mod retirement;
-#[path = "support/skip.rs"]
-mod skip;
 #[path = "pool/stress.rs"]
 mod stress;
 #[path = "pool/threads.rs"]

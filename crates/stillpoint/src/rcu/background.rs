@@ -101,12 +101,12 @@ impl BackgroundReclaimer {
                 self.backlog.close();
             }
             let freed = self.poll(&mut panic);
+            if freed {
+                // For submitters that wait for room, also if this is the end.
+                core.event().notify();
+            }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
                 return panic;
-            }
-            if freed {
-                // For submitters that wait for room.
-                core.event().notify();
             }
             if arrived || freed {
                 patience = Patience::new();

@@ -57,6 +57,8 @@ pub(crate) mod region;
 mod retired;
 mod stall;
 mod stats;
+#[cfg(all(test, not(loom)))]
+mod wakes;
 
 pub use array::RcuArray;
 pub use background::{BackgroundBuilder, BackgroundReclaimer, Submitter};

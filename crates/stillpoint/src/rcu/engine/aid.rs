@@ -499,3 +499,6 @@ extern "C" fn after_fork_in_child() {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests;

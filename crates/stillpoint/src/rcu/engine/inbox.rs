@@ -346,3 +346,6 @@ impl Tally {
         self.bytes.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -93,6 +93,19 @@ impl Event {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+impl Event {
+    /// Whether `action` wakes whoever sleeps, of whom there seems to be one meanwhile. Sleeps of waiters are bounded, so that
+    /// a notification that is forgotten shows nowhere else.
+    pub(crate) fn is_notified_by(&self, action: impl FnOnce()) -> bool {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let before = self.generation.load(Ordering::Relaxed);
+        action();
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.generation.load(Ordering::Relaxed) != before
+    }
+}
+
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Next<'r> {

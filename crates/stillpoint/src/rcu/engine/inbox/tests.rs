@@ -1,0 +1,193 @@
+//! Where objects are on their way to a reclaimer, and what is counted there.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::rcu::engine::backlog::Pace;
+use crate::rcu::Domain;
+
+/// The numbers of objects that were freed, in order.
+type Freed = Arc<Mutex<Vec<usize>>>;
+
+const SIZE: usize = 400;
+
+/// An object of `SIZE` bytes that tells when it is freed.
+fn numbered(number: usize, freed: &Freed) -> Garbage {
+    let freed = Arc::clone(freed);
+    let padding = [0_u8; SIZE - 16];
+    let garbage = Garbage::callback(move || {
+        std::hint::black_box(&padding);
+        freed.lock().expect("nobody panics with it").push(number);
+    });
+    assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "{}", garbage.bytes());
+    garbage
+}
+
+struct Scene {
+    domain: Domain,
+    inbox: Inbox,
+    backlog: Backlog,
+    freed: Freed,
+}
+
+impl Scene {
+    fn new(domain: Domain, limits: Limits) -> Self {
+        let inbox = Inbox::new(Arc::clone(domain.core()), limits);
+        let backlog = Backlog::new(Arc::clone(domain.core()), Pace::DEFAULT, limits);
+        Self { domain, inbox, backlog, freed: Freed::default() }
+    }
+
+    /// Hands in objects with these numbers. Each has its room.
+    fn submit(&self, numbers: std::ops::Range<usize>) {
+        for number in numbers {
+            let garbage = numbered(number, &self.freed);
+            self.inbox.reserve(garbage.bytes()).expect("there is room");
+            self.inbox.submit(garbage);
+        }
+    }
+
+    fn freed(&self) -> Vec<usize> {
+        self.freed.lock().expect("nobody panics with it").clone()
+    }
+}
+
+/// Whether there is room for so much more, and not for more than that.
+fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
+    for _ in 0..2 {
+        assert_eq!(inbox.reserve(bytes + 1), Err(Full::Queue), "for {bytes} bytes");
+        assert_eq!(inbox.reserve(usize::MAX), Err(Full::Queue));
+    }
+    for _ in 0..objects {
+        assert_eq!(inbox.reserve(0), Ok(()), "for {objects} objects");
+    }
+    assert_eq!(inbox.reserve(0), Err(Full::Queue), "for {objects} objects");
+    inbox.submitted.subtract(objects, 0);
+    if objects > 0 {
+        assert_eq!(inbox.reserve(bytes), Ok(()), "for {bytes} bytes");
+        inbox.submitted.subtract(1, bytes);
+    }
+}
+
+/// Wherever objects are, and wherever they go: the limits are on all places together.
+#[test]
+fn every_object_is_counted_in_one_place() {
+    let limits = Limits { objects: 100, bytes: 100 * SIZE };
+    let mut scene = Scene::new(Domain::new(), limits);
+    let size = numbered(0, &scene.freed).bytes();
+    let left = |objects: usize| (100 - objects, 100 * SIZE - objects * size);
+    let check = |inbox: &Inbox, objects: usize| {
+        has_room_for(inbox, left(objects).0, left(objects).1);
+        assert_eq!(inbox.pending(), objects);
+    };
+    let mut reader = scene.domain.qsbr_reader();
+    check(&scene.inbox, 0);
+    scene.submit(0..70);
+    check(&scene.inbox, 70);
+    assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
+    assert_eq!(scene.inbox.assisted.objects(), SHARE);
+    check(&scene.inbox, 70);
+    assert!(scene.inbox.take_in(&mut scene.backlog));
+    assert_eq!((scene.backlog.len(), scene.inbox.assisted.objects()), (70, 0));
+    check(&scene.inbox, 70);
+    assert!(!scene.inbox.take_in(&mut scene.backlog), "there is nothing more");
+    scene.submit(70..80);
+    assert_eq!(scene.inbox.assist(Full::Queue), 0);
+    check(&scene.inbox, 80);
+    assert_eq!(scene.domain.stats().pending, 80);
+    reader.quiescent();
+    assert_eq!(scene.inbox.assist(Full::Queue), 10);
+    check(&scene.inbox, 70);
+    scene.backlog.close();
+    reader.quiescent();
+    assert_eq!(scene.backlog.advance(usize::MAX), 70);
+    scene.inbox.count_backlog(&scene.backlog);
+    check(&scene.inbox, 0);
+    assert_eq!((scene.domain.stats().pending, scene.freed().len()), (0, 80));
+}
+
+/// What is refused by either limit, of the queue or of the domain, takes up nothing.
+#[test]
+fn an_object_that_is_refused_is_not_counted() {
+    let domain = Domain::builder().capacity(2).build().expect("a limit is no reason to fail");
+    let scene = Scene::new(domain, Limits { objects: 3, ..Limits::NONE });
+    scene.submit(0..2);
+    for _ in 0..5 {
+        assert_eq!(scene.inbox.reserve(0), Err(Full::Domain));
+    }
+    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (2, 2));
+    scene.inbox.charge(7);
+    assert_eq!(scene.inbox.reserve(0), Err(Full::Queue), "its own limit is found first");
+    assert_eq!(
+        (scene.inbox.pending(), scene.inbox.submitted.bytes()),
+        (3, 2 * numbered(0, &scene.freed).bytes() + 7)
+    );
+    scene.inbox.submitted.subtract(1, 7);
+}
+
+/// In the order in which they were handed in.
+#[test]
+fn what_is_taken_in_is_freed_in_order() {
+    let mut scene = Scene::new(Domain::new(), Limits::NONE);
+    scene.submit(0..200);
+    scene.inbox.take_in(&mut scene.backlog);
+    scene.submit(200..300);
+    scene.inbox.take_in(&mut scene.backlog);
+    scene.backlog.close();
+    assert_eq!(scene.backlog.advance(usize::MAX), 300);
+    assert!(scene.freed().into_iter().eq(0..300));
+}
+
+/// One share at a time, and none while a reader is in the way of the last one.
+#[test]
+fn an_assistant_frees_one_share() {
+    let scene = Scene::new(Domain::new(), Limits::NONE);
+    scene.submit(0..200);
+    assert_eq!(scene.inbox.assist(Full::Queue), SHARE);
+    assert_eq!((scene.inbox.pending(), scene.freed().len()), (200 - SHARE, SHARE));
+    let mut reader = scene.domain.qsbr_reader();
+    for _ in 0..3 {
+        assert_eq!(scene.inbox.assist(Full::Queue), 0);
+        assert_eq!(scene.inbox.assisted.objects(), SHARE, "no more than that");
+    }
+    let started = scene.domain.stats().grace_periods;
+    assert_eq!(scene.inbox.assist(Full::Queue), 0);
+    assert_eq!(scene.domain.stats().grace_periods, started, "it keeps its grace period");
+    reader.quiescent();
+    assert_eq!(scene.inbox.assist(Full::Queue), SHARE);
+    assert_eq!((scene.inbox.pending(), scene.freed().len()), (200 - 2 * SHARE, 2 * SHARE));
+}
+
+/// What was left to the domain is in the way of the domain's limit only.
+#[test]
+fn an_assistant_adopts_for_a_full_domain_only() {
+    for (full, freed) in [(Full::Queue, 10), (Full::Domain, SHARE)] {
+        let scene = Scene::new(Domain::new(), Limits::NONE);
+        for _ in 0..2 * SHARE {
+            drop(scene.domain.cell(1).take());
+        }
+        scene.submit(0..10);
+        assert_eq!(scene.inbox.assist(full), freed, "{full:?}");
+        assert_eq!(scene.domain.stats().pending as usize, 2 * SHARE + 10 - freed);
+    }
+}
+
+/// Nothing stays behind that nobody would ever look at.
+#[test]
+fn what_a_closed_inbox_holds_passes_to_the_domain() {
+    let scene = Scene::new(Domain::new(), Limits::NONE);
+    scene.submit(0..10);
+    let mut reader = scene.domain.qsbr_reader();
+    assert_eq!(scene.inbox.assist(Full::Queue), 0);
+    scene.submit(10..20);
+    scene.inbox.advance(CLOSED);
+    assert_eq!(scene.inbox.pending(), 20, "the one who closes it passes it on");
+    scene.inbox.pass_on();
+    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 20));
+    scene.submit(20..21);
+    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 21), "it came too late");
+    let mut heir = scene.domain.reclaimer();
+    reader.quiescent();
+    heir.poll();
+    reader.quiescent();
+    assert_eq!((heir.flush(), scene.freed().len()), (Ok(()), 21));
+}

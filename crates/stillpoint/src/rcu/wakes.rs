@@ -1,0 +1,164 @@
+//! What wakes those who sleep, and what does not: each notification there is.
+//!
+//! Nobody sleeps here, and no time is measured: see `Event::is_notified_by`.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::backlog::{Full, Limits};
+use super::engine::garbage::Garbage;
+use super::engine::inbox::{Inbox, ABANDONED, CLOSED, STOPPING};
+use super::{Domain, Reclaimer, Retired, WhenFull};
+
+fn is_notified_by(domain: &Domain, action: impl FnOnce()) -> bool {
+    domain.core().event().is_notified_by(action)
+}
+
+fn retired(domain: &Domain) -> Retired<i32> {
+    domain.cell(1).take().expect("the cell is full")
+}
+
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+fn inbox(domain: &Domain, objects: usize) -> Inbox {
+    Inbox::new(Arc::clone(domain.core()), Limits { objects, ..Limits::NONE })
+}
+
+/// Hands in an object that has no room to give back.
+fn submit(inbox: &Inbox) {
+    inbox.charge(0);
+    inbox.submit(Garbage::callback(|| ()));
+}
+
+#[test]
+fn a_submission_wakes_a_reclaimer_that_has_enough() {
+    let domain = Domain::new();
+    for enough in 1..5 {
+        let inbox = inbox(&domain, usize::MAX);
+        inbox.set_enough(enough);
+        for number in 1..8 {
+            assert_eq!(inbox.has_work(enough), number > enough, "{} of {enough}", number - 1);
+            assert_eq!(is_notified_by(&domain, || submit(&inbox)), number >= enough, "{number} of {enough}");
+        }
+    }
+}
+
+#[test]
+fn each_phase_and_the_last_submitter_wake_the_reclaimer() {
+    let domain = Domain::new();
+    let inbox = inbox(&domain, usize::MAX);
+    inbox.add_submitter();
+    inbox.add_submitter();
+    assert!(!is_notified_by(&domain, || inbox.remove_submitter()), "there is another one");
+    assert!(is_notified_by(&domain, || inbox.remove_submitter()));
+    assert_eq!(inbox.aim(), STOPPING);
+    for phase in [STOPPING, ABANDONED, CLOSED] {
+        assert!(is_notified_by(&domain, || inbox.advance(phase)));
+        assert_eq!((inbox.phase(), inbox.aim()), (phase, phase));
+    }
+    inbox.advance(STOPPING);
+    assert_eq!(inbox.phase(), CLOSED, "there is no way back");
+}
+
+/// A background reclaimer may sleep without a limit.
+#[test]
+fn what_is_left_to_the_domain_wakes_reclaimers() {
+    let domain = Domain::new();
+    assert!(is_notified_by(&domain, || drop(retired(&domain))));
+    let mut reclaimer = eager(&domain);
+    assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 1)), "nothing is left");
+    reclaimer.retire(retired(&domain)).expect("there is room");
+    assert!(is_notified_by(&domain, || drop(reclaimer)));
+    let background = domain.background();
+    background.submitter().retire(retired(&domain)).expect("there is room");
+    assert!(is_notified_by(&domain, || drop(background)));
+}
+
+/// Those who wait for room in the domain.
+#[test]
+fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
+    let limited = Domain::builder().capacity(100).build().expect("a limit is no reason to fail");
+    for (domain, wakes) in [(&limited, true), (&Domain::new(), false)] {
+        let mut reclaimer = eager(domain);
+        reclaimer.retire(retired(domain)).expect("there is room");
+        let reader = domain.reader();
+        let guard = reader.pin();
+        reclaimer.retire(retired(domain)).expect("there is room");
+        assert!(!is_notified_by(domain, || assert_eq!(reclaimer.poll(), 0)), "a guard is held");
+        drop(guard);
+        assert_eq!(is_notified_by(domain, || assert_eq!(reclaimer.poll(), 2)), wakes);
+    }
+}
+
+/// Those who wait for room in the queue, also if a destructor panicked.
+#[test]
+fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
+    let domain = Domain::new();
+    let mut background = domain.background();
+    let submitter = background.submitter();
+    submitter.stop();
+    assert!(!is_notified_by(&domain, || background.run()), "there is nothing to free");
+    submitter.retire(retired(&domain)).expect("it is not closed");
+    assert!(is_notified_by(&domain, || background.run()));
+    submitter.defer(|| panic!("in a destructor"));
+    assert!(is_notified_by(&domain, || {
+        catch_unwind(AssertUnwindSafe(|| background.run())).expect_err("it is resumed at the end");
+    }));
+}
+
+#[test]
+fn what_a_submitter_frees_wakes_those_who_wait_for_room() {
+    let domain = Domain::new();
+    let inbox = inbox(&domain, usize::MAX);
+    submit(&inbox);
+    let mut reader = domain.qsbr_reader();
+    assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "a reader is in the way");
+    assert!(inbox.has_work(9) && !inbox.is_empty(), "an assistant has left something");
+    assert_eq!(inbox.pending(), 1);
+    reader.quiescent();
+    assert!(is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 1)));
+    assert!(!inbox.has_work(1) && inbox.is_empty());
+    assert_eq!(inbox.pending(), 0);
+    assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
+
+    let background = domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+    let submitter = background.submitter();
+    submitter.retire(retired(&domain)).expect("there is room");
+    reader.quiescent();
+    // The reader was quiescent before the assistant has started its grace period.
+    let error = submitter.retire(retired(&domain)).expect_err("the reader is in the way");
+    reader.quiescent();
+    assert!(is_notified_by(&domain, || submitter.retire(error.retired).expect("the first one is freed")));
+}
+
+/// A reader tells whoever has asked it, once.
+#[test]
+fn a_reader_that_was_asked_wakes_its_waiter() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let ask = || reader.record().ask_for_attention();
+    let guard = reader.pin();
+    let nested = reader.pin();
+    ask();
+    assert!(!is_notified_by(&domain, || drop(guard)), "the region goes on");
+    assert!(is_notified_by(&domain, || drop(nested)));
+    assert!(!is_notified_by(&domain, || drop(reader.pin())), "nobody has asked again");
+    ask();
+    assert!(is_notified_by(&domain, || drop(reader)));
+
+    let mut reader = domain.qsbr_reader();
+    assert!(!is_notified_by(&domain, || reader.quiescent()));
+    reader.record().ask_for_attention();
+    assert!(is_notified_by(&domain, || reader.quiescent()));
+    reader.record().ask_for_attention();
+    assert!(is_notified_by(&domain, || reader.offline(|| ())));
+    reader.record().ask_for_attention();
+    let mut offline = None;
+    assert!(is_notified_by(&domain, || offline = Some(reader.go_offline())));
+    let reader = offline.take().expect("it is offline").go_online();
+    reader.record().ask_for_attention();
+    assert!(is_notified_by(&domain, || drop(reader)));
+}
