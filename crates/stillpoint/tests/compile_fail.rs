@@ -50,6 +50,7 @@ twins! {
     deferred_call_not_static
     exclusive_access_while_loaded
     forge_static_through_a_cell
+    forge_static_through_a_table
     forge_static_through_an_array
     guard_beyond_reader
     lengthen_a_loaded_reference

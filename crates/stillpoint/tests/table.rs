@@ -27,6 +27,8 @@ mod out_of_memory;
 mod random_bytes;
 #[path = "table/reclamation.rs"]
 mod reclamation;
+#[path = "table/room.rs"]
+mod room;
 #[path = "table/shared.rs"]
 mod shared;
 
