@@ -4,6 +4,8 @@
 
 #[path = "table/bad_input.rs"]
 mod bad_input;
+#[path = "table/budgets.rs"]
+mod budgets;
 #[path = "table/bytes.rs"]
 mod bytes;
 #[path = "table/census.rs"]

@@ -12,7 +12,7 @@ use stillpoint::table::{RandomState, Table, TableReader};
 use crate::history::{check, Call, Clock, Event, MOST};
 
 /// Keys that the threads share in one episode.
-const KEYS: u64 = 6;
+const KEYS: u64 = 12;
 
 /// All keys in one chain, with one tag.
 #[derive(Clone, Copy, Default)]
@@ -170,18 +170,18 @@ fn episodes<S: BuildHasher + Clone + Send + Sync>(number: usize, hasher: S) {
         let threads = if cfg!(miri) { 2 } else { [4, 6, 8][seed as usize % 3] };
         growths += episode(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), threads, hasher.clone());
     }
-    assert!(growths >= number || cfg!(miri), "{growths} growths in {number} tables");
+    assert!(growths >= number / 2 || cfg!(miri), "{growths} growths in {number} tables");
 }
 
 #[test]
 fn histories_with_a_good_hash_are_linearizable() {
-    episodes(rounds(150), RandomState::default());
+    episodes(rounds(90), RandomState::default());
 }
 
 /// One chain, which moves as a whole.
 #[test]
 fn histories_with_a_constant_hash_are_linearizable() {
-    episodes(rounds(60), Constant);
+    episodes(rounds(30), Constant);
 }
 
 /// Three threads on one key, in a table that grows by insertions alone, slowly.
