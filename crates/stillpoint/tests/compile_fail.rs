@@ -55,6 +55,7 @@ twins! {
     forge_static_through_a_cell
     forge_static_through_a_local
     forge_static_through_a_pool
+    forge_static_through_a_table
     forge_static_through_an_array
     forge_static_through_an_object
     forge_static_through_the_makers_of_objects

@@ -4,6 +4,8 @@
 
 #[path = "table/bad_input.rs"]
 mod bad_input;
+#[path = "table/budgets.rs"]
+mod budgets;
 #[path = "table/bytes.rs"]
 mod bytes;
 #[path = "table/census.rs"]
@@ -27,6 +29,8 @@ mod out_of_memory;
 mod random_bytes;
 #[path = "table/reclamation.rs"]
 mod reclamation;
+#[path = "table/room.rs"]
+mod room;
 #[path = "table/shared.rs"]
 mod shared;
 

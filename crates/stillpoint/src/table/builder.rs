@@ -50,6 +50,10 @@ impl<K, V, S> TableBuilder<K, V, S> {
 
     /// The most entries, removed ones that readers still hold up included; at least 1. Without this call there is no
     /// limit but memory.
+    ///
+    /// Beside them there are 64 spare slots for replacements ([`Table::insert`] of a key that is there,
+    /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until readers have passed. When
+    /// 64 replaced ones wait for readers, a full table refuses the next replacement, too.
     pub fn maximum(mut self, entries: usize) -> Self {
         self.maximum = Some(entries.max(1));
         self

@@ -15,5 +15,6 @@ crate::busted::variants! {
     TagLoadRelaxed = "tag-load-relaxed": "The tags are loaded relaxed, not acquire.",
     EntryLoadRelaxed = "entry-load-relaxed": "Readers in a region load the word relaxed, not acquire.",
     EntryStoreRelaxed = "entry-store-relaxed": "An entry is linked by a relaxed store.",
+    StopAtHole = "stop-at-hole": "Whoever looks for the index of an entry stops at a chunk that it does not see.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
 }

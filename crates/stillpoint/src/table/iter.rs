@@ -45,8 +45,8 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
             // the words are acquire loads, so that this one is not earlier.
             if bucket.link() == MOVED {
                 self.entries.clear();
-                // SAFETY: a moved bucket has a next array, which the region covers as it does this one.
-                let next = unsafe { &*array.next() };
+                // The region covers its buckets as it does these.
+                let next = array.next().expect("a moved bucket has a next array");
                 self.moved.extend((index..next.len()).step_by(array.len()).map(|target| (next, target)));
                 break;
             }

@@ -40,7 +40,7 @@
 //! # What the user's code may do
 //!
 //! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, which would wait for
-//! itself. If they panic, the operation does not take place (or has taken place, when a growth was being helped
+//! itself. They may look keys up, and ask for figures ([`stats`](Table::stats), [`capacity`](Table::capacity)). If they panic, the operation does not take place (or has taken place, when a growth was being helped
 //! along), and the table stays valid. If they lie, entries are not found; nothing worse happens. Destructors run on
 //! the calls of writers, outside any lock, and may use the table.
 //!

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use super::engine::arena::Lens;
 use super::engine::array::View;
 use super::engine::search::{search, search_many, Held, Pins};
-use super::engine::write::{Insertion, Unlinked};
+use super::engine::write::{Insertion, Only, Unlinked};
 use super::engine::Inner;
 use super::error::Full;
 use super::iter::Iter;
@@ -141,13 +141,15 @@ where
             return Ok(Entry::new(held));
         }
         let hazard = self.pins.slots.entry;
-        let new = Unlinked::new(self.inner, key, value()).map_err(|(key, value)| Full(key, value))?;
+        let new = Unlinked::new(self.inner, key, value())
+            .or_else(|(key, value)| Unlinked::pressed(self.inner, key, value))
+            .map_err(|(key, value)| Full(key, value))?;
         let fresh = new.entry;
         let held = |entry| {
             // SAFETY: `insert` has put the entry's address into the slot while it was linked, under the lock.
             Ok(Entry::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
         };
-        match self.inner.insert(hash, new, true, Some(hazard)) {
+        match self.inner.insert(hash, new, Only::New, Some(hazard)) {
             Insertion::Done(_) => held(fresh),
             Insertion::Present(unused, entry) => {
                 drop(unused);
@@ -166,7 +168,8 @@ where
     /// Atomic: when another thread changes the entry meanwhile, `value` is called again with what is there then.
     ///
     /// # Errors
-    /// When the table is full: the new pair is handed back.
+    /// When the table is full, and so many replaced entries wait for readers that no slot is left beside the
+    /// [maximum](super::TableBuilder::maximum): the new pair is handed back.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -191,7 +194,7 @@ where
         let hash = self.inner.hash(key);
         while let Some(held) = self.pins.search(self.inner, self.lens, hash, key) {
             let old = held.get();
-            let new = Unlinked::new(self.inner, old.key.clone(), value(&old.value))
+            let new = Unlinked::replacing(self.inner, old.key.clone(), value(&old.value))
                 .map_err(|(key, value)| Full(key, value))?;
             let entry = self.inner.arena().index_of(held.pair);
             if self.inner.replace_entry(hash, entry, new).is_ok() {

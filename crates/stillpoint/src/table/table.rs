@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use super::builder::TableBuilder;
 use super::engine::search::{search, search_many};
 use super::engine::stripe::Stripe;
-use super::engine::write::{Insertion, Unlinked};
+use super::engine::write::{Insertion, Only, Unlinked};
 use super::engine::Inner;
 use super::error::{Full, OutOfMemory};
 use super::iter::Iter;
@@ -21,7 +21,8 @@ use crate::rcu::{Domain, Reader, Region};
 /// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table is
 /// a handle of its domain.
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    /// From a box, and freed by the drop of the table; raw, as readers refer to it.
+    /// From a box, and freed by the drop of the table; raw, as readers refer to it. It makes this type, and that of each
+    /// reader, guard, iterator and removed entry, invariant in `K` and `V`: see `Inner::entries`.
     inner: NonNull<Inner<K, V, S>>,
 }
 
@@ -154,7 +155,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.inner().bin().pending()
     }
 
-    /// What the table has done so far.
+    /// What the table has done so far. Takes no lock.
     pub fn stats(&self) -> TableStats {
         self.inner().stats()
     }
@@ -224,7 +225,12 @@ where
     /// Inserts an entry, in place of the one with the same key, which is returned.
     ///
     /// # Errors
-    /// When the table is full: the pair is handed back.
+    /// When the table is full: the pair is handed back. An entry is replaced also in a full table, unless too many
+    /// replaced ones wait for readers: see [`TableBuilder::maximum`].
+    ///
+    /// # Panics
+    /// With the panic of the destructor of an entry that was removed before. The insertion has taken place then, unless
+    /// the table was full.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -238,8 +244,32 @@ where
         let inner = self.inner();
         let hash = inner.hash(&key);
         inner.fetch(hash);
-        let new = Unlinked::new(inner, key, value).map_err(|(key, value)| Full(key, value))?;
-        match inner.insert(hash, new, false, None) {
+        match Unlinked::new(inner, key, value) {
+            Ok(new) => self.link(hash, new, Only::Always),
+            Err((key, value)) => self.insert_into_full(hash, key, value),
+        }
+    }
+
+    /// There is no slot for another key at the moment: replaces the entry with the same key, or waits for nothing and looks
+    /// for a slot once more.
+    #[cold]
+    #[inline(never)]
+    fn insert_into_full(&self, hash: u64, key: K, value: V) -> Replaced<'_, K, V, S> {
+        let inner = self.inner();
+        let replace = |Full(key, value)| {
+            let new = Unlinked::spare(inner, key, value).map_err(|(key, value)| Full(key, value))?;
+            self.link(hash, new, Only::Replacement)
+        };
+        replace(Full(key, value)).or_else(|Full(key, value)| match Unlinked::pressed(inner, key, value) {
+            Ok(new) => self.link(hash, new, Only::Always),
+            Err((key, value)) => replace(Full(key, value)),
+        })
+    }
+
+    #[inline]
+    fn link<'t>(&'t self, hash: u64, new: Unlinked<'t, K, V, S>, only: Only) -> Replaced<'t, K, V, S> {
+        let inner = self.inner();
+        match inner.insert(hash, new, only, None) {
             Insertion::Done(None) => {
                 inner.poll();
                 Ok(None)
@@ -298,20 +328,27 @@ where
     }
 
     /// Removes every entry. Not an instant: an entry that comes meanwhile may stay.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after everything has been removed. If `Hash` panics, some entries stay.
     pub fn clear(&self) {
-        self.inner().clear(|entry| drop(Removed::new(self.inner(), entry)));
+        self.inner().clear();
     }
 
-    /// Entries that the table takes before it grows.
+    /// Entries that the table takes before it grows. Takes no lock.
     pub fn capacity(&self) -> usize {
         self.inner().capacity()
     }
 
     /// Makes room for `additional` more entries, so that neither growth nor page faults fall on their insertions.
-    /// Readers and other writers go on meanwhile.
+    /// Readers and other writers go on meanwhile. The memory of removed entries counts as room, once no reader holds them
+    /// up: those that need not wait are freed first.
     ///
     /// # Errors
     /// When there is no memory, or the maximum is lower. The table stays as it is.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, before any room has been made.
     pub fn reserve(&self, additional: usize) -> Result<(), OutOfMemory> {
         if self.inner().reserve(additional) {
             Ok(())
@@ -349,7 +386,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table
 pub struct TableStats {
     /// Entries.
     pub entries: usize,
-    /// Buckets of the array that lookups begin in, eight entries each.
+    /// Buckets of the array that entries are in, or are being moved to: eight entries each.
     pub buckets: usize,
     /// Further buckets that full ones have overflowed into.
     pub overflow_buckets: usize,
@@ -369,13 +406,14 @@ pub struct TableStats {
 
 impl<K, V, S> Inner<K, V, S> {
     fn capacity(&self) -> usize {
-        self.with_newest(|array, _| array.capacity())
+        self.newest().0.capacity()
     }
 
     fn stats(&self) -> TableStats {
         let entries = self.len();
         let most = self.stripes().iter().map(Stripe::most_moved).max();
-        self.with_newest(|array, growing| TableStats {
+        let (array, growing) = self.newest();
+        TableStats {
             entries,
             buckets: array.len(),
             overflow_buckets: array.overflowed(),
@@ -385,6 +423,6 @@ impl<K, V, S> Inner<K, V, S> {
             most_bytes_unmapped_by_a_call: self.store().scrap.most(),
             bytes: array.bytes() + self.arena().bytes(),
             bytes_to_unmap: self.store().scrap.waiting(),
-        })
+        }
     }
 }

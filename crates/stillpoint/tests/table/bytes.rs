@@ -9,11 +9,14 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table, TableReader};
 
 use crate::census::{Census, Counted};
-use crate::history::{check, Call, Clock, Event};
+use crate::history::{check, Call, Clock, Event, MOST};
 
 const THREADS: usize = 3;
-/// Calls of one thread on one key: the search takes up to 32 events.
+/// Calls of one thread on one key.
 const CALLS: usize = 8;
+const _: () = assert!(THREADS * CALLS <= MOST);
+/// Slots for replacements beside the maximum.
+const SPARE: usize = 64;
 /// Entries and regions that are held one inside the other.
 const DEPTH: usize = 3;
 
@@ -210,7 +213,7 @@ impl One<'_> {
                 let made = || self.census.value(value);
                 match lookup.get_or_insert_with(self.census.value(key), made) {
                     Ok(entry) => assert_eq!(entry.value().value, *self.map.entry(key).or_insert(value)),
-                    Err(Full(handed_back, _)) => self.check_full(handed_back.value, key),
+                    Err(Full(handed_back, _)) => self.check_full(handed_back.value, key, 0),
                 }
             }
             8 => {
@@ -220,7 +223,7 @@ impl One<'_> {
                         assert_eq!(old.map(|old| old.value().value), expected);
                         self.map.entry(key).and_modify(|value| *value = change(*value));
                     }
-                    Err(Full(handed_back, _)) => self.check_full(handed_back.value, key),
+                    Err(Full(handed_back, _)) => self.check_full(handed_back.value, key, SPARE),
                 }
             }
             9 => {
@@ -281,14 +284,18 @@ impl One<'_> {
     fn insert(&mut self, key: u64, value: u64) {
         match self.table.insert(self.census.value(key), self.census.value(value)) {
             Ok(old) => assert_eq!(old.map(|old| old.value().value), self.map.insert(key, value)),
-            Err(Full(handed_back, _)) => self.check_full(handed_back.value, key),
+            Err(Full(handed_back, _)) => {
+                let spare = if self.map.contains_key(&key) { SPARE } else { 0 };
+                self.check_full(handed_back.value, key, spare);
+            }
         }
     }
 
-    /// A table is full when entries and those that wait take all of its room, and not before.
-    fn check_full(&self, handed_back: u64, key: u64) {
+    /// A table is full when entries and those that wait take all of its room, and not before; a replacement finds room
+    /// in the spare slots.
+    fn check_full(&self, handed_back: u64, key: u64, spare: usize) {
         assert_eq!(handed_back, key);
-        let maximum = self.shape.maximum.expect("there is memory");
+        let maximum = self.shape.maximum.expect("there is memory") + spare;
         if self.threads == 1 {
             let taken = self.table.len() + self.table.pending();
             assert!(taken >= maximum, "{taken} of {maximum} are taken");
@@ -362,8 +369,19 @@ fn note(
             Some(*entry).filter(|found| *found != value)
         }),
         3 => clock.note(Call::Update(value), || lookup.update(&key, |_| value).unwrap().map(|old| *old)),
-        4 => clock.note(Call::Remove, || lookup.remove_if(&key, |_, _| true).map(|old| *old)),
+        4 => {
+            let remainder = u64::from(byte >> 7);
+            clock.note(Call::RemoveIf(remainder), || {
+                let mut kept = None;
+                let removed = lookup.remove_if(&key, |_, found| {
+                    kept = Some(*found).filter(|found| found % 2 != remainder);
+                    kept.is_none()
+                });
+                removed.map(|old| *old).or(kept)
+            })
+        }
         5 => clock.note(Call::Remove, || table.remove(&key).map(|old| *old)),
+        6 if byte >> 7 == 1 => clock.note(Call::Contains, || lookup.contains(&key).then_some(0)),
         6 => clock.note(Call::Get, || lookup.copied(&key)),
         _ => clock.note(Call::Get, || lookup.pin().get(&key).copied()),
     }

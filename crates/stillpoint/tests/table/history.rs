@@ -15,7 +15,11 @@ pub(crate) enum Call {
     /// Replaces what is there, if anything.
     Update(u64),
     Remove,
+    /// Removes what is there, if the value has this remainder by 2.
+    RemoveIf(u64),
     Get,
+    /// Says no more than whether there is anything.
+    Contains,
 }
 
 impl Call {
@@ -26,7 +30,16 @@ impl Call {
             Self::InsertNew(value) => state.or(Some(value)),
             Self::Update(value) => state.and(Some(value)),
             Self::Remove => None,
-            Self::Get => state,
+            Self::RemoveIf(remainder) => state.filter(|value| value % 2 != remainder),
+            Self::Get | Self::Contains => state,
+        }
+    }
+
+    /// Whether the call says this when `state` is in the table.
+    fn sees(self, state: Option<u64>, seen: Option<u64>) -> bool {
+        match self {
+            Self::Contains => state.is_some() == seen.is_some(),
+            _ => state == seen,
         }
     }
 }
@@ -55,17 +68,21 @@ impl Clock {
     }
 }
 
-/// Panics unless some order makes sense of the events on one key, which is not in the table at first. Up to 32 events.
+/// The most events of one history.
+pub(crate) const MOST: usize = 64;
+
+/// Panics unless some order makes sense of the events on one key, which is not in the table at first.
 pub(crate) fn check(events: &[Event]) {
     assert!(has_order(events), "no order makes sense of {events:?}");
 }
 
 fn has_order(events: &[Event]) -> bool {
+    assert!(events.len() <= MOST);
     search(events, 0, None, &mut HashSet::new())
 }
 
 /// Whether an order of `events` makes sense, from the value `state` on; `done` is a set of bits.
-fn search(events: &[Event], done: u32, state: Option<u64>, failed: &mut HashSet<(u32, Option<u64>)>) -> bool {
+fn search(events: &[Event], done: u64, state: Option<u64>, failed: &mut HashSet<(u64, Option<u64>)>) -> bool {
     if done.count_ones() as usize == events.len() {
         return true;
     }
@@ -74,7 +91,9 @@ fn search(events: &[Event], done: u32, state: Option<u64>, failed: &mut HashSet<
     }
     let open = || events.iter().enumerate().filter(move |(at, _)| done & 1 << at == 0);
     let first_end = open().map(|(_, event)| event.end).min().unwrap();
-    for (at, event) in open().filter(|(_, event)| event.begin <= first_end && event.seen == state) {
+    for (at, event) in
+        open().filter(|(_, event)| event.begin <= first_end && event.call.sees(state, event.seen))
+    {
         if search(events, done | 1 << at, event.call.next(state), failed) {
             return true;
         }
@@ -95,4 +114,18 @@ fn the_search_refuses_what_cannot_be() {
     let (found, missed) = (event(1, 2, Call::Get, Some(5)), event(3, 4, Call::Get, None));
     assert!(!has_order(&[long, found, missed]), "found, and then not found");
     assert!(has_order(&[long, event(1, 2, Call::Get, None), event(3, 4, Call::Get, Some(5))]));
+    // Conditions, and answers that say less.
+    assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(1), Some(5)), event(4, 5, Call::Get, None)]));
+    assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, Some(5))]));
+    assert!(!has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, None)]));
+    assert!(!has_order(&[
+        inserted,
+        event(2, 3, Call::RemoveIf(1), Some(5)),
+        event(4, 5, Call::Contains, Some(0))
+    ]));
+    assert!(has_order(&[inserted, event(2, 3, Call::Contains, Some(0))]));
+    assert!(!has_order(&[inserted, event(2, 3, Call::Contains, None)]));
+    // What comes back after it was replaced.
+    let second = event(2, 3, Call::Insert(6), Some(5));
+    assert!(!has_order(&[inserted, second, event(4, 5, Call::Get, Some(5))]));
 }

@@ -77,7 +77,8 @@ fn writers_free_what_they_removed() {
 fn a_guard_that_stays_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::new(&domain);
+    // Room for the entries of the end, but not for these beside those that wait.
+    let table: Table<u64, Counted> = Table::with_capacity(&domain, 4_000);
     let reader = domain.reader();
     let guard = reader.pin();
     for number in 0..5_000 {
@@ -85,16 +86,92 @@ fn a_guard_that_stays_loses_nothing() {
     }
     assert_eq!((census.alive(), table.pending()), (5_000, 4_990));
     drop(guard);
-    std::thread::sleep(Duration::from_millis(1));
     while table.pending() > 0 {
         table.poll();
     }
     assert_eq!(census.alive(), 10);
-    let slots = table.stats().bytes;
+    let before = table.stats();
     for number in 0..4_000 {
         table.insert(number, census.value(number)).unwrap();
     }
-    assert!(table.stats().growths > 0 || table.stats().bytes == slots, "the slots serve again");
+    assert_eq!(table.stats().growths, before.growths);
+    assert_eq!(table.stats().bytes, before.bytes, "the slots serve again");
+}
+
+/// Inserts until the table has grown, and polls until nothing waits that need not.
+fn grow(table: &Table<u64, u64>, next: &mut u64) {
+    let growths = table.stats().growths;
+    while table.stats().growths == growths {
+        table.insert(*next, *next).unwrap();
+        *next += 1;
+    }
+}
+
+fn arrays_that_wait(table: &Table<u64, u64>) -> usize {
+    for _ in 0..1_000 {
+        table.poll();
+    }
+    std::thread::sleep(Duration::from_millis(1)); // the pace of grace periods
+    table.poll();
+    table.pending()
+}
+
+/// A reader that is bound and idle holds up one array: the one that it saw last.
+#[test]
+fn an_idle_reader_holds_up_one_array() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let mut next = 0;
+    grow(&table, &mut next);
+    assert!(lookup.contains(&0));
+    assert_eq!(arrays_that_wait(&table), 0, "it has seen the current one");
+    grow(&table, &mut next);
+    assert_eq!(arrays_that_wait(&table), 1, "the one that it saw last");
+    grow(&table, &mut next);
+    assert_eq!(arrays_that_wait(&table), 1, "it never saw the one after that");
+    assert!(lookup.contains(&0));
+    assert_eq!(arrays_that_wait(&table), 0);
+
+    // A lookup in the middle of a growth sees two arrays, and keeps one.
+    for found in [true, false] {
+        while !table.stats().growing {
+            table.insert(next, next).unwrap();
+            next += 1;
+        }
+        let growths = table.stats().growths;
+        while table.stats().growths == growths {
+            assert_eq!(lookup.contains(&if found { next / 2 } else { 1 << 40 | next }), found);
+            table.insert(next, next).unwrap();
+            next += 1;
+        }
+        grow(&table, &mut next);
+        assert_eq!(arrays_that_wait(&table), 1, "the array after the one that it saw is not held up");
+        assert!(lookup.contains(&0));
+        assert_eq!(arrays_that_wait(&table), 0);
+    }
+    drop(lookup);
+}
+
+/// A reader that is not bound any more holds nothing up.
+#[test]
+fn a_reader_that_is_given_back_holds_nothing_up() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut next = 0;
+    for _ in 0..3 {
+        let mut lookup = table.reader(&mut reader);
+        while !table.stats().growing {
+            table.insert(next, next).unwrap();
+            next += 1;
+        }
+        assert!((0..next).all(|key| lookup.contains(&key)));
+        drop(lookup);
+        grow(&table, &mut next);
+        assert_eq!(arrays_that_wait(&table), 0);
+    }
 }
 
 /// A destructor uses the table that it comes from.

@@ -100,26 +100,41 @@ fn pair_in<K, V>(slot: *mut Slot<K, V>) -> NonNull<Pair<K, V>> {
 /// Lists of free slots.
 const LISTS: usize = 8;
 
+/// Slots beside the limit, for entries that replace others: a replacement takes a second slot until readers have passed.
+/// They have the first indices; but slots are alike, and whatever slot is given back first fills the spare ones up.
+pub(crate) const SPARE: u32 = if cfg!(loom) { 1 } else { 64 };
+
 pub(crate) struct Arena<K, V> {
     slots: Chunks<Slot<K, V>>,
     /// Slots from this index on were never used.
     fresh: CachePadded<AtomicU32>,
     /// No index reaches this.
     limit: u32,
+    /// Spare slots that are in use. Changed by the holder of the lock of `spare` alone.
+    owed: AtomicU32,
+    /// As `fresh`, for spare slots; for the holder of the same lock.
+    fresh_spare: AtomicU32,
+    /// Spare slots that are free again.
+    spare: FreeList,
     free: [CachePadded<FreeList>; LISTS],
 }
 
 impl<K, V> Arena<K, V> {
-    /// For `slots` entries before it allocates again, and `limit` in all; `None` when there is no memory.
+    /// For `slots` entries before it allocates again, and `limit` in all, beside the spare ones; `None` when there is no
+    /// memory.
     pub(crate) fn new(slots: usize, limit: Option<usize>, touch: Touch) -> Option<Self> {
-        let most = u32::MAX as usize - 1;
-        let limit = limit.unwrap_or(most).min(most) + 1;
-        // One more: the index 0 means that there is no entry.
-        let slots = slots.checked_add(1)?.min(limit).max(2);
+        // The index 0 means that there is no entry.
+        let first = 1 + SPARE;
+        let most = (u32::MAX - first) as usize;
+        let limit = limit.unwrap_or(most).min(most) + first as usize;
+        let slots = slots.checked_add(first as usize)?.min(limit);
         Some(Self {
             slots: Chunks::new(slots, touch)?,
-            fresh: CachePadded::new(AtomicU32::new(1)),
+            fresh: CachePadded::new(AtomicU32::new(first)),
             limit: limit as u32,
+            owed: AtomicU32::new(0),
+            fresh_spare: AtomicU32::new(1),
+            spare: FreeList::default(),
             free: Default::default(),
         })
     }
@@ -129,19 +144,40 @@ impl<K, V> Arena<K, V> {
         let lists = || (0..LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
         lists()
             .filter(|list| list.seems_filled())
-            .find_map(|list| self.pop(list.try_lock()?))
+            .find_map(|list| self.pop(&list.try_lock()?))
             .or_else(|| self.take_fresh())
-            .or_else(|| lists().find_map(|list| self.pop(list.lock())))
+            .or_else(|| lists().find_map(|list| self.pop(&list.lock())))
     }
 
-    fn pop(&self, list: Locked<'_>) -> Option<u32> {
+    /// A spare slot, for an entry that takes another one's place; `None` when all of them are in use.
+    pub(crate) fn allocate_spare(&self) -> Option<u32> {
+        let spare = self.spare.lock();
+        // Relaxed throughout: the lock orders its holders.
+        let owed = self.owed.load(Ordering::Relaxed);
+        if owed == SPARE {
+            return None;
+        }
+        let index = self.pop(&spare).unwrap_or_else(|| self.fresh_spare.fetch_add(1, Ordering::Relaxed));
+        self.owed.store(owed + 1, Ordering::Relaxed);
+        Some(index)
+    }
+
+    fn pop(&self, list: &Locked<'_>) -> Option<u32> {
         let index = list.head();
         if index == NO_ENTRY {
             return None;
         }
         // SAFETY: a slot in a list is free, and holds the next index; the list is locked.
         list.set_head(unsafe { (*(*self.slots.get(index)).0.get()).next });
+        list.count(-1);
         Some(index)
+    }
+
+    fn push(&self, list: &Locked<'_>, index: u32) {
+        // SAFETY: the slot is the caller's, who has it from `free`; the list is locked.
+        unsafe { (*(*self.slots.get(index)).0.get()).next = list.head() };
+        list.set_head(index);
+        list.count(1);
     }
 
     fn take_fresh(&self) -> Option<u32> {
@@ -158,11 +194,13 @@ impl<K, V> Arena<K, V> {
         }
     }
 
-    /// Makes slots for `additional` entries, with their pages. False when there is no memory, or the limit is below.
+    /// Makes slots for `additional` entries, with their pages, unless there are as many that were given back. False when
+    /// there is no memory, or the limit is below.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         // Relaxed: slots that are taken meanwhile are not the caller's.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
-        let Some(end) = u32::try_from(additional).ok().and_then(|more| fresh.checked_add(more)) else {
+        let missing = additional.saturating_sub(self.free.iter().map(|list| list.len()).sum());
+        let Some(end) = u32::try_from(missing).ok().and_then(|more| fresh.checked_add(more)) else {
             return false;
         };
         if end > self.limit {
@@ -180,13 +218,30 @@ impl<K, V> Arena<K, V> {
     /// Gives a slot back, whose pair is gone.
     ///
     /// # Safety
-    /// The slot came from [`allocate`](Arena::allocate), and is the caller's alone.
+    /// The slot came from [`allocate`](Arena::allocate) or [`allocate_spare`](Arena::allocate_spare), and is the caller's
+    /// alone.
     pub(crate) unsafe fn free(&self, index: u32, hint: usize) {
+        // Relaxed: who took a spare slot comes before whoever frees the entry that it has replaced. So that one finds it
+        // owed, unless another slot was given back for it: no spare slot stays owed behind its last chance.
+        if self.owed.load(Ordering::Relaxed) > 0 && self.fill_up(index) {
+            return;
+        }
         let taken = (0..LISTS).find_map(|turn| self.free[hint.wrapping_add(turn) % LISTS].try_lock());
         let list = taken.unwrap_or_else(|| self.free[hint % LISTS].lock());
-        // SAFETY: the slot is the caller's.
-        unsafe { (*(*self.slots.get(index)).0.get()).next = list.head() };
-        list.set_head(index);
+        self.push(&list, index);
+    }
+
+    /// Makes a slot a spare one, if one is owed.
+    #[cold]
+    fn fill_up(&self, index: u32) -> bool {
+        let spare = self.spare.lock();
+        // Relaxed, both: as in `allocate_spare`.
+        let owed = self.owed.load(Ordering::Relaxed);
+        if owed > 0 {
+            self.push(&spare, index);
+            self.owed.store(owed - 1, Ordering::Relaxed);
+        }
+        owed > 0
     }
 
     /// The pair in a slot.
@@ -208,8 +263,9 @@ impl<K, V> Arena<K, V> {
 #[derive(Default)]
 struct FreeList {
     locked: AtomicBool,
-    /// Changed by the holder of the lock alone.
+    /// Changed by the holder of the lock alone, as the number of slots.
     head: AtomicU32,
+    len: AtomicU32,
 }
 
 impl FreeList {
@@ -217,6 +273,11 @@ impl FreeList {
     fn seems_filled(&self) -> bool {
         // Relaxed: a hint.
         self.head.load(Ordering::Relaxed) != NO_ENTRY
+    }
+
+    fn len(&self) -> usize {
+        // Relaxed: a count that may be old by the time it is read.
+        self.len.load(Ordering::Relaxed) as usize
     }
 
     fn try_lock(&self) -> Option<Locked<'_>> {
@@ -240,13 +301,17 @@ impl FreeList {
 struct Locked<'l>(&'l FreeList);
 
 impl Locked<'_> {
-    // Relaxed, both: the lock orders its holders.
+    // Relaxed, in all of these: the lock orders its holders.
     fn head(&self) -> u32 {
         self.0.head.load(Ordering::Relaxed)
     }
 
     fn set_head(&self, index: u32) {
         self.0.head.store(index, Ordering::Relaxed);
+    }
+
+    fn count(&self, more: i32) {
+        self.0.len.store(self.0.len.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
     }
 }
 
@@ -264,14 +329,52 @@ mod tests {
     #[test]
     fn slots_are_used_again_and_a_limit_holds() {
         let arena = Arena::<(), ()>::new(2, Some(5), Touch::Lazily).unwrap();
+        let first = SPARE + 1;
         let taken: Vec<u32> = (0..5).map(|hint| arena.allocate(hint).unwrap()).collect();
-        assert_eq!(taken, [1, 2, 3, 4, 5]);
+        assert_eq!(taken, [first, first + 1, first + 2, first + 3, first + 4]);
         assert_eq!(arena.allocate(0), None);
         let addresses: std::collections::HashSet<_> = taken.iter().map(|&index| arena.pair(index)).collect();
         assert_eq!(addresses.len(), 5, "entries of size zero have addresses of their own");
         assert!(taken.iter().all(|&index| arena.index_of(arena.pair(index)) == index));
         // SAFETY: allocated above, and given back once.
-        unsafe { arena.free(3, 7) };
-        assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(3), None));
+        unsafe { arena.free(first + 2, 7) };
+        assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(first + 2), None));
+    }
+
+    /// Beside the limit there are that many spare slots, and a slot that is given back fills them up first.
+    #[test]
+    fn spare_slots_are_filled_up_first() {
+        let arena = Arena::<u64, u64>::new(2, Some(3), Touch::Lazily).unwrap();
+        let taken: Vec<u32> = (0..3).map(|hint| arena.allocate(hint).unwrap()).collect();
+        for round in 0..3 {
+            let spare: Vec<u32> = (0..SPARE).map(|_| arena.allocate_spare().unwrap()).collect();
+            assert!(arena.allocate_spare().is_none() && arena.allocate(0).is_none());
+            let all: std::collections::HashSet<_> = spare.iter().chain(&taken).collect();
+            assert_eq!(all.len() as u32, SPARE + 3, "each is handed out once");
+            for slot in spare {
+                // SAFETY: allocated above, and given back once.
+                unsafe { arena.free(slot, round) };
+                assert!(arena.allocate(0).is_none(), "it is a spare one");
+            }
+        }
+        // SAFETY: as above.
+        taken.iter().for_each(|&slot| unsafe { arena.free(slot, 1) });
+        assert_eq!((0..4).filter_map(|hint| arena.allocate(hint)).count(), 3);
+    }
+
+    #[test]
+    fn what_was_given_back_is_reserved_first() {
+        let arena = Arena::<u64, u64>::new(2, Some(1_000), Touch::Lazily).unwrap();
+        assert!(arena.reserve(1_000) && !arena.reserve(1_001));
+        let taken: Vec<u32> = (0..1_000).map(|hint| arena.allocate(hint).unwrap()).collect();
+        let bytes = arena.bytes();
+        assert!(arena.reserve(0) && !arena.reserve(1));
+        for (number, slot) in taken.into_iter().enumerate() {
+            // SAFETY: allocated above, and given back once.
+            unsafe { arena.free(slot, number) };
+            assert!(arena.reserve(number + 1) && !arena.reserve(number + 2), "{number}");
+        }
+        assert_eq!(arena.bytes(), bytes);
+        assert!(arena.allocate(3).is_some() && arena.reserve(999) && !arena.reserve(1_000));
     }
 }

@@ -1,22 +1,30 @@
 //! One array of buckets, with the overflow buckets of its chains.
+//!
+//! What is freed when an array is outgrown is its memory for buckets. The `Array` itself, some hundred bytes, stays as
+//! long as the table: each is at least twice as large as the one before, so that there are never more than 24. So a
+//! reference to an `Array` is always valid, and figures are read without a lock or a hazard slot.
 
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use super::bucket::{Bucket, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
-use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Entries for each bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(loom) { 1 } else { 5 };
 
 #[derive(Debug)]
 pub(crate) struct Array {
-    buckets: Slab<Bucket>,
+    /// Given up by [`take_slabs`](Array::take_slabs), as the overflow buckets.
+    buckets: ManuallyDrop<Slab<Bucket>>,
     mask: usize,
-    /// Overflow buckets, from the index 1 on. They stay in their chains as long as the array.
-    overflow: Chunks<Bucket>,
+    /// Overflow buckets, from the index 1 on. They stay in their chains until all are given up.
+    overflow: ManuallyDrop<Chunks<Bucket>>,
+    /// Whether the buckets were given up.
+    gone: AtomicBool,
     /// Index of the first overflow bucket that was never used.
     fresh: AtomicU32,
     /// The array of twice the size that this one's entries move to, once there is one.
@@ -33,7 +41,7 @@ pub(crate) struct Array {
 #[derive(Debug)]
 struct Witness(loom::cell::UnsafeCell<bool>);
 
-// SAFETY: written by the drop alone; that this comes after every read is what the models check.
+// SAFETY: written by `end` alone; that this comes after every read is what the models check.
 #[cfg(loom)]
 unsafe impl Sync for Witness {}
 // SAFETY: as above.
@@ -43,15 +51,12 @@ unsafe impl Send for Witness {}
 #[cfg(loom)]
 impl Witness {
     fn read(&self) {
-        // SAFETY: the protocol under test keeps the array alive; loom reports it where it does not.
+        // SAFETY: the protocol under test keeps the buckets alive; loom reports it where it does not.
         let alive = self.0.with(|place| unsafe { *place });
         assert!(alive, "Causality violation: an array was read after its free");
     }
-}
 
-#[cfg(loom)]
-impl Drop for Witness {
-    fn drop(&mut self) {
+    fn end(&self) {
         // SAFETY: as in `read`.
         self.0.with_mut(|place| unsafe { *place = false });
     }
@@ -70,9 +75,10 @@ impl Array {
         let spread = if cfg!(loom) { 0 } else { 4 * mean.isqrt() };
         Some(Box::new(Self {
             stripe_limit: mean + spread,
-            buckets: Slab::new(len, touch)?,
+            buckets: ManuallyDrop::new(Slab::new(len, touch)?),
             mask: len - 1,
-            overflow: Chunks::new((len / 8).max(2), touch)?,
+            overflow: ManuallyDrop::new(Chunks::new((len / 8).max(2), touch)?),
+            gone: AtomicBool::new(false),
             fresh: AtomicU32::new(1),
             next: AtomicPtr::new(ptr::null_mut()),
             stripes_moved: AtomicUsize::new(0),
@@ -89,20 +95,29 @@ impl Array {
         self.mask + 1
     }
 
-    /// Its memory.
-    pub(crate) fn into_slabs(self: Box<Self>) -> impl Iterator<Item = Slab<Bucket>> {
-        let Self { buckets, overflow, .. } = *self;
-        std::iter::once(buckets).chain(overflow.into_slabs())
-    }
-
-    /// Tells the model that the array is gone, and leaves its memory.
+    /// The memory of the buckets, which the caller owns from now on.
     ///
     /// # Safety
-    /// Called once, for an array that is the caller's.
+    /// Called once, by a thread that has synchronized with all that have used the buckets; none does later.
+    pub(crate) unsafe fn take_slabs(&self) -> impl Iterator<Item = Slab<Bucket>> + '_ {
+        // Relaxed: read by the drop alone.
+        self.gone.store(true, Ordering::Relaxed);
+        // SAFETY: neither is dropped, being in `ManuallyDrop`; the caller takes each once, and nobody uses them.
+        let (buckets, overflow) =
+            unsafe { (Slab::from_raw(self.buckets.start(), self.buckets.len()), self.overflow.take()) };
+        std::iter::once(buckets).chain(overflow)
+    }
+
+    /// Tells the model that the buckets are gone.
     #[cfg(loom)]
-    pub(crate) unsafe fn leave(array: std::ptr::NonNull<Self>) {
-        // SAFETY: the caller's promise.
-        unsafe { std::ptr::drop_in_place(&raw mut (*array.as_ptr()).witness) };
+    pub(crate) fn end(&self) {
+        self.witness.end();
+    }
+
+    /// Whether the buckets were given up. For the table's drop.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        // Relaxed: whoever drops the table has synchronized with all that have used it.
+        self.gone.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -116,7 +131,8 @@ impl Array {
 
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
         assert!(index <= self.mask, "the index is masked");
-        // SAFETY: within the slab, which the array owns.
+        // SAFETY: within the slab, which is not freed before its users are gone: the holders of stripes that are in this
+        // array, readers in a region, and readers that have pinned it.
         unsafe { &*self.buckets.start().add(index) }
     }
 
@@ -179,11 +195,18 @@ impl Array {
             .chain((1..=self.overflowed() as u32).map(|link| self.overflow(link)))
     }
 
-    /// The array that this one moves to.
+    /// The array that this one moves to, or has moved to. As it came from its box: the table's drop makes one of it.
     #[inline]
-    pub(crate) fn next(&self) -> *mut Array {
-        // Acquire: pairs with the release in `set_next`.
+    pub(crate) fn next_raw(&self) -> *mut Array {
+        // Acquire: pairs with the release in `try_set_next`.
         self.next.load(Ordering::Acquire)
+    }
+
+    /// The array that this one moves to, or has moved to.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<&Array> {
+        // SAFETY: every array stays as long as the table, which outlives this reference.
+        unsafe { self.next_raw().as_ref() }
     }
 
     /// False when there is one already.
@@ -221,6 +244,16 @@ impl Array {
     }
 }
 
+/// The table's drop, or that of an array which was never part of one.
+impl Drop for Array {
+    fn drop(&mut self) {
+        if !self.is_gone() {
+            // SAFETY: the owner has it to itself, and the buckets were not taken before.
+            unsafe { self.take_slabs() }.for_each(drop);
+        }
+    }
+}
+
 /// What a lookup needs of an array, in registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -235,7 +268,8 @@ impl<'a> View<'a> {
     pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
         #[cfg(loom)]
         self.array.witness.read();
-        // SAFETY: masked, so within the slab, which lives as long as the array.
+        // SAFETY: masked, so within the slab, which is not freed before its user is gone (see `Inner::view_in_region` and
+        // `Pins`).
         unsafe { &*self.buckets.add(hash as usize & self.mask) }
     }
 }

@@ -5,6 +5,7 @@
 //! never lost: what cannot be freed yet stays, and its memory with it.
 
 use std::cell::UnsafeCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 // Not modelled: counts.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use crossbeam_utils::CachePadded;
 
 use crate::rcu::engine::backlog::{Backlog, Limits, Pace};
-use crate::rcu::engine::garbage::{keep_first, Garbage, Panic};
+use crate::rcu::engine::garbage::{keep_first, resume, Garbage, Panic};
 use crate::rcu::engine::stack::Stack;
 use crate::rcu::engine::Core;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -127,15 +128,24 @@ impl Bin {
     /// Frees all that is ready, whoever left it.
     ///
     /// # Panics
-    /// With the panic of a destructor.
+    /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
-        (0..SHARDS).map(|shard| self.poll_shard(shard, usize::MAX)).sum()
+        let (mut freed, mut first) = (0, None);
+        for shard in 0..SHARDS {
+            // A panic in one is no reason to leave the others.
+            match catch_unwind(AssertUnwindSafe(|| self.poll_shard(shard, usize::MAX))) {
+                Ok(more) => freed += more,
+                Err(panic) => keep_first(&mut first, panic),
+            }
+        }
+        resume(first);
+        freed
     }
 
     /// As [`poll_all`](Bin::poll_all), for who has no room left: starts a grace period at once, whatever the pace.
     ///
     /// # Panics
-    /// With the panic of a destructor.
+    /// As [`poll_all`](Bin::poll_all).
     pub(crate) fn press(&self) {
         for shard in &self.shards {
             if let Some(mut shard) = shard.try_lock() {

@@ -5,13 +5,15 @@ use std::ptr;
 
 use super::slab::{Slab, Touch, Zeroed};
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::table::busted::{self, Variant};
 
 /// Chunks beyond the first: enough for every index of 32 bits.
 const LATER: usize = if cfg!(loom) { 2 } else { 32 };
 
 #[derive(Debug)]
 pub(crate) struct Chunks<T: Zeroed> {
-    first: Slab<T>,
+    /// Given up by [`take`](Chunks::take), as the later ones.
+    first: ManuallyDrop<Slab<T>>,
     later: [AtomicPtr<T>; LATER],
     /// The first of the later chunks has two to this power values.
     shift: u32,
@@ -20,7 +22,7 @@ pub(crate) struct Chunks<T: Zeroed> {
 impl<T: Zeroed> Chunks<T> {
     /// With a first chunk of `len` values; `None` when there is no memory for it.
     pub(crate) fn new(len: usize, touch: Touch) -> Option<Self> {
-        let first = Slab::new(len, touch)?;
+        let first = ManuallyDrop::new(Slab::new(len, touch)?);
         Some(Self {
             first,
             later: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -118,49 +120,55 @@ impl<T: Zeroed> Chunks<T> {
         u32::try_from(index - offset + self.len_of(chunk)).unwrap_or(u32::MAX)
     }
 
-    /// Index of the value at `address`.
+    /// Index of the value at `address`, which [`get`](Chunks::get) has returned, in this thread or in one that it has
+    /// synchronized with.
     pub(crate) fn index_of(&self, address: *const T) -> u32 {
-        let mut before = 0;
-        let found = self.slabs().find_map(|(start, len)| {
+        let found = self.chunks().find_map(|Chunk { before, start, len }| {
             let offset = address.addr().wrapping_sub(start.addr()) / size_of::<T>();
             let here = address.addr() >= start.addr() && offset < len;
-            before += len;
-            here.then(|| (before - len + offset) as u32)
+            here.then(|| (before + offset) as u32)
         });
         found.expect("the address is one of a chunk")
     }
 
-    /// Start and length of each chunk there is, in order.
-    fn slabs(&self) -> impl Iterator<Item = (*mut T, usize)> + '_ {
-        let later = self.later.iter().enumerate().map_while(|(chunk, later)| {
+    /// Each chunk that this thread sees, in order.
+    ///
+    /// Not only those before the first that it does not see: who has an index of a chunk has synchronized with the
+    /// maker of this chunk, which need not be the maker of the ones before. See `docs/design/table.md`.
+    fn chunks(&self) -> impl Iterator<Item = Chunk<T>> + '_ {
+        let mut hole = false;
+        let later = self.later.iter().enumerate().filter_map(move |(chunk, later)| {
             // Acquire: as in `get_later`.
             let start = later.load(Ordering::Acquire);
-            (!start.is_null()).then(|| (start, self.len_of(chunk)))
+            hole |= start.is_null() && busted::is(Variant::StopAtHole);
+            let before = self.first.len() + (((1 << chunk) - 1) << self.shift);
+            (!start.is_null() && !hole).then(|| Chunk { before, start, len: self.len_of(chunk) })
         });
-        std::iter::once((self.first.start(), self.first.len())).chain(later)
+        std::iter::once(Chunk { before: 0, start: self.first.start(), len: self.first.len() }).chain(later)
     }
 
     /// Memory reserved for values, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.slabs().map(|(_, len)| len * size_of::<T>()).sum()
+        self.chunks().map(|chunk| chunk.len * size_of::<T>()).sum()
     }
 
-    /// The chunks.
-    pub(crate) fn into_slabs(mut self) -> impl Iterator<Item = Slab<T>> {
-        let later = self.take_later();
-        let this = ManuallyDrop::new(self);
-        // SAFETY: read once, from a value that is not dropped; `later` has no drop of its own.
-        let first = unsafe { ptr::read(&raw const this.first) };
-        std::iter::once(first).chain(later)
+    /// The memory of the chunks, which the caller owns from now on.
+    ///
+    /// # Safety
+    /// Called once, by a thread that has synchronized with all that made chunks or use values; none does later, and this
+    /// value is not dropped.
+    pub(crate) unsafe fn take(&self) -> impl Iterator<Item = Slab<T>> + '_ {
+        // SAFETY: `new` and `ensure` keep a slab of each start and length from being dropped; the caller takes each
+        // once, and nothing refers to the values.
+        self.chunks().map(|Chunk { start, len, .. }| unsafe { Slab::from_raw(start, len) })
     }
+}
 
-    /// Takes the later chunks out.
-    fn take_later(&mut self) -> Vec<Slab<T>> {
-        let starts = self.later.iter().map(|later| later.swap(ptr::null_mut(), Ordering::Acquire));
-        let chunks = starts.enumerate().take_while(|(_, start)| !start.is_null());
-        // SAFETY: `ensure` forgot a slab of this start and length, and nothing refers to its values any more.
-        chunks.map(|(chunk, start)| unsafe { Slab::from_raw(start, self.len_of(chunk)) }).collect()
-    }
+/// One chunk, and the number of values before it.
+struct Chunk<T> {
+    before: usize,
+    start: *mut T,
+    len: usize,
 }
 
 /// So that the second chunk is as large as the first, to the power of two below.
@@ -170,7 +178,8 @@ fn shift_of(len: usize) -> u32 {
 
 impl<T: Zeroed> Drop for Chunks<T> {
     fn drop(&mut self) {
-        drop(self.take_later());
+        // SAFETY: the owner has it to itself, and drops it once; `take` was not called before, by its contract.
+        unsafe { self.take() }.for_each(drop);
     }
 }
 
@@ -190,6 +199,31 @@ mod tests {
             assert_eq!(chunks.index_of(place), index);
         }
         assert_eq!(chunks.bytes(), 4 * (100 + 64 + 128 + 256 + 512 + 1024 + 2048 + 4096));
+    }
+
+    /// A thread may see a chunk, and none of those before it. This is what that looks like.
+    #[test]
+    fn an_index_is_found_behind_chunks_that_are_not_seen() {
+        let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();
+        for (index, bytes) in [(5_000, 4096), (400, 256), (100, 64)] {
+            let before = chunks.bytes();
+            assert!(chunks.ensure(index));
+            assert_eq!(chunks.bytes(), before + 4 * bytes);
+            for index in [0, 99, index, index + 1] {
+                assert_eq!(chunks.index_of(chunks.get(index)), index);
+            }
+        }
+        assert_eq!(chunks.index_of(chunks.get(5_000)), 5_000);
+    }
+
+    #[test]
+    fn chunks_end_where_the_next_ones_begin() {
+        let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();
+        for (index, end) in [(0, 100), (99, 100), (100, 164), (163, 164), (164, 292), (291, 292), (292, 548)]
+        {
+            assert_eq!(chunks.end_of_chunk(index), end, "{index}");
+        }
+        assert_eq!(chunks.end_of_chunk(u32::MAX), u32::MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! done last makes the next array the current one, and retires the old.
 
 use std::hash::{BuildHasher, Hash};
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use super::array::Array;
 use super::bucket::{Bucket, END, MOVED};
@@ -28,28 +28,30 @@ where
     /// share of a growth.
     pub(super) fn locate<'s>(&'s self, held: &mut Held<'s>, hash: u64) -> (&'s Array, usize) {
         let array = held.array();
-        // SAFETY: a next array is not retired before the stripe has left this one.
-        let Some(next) = (unsafe { array.next().as_ref() }) else { return (array, array.index_of(hash)) };
         let index = array.index_of(hash);
+        let Some(next) = array.next() else { return (array, index) };
         // What the moves below begin with, all at once.
         let own = index % STRIPES;
         fetch(array, held.cursor() + own, next);
         fetch(array, held.cursor() + STRIPES + own, next);
-        let moved = usize::from(!is_moved(array.bucket(index)) && self.move_bucket(array, index, next));
-        let place = if is_moved(array.bucket(index)) { next } else { array };
+        let must_move = !is_moved(array.bucket(index));
+        if must_move && !self.move_bucket(array, index, next) {
+            // No memory for it. Nothing else is moved then: with this chain among it, the caller would write to a chain
+            // that has moved after all.
+            return (array, index);
+        }
         let more = self.advance(held, own, SHARE);
-        held.note_moved(moved + more);
-        (place, place.index_of(hash))
+        held.note_moved(usize::from(must_move) + more);
+        (next, next.index_of(hash))
     }
 
     /// Moves up to `share` buckets of the stripe `number`, and leaves the array when all are moved. Returns their
     /// number.
     ///
-    /// The array may be gone afterwards: the caller uses what it found out before.
+    /// The buckets of the array may be gone afterwards: the caller uses what it found out before.
     fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> usize {
         let array = held.array();
-        // SAFETY: as in `locate`.
-        let Some(next) = (unsafe { array.next().as_ref() }) else { return 0 };
+        let Some(next) = array.next() else { return 0 };
         let mut moved = 0;
         while held.cursor() < array.len() && moved < share {
             let index = held.cursor() + number;
@@ -118,9 +120,10 @@ where
         self.growths.fetch_add(1, Ordering::Relaxed);
         // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the
         // old array.
-        self.current.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
-        // SAFETY: from `begin_growth` or `Inner::new`; every stripe has left it, and readers come from `current`.
-        self.bin.put(unsafe { self.store.array(NonNull::from(array)) }, hint());
+        self.current.store(array.next_raw(), Ordering::Release);
+        // SAFETY: every stripe has left it, which is found out once, and readers come from `current`; it stays as long as
+        // the table, which frees what is left in the bin before its arrays.
+        self.bin.put(unsafe { self.store.array(array) }, hint());
     }
 
     /// Begins a growth when the table is full, for the holder of a stripe that has just taken an entry in. Without
@@ -135,7 +138,7 @@ where
     /// Whether every stripe is in `array`, and none moves.
     fn is_steady(&self, array: &Array) -> bool {
         // Relaxed: compared, not followed; and a growth that begins at the same time is found by `begin_growth`.
-        ptr::eq(self.current.load(Ordering::Relaxed), array) && array.next().is_null()
+        ptr::eq(self.current.load(Ordering::Relaxed), array) && array.next().is_none()
     }
 
     /// The caller holds a stripe that is in `array`, which is current.
@@ -161,9 +164,14 @@ where
     }
 
     /// Makes room for `additional` more entries, and moves everything there now. False when there is no memory.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, before anything else is done.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         let Some(entries) = self.len().checked_add(additional) else { return false };
         let Some(len) = Array::len_for(entries) else { return false };
+        // What waits, and need not, is room. After this its slots are among the free ones.
+        self.press();
         if !self.arena().reserve(additional) {
             return false;
         }
@@ -186,7 +194,7 @@ where
         for (number, stripe) in self.stripes.iter().enumerate() {
             let mut held = stripe.lock();
             self.advance(&mut held, number, usize::MAX);
-            complete &= held.array().next().is_null() || held.cursor() == 0;
+            complete &= held.array().next().is_none() || held.cursor() == 0;
         }
         complete
     }

@@ -25,14 +25,15 @@ pub(crate) mod stripe;
 pub(crate) mod write;
 
 use std::hash::{BuildHasher, Hash};
-use std::ptr;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::rcu::engine::garbage::{keep_first, resume};
 use crate::rcu::engine::Core;
 use crate::rcu::Submitter;
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use arena::Arena;
+use arena::{Arena, Pair};
 use array::Array;
 use bin::Bin;
 use bucket::Bucket;
@@ -46,6 +47,8 @@ use stripe::{Stripe, STRIPES};
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
+    /// The array of the beginning, from a box as all that follow it: they stay as long as the table.
+    first: NonNull<Array>,
     /// Its buckets, for writers to fetch ahead of the lock. A hint: they may be gone.
     buckets: std::sync::atomic::AtomicPtr<Bucket>,
     mask: std::sync::atomic::AtomicUsize,
@@ -59,6 +62,9 @@ pub(crate) struct Inner<K, V, S> {
     /// For the helpers of a growth: the next stripe to look at.
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
+    /// Invariant in both: what goes in as one type must not come out as another, be it a subtype or a supertype, from a
+    /// table that is shared.
+    entries: Invariant<Pair<K, V>>,
 }
 
 // SAFETY: the table owns its entries and arrays, which are `Send`.
@@ -66,6 +72,9 @@ unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for Inner<K, V, S> {}
 // SAFETY: entries are shared with readers, and dropped by whichever thread polls: hence both bounds. Everything else
 // is atomic, or behind a lock.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for Inner<K, V, S> {}
+
+/// Neither a subtype nor a supertype of `T` may take its place.
+type Invariant<T> = PhantomData<fn(T) -> T>;
 
 /// What a new table is to have.
 pub(crate) struct Shape {
@@ -97,6 +106,8 @@ impl<K, V, S> Inner<K, V, S> {
         let array = Box::into_raw(array);
         Some(Self {
             current: AtomicPtr::new(array),
+            // SAFETY: a box is not null.
+            first: unsafe { NonNull::new_unchecked(array) },
             buckets: std::sync::atomic::AtomicPtr::new(start),
             mask: std::sync::atomic::AtomicUsize::new(mask),
             hasher,
@@ -107,6 +118,7 @@ impl<K, V, S> Inner<K, V, S> {
             core,
             help: Default::default(),
             growths: Default::default(),
+            entries: PhantomData,
         })
     }
 
@@ -140,13 +152,12 @@ impl<K, V, S> Inner<K, V, S> {
         self.stripes.iter().map(Stripe::entries).sum()
     }
 
-    /// Calls `function` with the array that entries are in, or move to, and whether they do. A stripe is locked
-    /// meanwhile, which keeps the array.
-    pub(crate) fn with_newest<R>(&self, function: impl FnOnce(&Array, bool) -> R) -> R {
-        let held = self.stripes[0].lock();
-        let newest = held.newest();
-        // Relaxed: compared, not followed.
-        function(newest, !ptr::eq(self.current.load(Ordering::Relaxed), newest))
+    /// The array that entries are in, or move to, and whether they do. For figures: its buckets may be gone. Without a
+    /// lock: `Eq` and `Hash`, which run under one, may ask.
+    pub(crate) fn newest(&self) -> (&Array, bool) {
+        // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table.
+        let current = unsafe { &*self.current.load(Ordering::Acquire) };
+        current.next().map_or((current, false), |next| (next, true))
     }
 
     /// Fetches the bucket of a hash, for a writer that is about to lock its stripe: the exchange of the lock would
@@ -204,10 +215,20 @@ impl<K, V, S> Inner<K, V, S> {
         self.bin.poll(hint());
     }
 
+    /// For who has no room: frees all that need not wait, without regard to the pace of grace periods.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after all that was ready has been freed.
+    pub(crate) fn press(&self) {
+        if self.bin.pending() > 0 {
+            self.bin.press();
+        }
+    }
+
     /// Frees all that is ready.
     ///
     /// # Panics
-    /// With the panic of a destructor.
+    /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
         let freed = self.bin.poll_all();
         while self.store.scrap.release() {}
@@ -225,14 +246,17 @@ pub(crate) fn hint() -> usize {
 impl<K, V, S> Drop for Inner<K, V, S> {
     /// Frees everything at once: whoever drops a table has it alone, and every reference into it borrows it.
     fn drop(&mut self) {
-        // SAFETY: no reader can hold an entry or an array any more, as above.
+        // SAFETY: no reader can hold an entry or the buckets of an array any more: whoever did has borrowed the table.
         let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
-        // Acquire: pairs with the release of whoever changed it, although the caller has the table alone.
-        let mut next = self.current.load(Ordering::Acquire);
+        let mut next = self.first.as_ptr();
         while !next.is_null() {
-            // SAFETY: made by `Box::into_raw`, current or the next one of a current array, so not retired.
-            let array = unsafe { Box::from_raw(next) };
-            next = array.next();
+            // SAFETY: this is the pointer that `Box::into_raw` gave for it. No other one is made a box, and nothing refers
+            // to an array any more.
+            let mut array = unsafe { Box::from_raw(next) };
+            next = array.next_raw();
+            if array.is_gone() {
+                continue;
+            }
             for (_, entry) in array.all().flat_map(|bucket| bucket.entries()) {
                 // SAFETY: an index is in one word at a time: the mover clears the old one. So the pair is dropped once.
                 let drop_pair = || unsafe { ptr::drop_in_place(self.arena().pair(entry).as_ptr()) };

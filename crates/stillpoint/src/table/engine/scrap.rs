@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::atomic::AtomicCell;
 
-use super::array::Array;
+use super::bucket::Bucket;
 use super::slab::{Mapping, Slab};
 
 /// What one call gives back: some microseconds of the kernel's time.
@@ -24,9 +24,9 @@ pub(crate) struct Scrap {
 }
 
 impl Scrap {
-    /// Takes an array in. Its smaller parts are freed at once.
-    pub(crate) fn put(&self, array: Box<Array>) {
-        let mappings: Vec<_> = array.into_slabs().filter_map(Slab::into_mapping).collect();
+    /// Takes the memory of an array in. Its smaller parts are freed at once.
+    pub(crate) fn put(&self, slabs: impl Iterator<Item = Slab<Bucket>>) {
+        let mappings: Vec<_> = slabs.filter_map(Slab::into_mapping).collect();
         // Relaxed: a hint for `release`.
         self.waiting.fetch_add(mappings.iter().map(Mapping::bytes).sum(), Ordering::Relaxed);
         self.add(Box::new(mappings));
@@ -85,17 +85,23 @@ impl Scrap {
 
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests {
-    use super::super::bucket::Bucket;
+    use super::super::array::Array;
     use super::super::slab::Touch;
     use super::*;
+
+    fn put_array(scrap: &Scrap, buckets: usize) {
+        let array = Array::new(buckets, Touch::Lazily).unwrap();
+        // SAFETY: nobody else has the array, and its buckets are taken once.
+        scrap.put(unsafe { array.take_slabs() });
+    }
 
     #[test]
     fn an_array_goes_slice_by_slice() {
         let scrap = Scrap::default();
         assert!(!scrap.release());
         let buckets = 1 << 14;
-        scrap.put(Array::new(buckets, Touch::Lazily).unwrap());
-        scrap.put(Array::new(buckets, Touch::Lazily).unwrap());
+        put_array(&scrap, buckets);
+        put_array(&scrap, buckets);
         let (mut calls, all) = (0, scrap.waiting());
         assert!(all >= 2 * buckets * size_of::<Bucket>());
         while scrap.release() {
@@ -108,7 +114,7 @@ mod tests {
     #[test]
     fn a_small_array_is_gone_at_once() {
         let scrap = Scrap::default();
-        scrap.put(Array::new(256, Touch::Lazily).unwrap());
+        put_array(&scrap, 256);
         assert!(!scrap.release());
     }
 }

@@ -62,7 +62,7 @@ fn protect<'a, K, V>(
 ) -> Option<Held<'a, K, V>> {
     let word = bucket.word(slot);
     // Acquire: pairs with the release in `Bucket::set_entry`: whoever sees the word that a mover cleared sees the link
-    // that it set before. For an index, relaxed would suffice: it only says which address to announce.
+    // that it set before; and whoever sees an index sees the chunk that its address is in.
     let mut candidate = word.load(busted::order(Variant::FirstLoadRelaxed, Ordering::Acquire));
     while candidate != NO_ENTRY {
         let pair = lens.pair(candidate);
@@ -208,8 +208,8 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
             END => return None,
             MOVED if busted::is(Variant::IgnoreMark) => return None,
             MOVED => {
-                // SAFETY: a moved bucket has a next array, which is retired after this one: the region covers it.
-                array = unsafe { &*array.next() };
+                // It is retired after this one: the region covers its buckets, too.
+                array = array.next().expect("a moved bucket has a next array");
                 bucket = array.view().bucket(hash);
             }
             link => bucket = array.overflow(link),
@@ -272,7 +272,8 @@ impl<K, V, S> Inner<K, V, S> {
     /// As said.
     #[inline(always)]
     pub(crate) unsafe fn view_in_region<'g>(&self) -> View<'g> {
-        // Acquire: pairs with the release in `finish`. SAFETY: it was current while the caller was in its region.
+        // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table; and this one was
+        // current while the caller was in its region, which so covers its buckets.
         unsafe { &*self.current.load(Ordering::Acquire) }.view()
     }
 
@@ -346,23 +347,23 @@ impl<'a> Pins<'a> {
 fn pin_current<'a, K, V, S>(mode: Mode, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
     let pinned = crate::rcu::engine::read::protect(mode, &inner.current, || hazard);
     let (array, _) = pinned.expect("a table has an array");
-    // SAFETY: pinned until the slot is set again, and `Pins` then has another view.
+    // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again, and `Pins` then
+    // has another view.
     unsafe { array.as_ref() }
 }
 
 impl<'a> Slots<'a> {
     /// Pins the array that the pinned one moves to. `None` when the pinned one is not current any more.
     fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
-        let next = pinned.array.next();
+        let next = pinned.array.next().expect("a moved bucket has a next array");
         if !busted::is(Variant::NextNotPinned) {
-            set_hazard(self.next, next.cast());
+            set_hazard(self.next, ptr::from_ref(next).cast_mut().cast());
             self.mode.light();
         }
         // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired:
         // this is the load that proves it. The address is not used again, since the array is pinned.
         let is_current = ptr::eq(inner.current.load(Ordering::Acquire), pinned.array);
-        // SAFETY: a moved bucket has a next array, which is pinned, as above.
-        is_current.then(|| unsafe { &*next }.view())
+        is_current.then(|| next.view())
     }
 }
 
@@ -382,6 +383,8 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let slots = Slots { entry, current, next, mode: inner.core.mode().of_any_reader() };
+    // The next array is pinned for the time of this call, also when `Eq` panics: an idle reader is to hold up one array.
+    let _pinned_next = ClearLater(next);
     let pinned = array.view();
     let mut view = pinned;
     loop {
@@ -394,21 +397,27 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
         // Relaxed: compared, not followed.
         let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
         let following = if is_current { slots.pin_next(inner, pinned) } else { None };
-        let Some(following) = following else {
-            clear_hazard(next);
-            return Err(pin_current(slots.mode, current, inner));
-        };
+        let Some(following) = following else { return Err(pin_current(slots.mode, current, inner)) };
         view = following;
     }
 }
 
+/// Clears a hazard slot when it is dropped.
+struct ClearLater<'a>(&'a Hazard);
+
+impl Drop for ClearLater<'_> {
+    fn drop(&mut self) {
+        clear_hazard(self.0);
+    }
+}
+
 impl Drop for Pins<'_> {
-    /// Without a call, as everything that is done to a value in registers.
+    /// Without a call, as everything that is done to a value in registers. The slot of the next array is clear between
+    /// lookups.
     #[inline(always)]
     fn drop(&mut self) {
-        let Slots { entry, current, next, .. } = self.slots;
+        let Slots { entry, current, .. } = self.slots;
         clear_hazard(entry);
         clear_hazard(current);
-        clear_hazard(next);
     }
 }

@@ -45,14 +45,17 @@ impl<K, V> Store<K, V> {
     /// Size of an entry.
     pub(crate) const BYTES: usize = size_of::<Pair<K, V>>();
 
-    /// An array for a backlog of the table's own.
+    /// The buckets of an array for a backlog of the table's own. Readers pin them by the address of the array.
     ///
     /// # Safety
-    /// The array came from a box, is unlinked, and the caller's.
-    pub(crate) unsafe fn array(&self, array: NonNull<Array>) -> Garbage {
+    /// The array is outgrown, and retired once; it stays as long as the table.
+    pub(crate) unsafe fn array(&self, array: &Array) -> Garbage {
         let destroy = scrap_array::<K, V>;
-        // SAFETY: the caller's promise; for the rest as in `entry`.
-        unsafe { Garbage::in_context(array.cast(), size_of::<Array>(), self.context(), destroy) }
+        // SAFETY: the array is alive when `destroy` is called, by the caller's promise: a shared reference is made of the
+        // address then. The store is alive, too, as in `entry`.
+        unsafe {
+            Garbage::in_context(NonNull::from(array).cast(), size_of::<Array>(), self.context(), destroy)
+        }
     }
 }
 
@@ -89,16 +92,18 @@ unsafe fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
 }
 
 /// # Safety
-/// `object` is an array that came from a box, and the caller's alone; `context` is a store.
+/// `object` is an array whose buckets nobody uses any more, and is passed once; `context` is a store. Both are alive.
 unsafe fn scrap_array<K, V>(object: NonNull<()>, context: *const ()) {
-    let array = object.cast::<Array>();
+    // SAFETY: both are alive, by the caller's promise.
+    let (array, store) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Store<K, V>>()) };
     #[cfg(loom)]
-    if crate::table::busted::is(crate::table::busted::Variant::NextNotPinned) {
-        // The memory stays, so that a late reader meets the witness instead of something else.
-        // SAFETY: the caller's promise; the witness is dropped once.
-        return unsafe { Array::leave(array) };
+    {
+        array.end();
+        if crate::table::busted::is(crate::table::busted::Variant::NextNotPinned) {
+            // The memory stays until the table's drop, so that a late reader meets the witness instead of something else.
+            return;
+        }
     }
-    // SAFETY: the caller's promise.
-    let (array, store) = unsafe { (Box::from_raw(array.as_ptr()), &*context.cast::<Store<K, V>>()) };
-    store.scrap.put(array);
+    // SAFETY: nobody uses the buckets any more, and this is the one call for this array.
+    store.scrap.put(unsafe { array.take_slabs() });
 }

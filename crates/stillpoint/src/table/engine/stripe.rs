@@ -90,17 +90,16 @@ pub(crate) struct Held<'s> {
 }
 
 impl<'s> Held<'s> {
-    /// The array of this stripe. It lives until the stripe has left it, and is counted as moved.
+    /// The array of this stripe. Its buckets are there until the stripe has left it, and is counted as moved.
     pub(crate) fn array(&self) -> &'s Array {
-        // SAFETY: the lock is held; the array is retired after every stripe has left it (see `Inner::finish`).
+        // SAFETY: the lock is held; every array stays as long as the table.
         unsafe { &*(*self.stripe.progress.get()).array }
     }
 
     /// The array that this stripe's entries are in, or move to.
     pub(crate) fn newest(&self) -> &'s Array {
         let array = self.array();
-        // SAFETY: a next array is not retired before the stripe has left this one.
-        unsafe { array.next().as_ref() }.unwrap_or(array)
+        array.next().unwrap_or(array)
     }
 
     pub(crate) fn cursor(&self) -> usize {

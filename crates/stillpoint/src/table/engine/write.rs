@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
 use super::arena::Pair;
@@ -14,6 +15,7 @@ use super::bucket::{tag_of, Bucket};
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
+use crate::rcu::engine::garbage::{keep_first, resume};
 use crate::rcu::engine::record::{set_hazard, Hazard};
 use crate::sync::atomic::Ordering;
 
@@ -25,14 +27,33 @@ pub(crate) struct Unlinked<'t, K, V, S> {
 
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a slot. The pair comes back when there is none.
+    #[inline]
     pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        let allocate = || inner.arena().allocate(hint());
-        // When the limit is reached, what waits may have become free meanwhile.
-        let entry = allocate().or_else(|| {
-            inner.bin.press();
-            allocate()
-        });
-        let Some(entry) = entry else { return Err((key, value)) };
+        Self::fill(inner, inner.arena().allocate(hint()), key, value)
+    }
+
+    /// As [`new`](Unlinked::new), after what waits and need not has been freed.
+    pub(crate) fn pressed(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
+        inner.press();
+        Self::new(inner, key, value)
+    }
+
+    /// Puts a pair that is to replace another one into a spare slot.
+    pub(crate) fn spare(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
+        Self::fill(inner, inner.arena().allocate_spare(), key, value)
+    }
+
+    /// For a replacement: a slot as any, or a spare one, or what becomes free now.
+    pub(crate) fn replacing(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
+        Self::new(inner, key, value)
+            .or_else(|(key, value)| Self::spare(inner, key, value))
+            .or_else(|(key, value)| Self::pressed(inner, key, value))
+            .or_else(|(key, value)| Self::spare(inner, key, value))
+    }
+
+    #[inline]
+    fn fill(inner: &'t Inner<K, V, S>, slot: Option<u32>, key: K, value: V) -> Result<Self, (K, V)> {
+        let Some(entry) = slot else { return Err((key, value)) };
         // SAFETY: the slot is this thread's alone.
         unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
@@ -67,13 +88,24 @@ impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     }
 }
 
+/// When a new entry is linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    /// Whether its key is there or not.
+    Always,
+    /// If its key is not there.
+    New,
+    /// If its key is there: the entry has a spare slot.
+    Replacement,
+}
+
 /// What became of a new entry.
 pub(crate) enum Insertion<'t, K, V, S> {
     /// It is in the table, in place of this one, if there was any.
     Done(Option<u32>),
     /// The key is there already, with this entry.
     Present(Unlinked<'t, K, V, S>, u32),
-    /// No memory for an overflow bucket.
+    /// No memory for an overflow bucket; or it was only to replace another one, and there is none.
     NoRoom(Unlinked<'t, K, V, S>),
 }
 
@@ -112,19 +144,20 @@ where
         })
     }
 
-    /// Links a new entry, whose key has this hash. One with the same key is replaced, unless `keep` says to leave it; with `pin`, the entry
-    /// that is in the table afterwards is put into that hazard slot.
+    /// Links a new entry, whose key has this hash, in place of the one with the same key. With `pin`, the entry that is in
+    /// the table afterwards is put into that hazard slot.
     pub(crate) fn insert<'t>(
         &'t self,
         hash: u64,
         new: Unlinked<'t, K, V, S>,
-        keep: bool,
+        only: Only,
         pin: Option<&Hazard>,
     ) -> Insertion<'t, K, V, S> {
         let mut held = self.lock(hash);
+        let before = held.array();
         let place = self.locate(&mut held, hash);
         if let Some(spot) = self.find(place, hash, |_, key| key == new.key()) {
-            if keep {
+            if only == Only::New {
                 self.pin(pin, spot.entry);
                 drop(held);
                 return Insertion::Present(new, spot.entry);
@@ -136,7 +169,8 @@ where
             return Insertion::Done(Some(spot.entry));
         }
         let (array, index) = place;
-        let Some((bucket, slot)) = array.room(index) else {
+        let room = if only == Only::Replacement { None } else { array.room(index) };
+        let Some((bucket, slot)) = room else {
             drop(held);
             return Insertion::NoRoom(new);
         };
@@ -145,8 +179,11 @@ where
         new.linked();
         held.count(1);
         self.grow_if_full(&held);
-        // Relaxed: compared, not followed. The stripe has moved ahead: others are behind.
-        let ahead = !ptr::eq(self.current.load(Ordering::Relaxed), held.array());
+        // The stripe was ahead of others when this call came. One that it has taken ahead has done its share already.
+        // Relaxed: compared, not followed.
+        let ahead = ptr::eq(before, held.array())
+            && before.next().is_none()
+            && !ptr::eq(self.current.load(Ordering::Relaxed), before);
         drop(held);
         if ahead {
             self.help();
@@ -208,27 +245,38 @@ where
         Ok(())
     }
 
-    /// Unlinks everything, stripe by stripe, and calls `unlinked` with each entry, outside the lock.
-    pub(crate) fn clear(&self, mut unlinked: impl FnMut(u32)) {
-        let mut taken = Vec::new();
+    /// Unlinks and retires everything, stripe by stripe.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after everything has been unlinked; or with one of the user's `Hash`.
+    pub(crate) fn clear(&self) {
+        let (mut taken, mut first) = (Vec::new(), None);
         for (number, stripe) in self.stripes.iter().enumerate() {
-            let mut first = number;
+            let mut index_of_chain = number;
             loop {
                 let mut held = stripe.lock();
                 // A growth may begin meanwhile, and end: larger arrays are passed over the same way.
-                if first >= held.newest().len() {
+                if index_of_chain >= held.newest().len() {
                     break;
                 }
-                let (array, index) = self.locate(&mut held, first as u64);
+                let (array, index) = self.locate(&mut held, index_of_chain as u64);
                 for bucket in array.chain(index) {
                     taken.extend(bucket.entries().map(|(_, entry)| entry));
                     bucket.empty();
                 }
                 held.count(-(taken.len() as i32));
                 drop(held);
-                taken.drain(..).for_each(&mut unlinked);
-                first += STRIPES;
+                // All of them are retired before the first destructor runs: a panic then costs none of the others.
+                let polls = taken.len();
+                taken.drain(..).for_each(|entry| self.retire(entry));
+                for _ in 0..polls {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.poll())) {
+                        keep_first(&mut first, panic);
+                    }
+                }
+                index_of_chain += STRIPES;
             }
         }
+        resume(first);
     }
 }

@@ -1,0 +1,33 @@
+use stillpoint::table::{Iter, Removed, Table, TableGuard, TableReader};
+
+type Any = for<'a> fn(&'a str);
+type Static = fn(&'static str);
+
+/// If it compiled, a function that keeps its argument for ever could be stored where functions are called with
+/// arguments that do not live so long: both types are `'static` themselves.
+fn forge<'s>(table: &'s Table<u64, Any>) -> &'s Table<u64, Static> {
+    table
+}
+
+fn forge_with_a_key<'s>(table: &'s Table<Any, u64>) -> &'s Table<Static, u64> {
+    table
+}
+
+/// A reader inserts, too.
+fn forge_with_a_reader<'s>(reader: TableReader<'s, u64, Any>) -> TableReader<'s, u64, Static> {
+    reader
+}
+
+fn forge_with_a_guard<'s>(guard: TableGuard<'s, u64, Any>) -> TableGuard<'s, u64, Static> {
+    guard
+}
+
+fn forge_with_an_iterator<'s>(iter: Iter<'s, u64, Any>) -> Iter<'s, u64, Static> {
+    iter
+}
+
+fn forge_with_a_removed_entry<'s>(removed: Removed<'s, u64, Any>) -> Removed<'s, u64, Static> {
+    removed
+}
+
+fn main() {}

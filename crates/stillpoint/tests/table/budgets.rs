@@ -1,0 +1,278 @@
+//! How much one call does, in moved entries, compared keys and destructors: what the design page calls bounded.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
+
+use crate::census::Census;
+
+thread_local! {
+    static HASHES: Cell<usize> = const { Cell::new(0) };
+    static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts what is done with it. To move an entry, its key is hashed.
+#[derive(Debug, Clone, Copy)]
+struct Key(u64);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        HASHES.set(HASHES.get() + 1);
+        state.write_u64(self.0);
+    }
+}
+
+/// The number itself, with the same tag for all: numbers one after the other fill chains evenly.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers")
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+type Even<V> = Table<Key, V, BuildHasherDefault<Identity>>;
+
+fn even<V: Send + Sync>(domain: &Domain) -> Even<V> {
+    Table::builder(domain).hasher(BuildHasherDefault::default()).build().unwrap()
+}
+
+/// Keys that were hashed, and compared, by `function`.
+fn work<R>(function: impl FnOnce() -> R) -> (usize, usize) {
+    let before = (HASHES.get(), COMPARISONS.get());
+    function();
+    (HASHES.get() - before.0, COMPARISONS.get() - before.1)
+}
+
+/// The most entries of a chain that may be moved next, if the table grows.
+fn longest_chain<V: Send + Sync>(table: &Even<V>) -> usize {
+    let stats = table.stats();
+    // While it grows, the entries that came since are in the new chains.
+    let buckets = if stats.growing { stats.buckets / 2 } else { stats.buckets };
+    // One more: what the calls of a turn insert themselves.
+    stats.entries.div_ceil(buckets) + 1
+}
+
+/// Three chains are moved by one call of a writer at the most, whatever the call is, and none by a reader.
+#[test]
+fn a_call_moves_three_chains_at_the_most() {
+    let domain = Domain::new();
+    let table = even::<u64>(&domain);
+    let mut reader = domain.reader();
+    let other = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let (mut most, mut growths) = (0, HashSet::new());
+    let mut next = 0;
+    while table.stats().growths < 4 {
+        let growing = table.stats().growing;
+        let chain = longest_chain(&table);
+        let key = |number: u64| Key(number % (next + 1));
+        let writes: [&mut dyn FnMut(); 5] = [
+            &mut || drop(table.insert(Key(next), next).unwrap()),
+            &mut || drop(lookup.update(&key(next / 3), |value| value + 1).unwrap()),
+            &mut || {
+                drop(table.remove(&key(next / 2)).map(|old| table.insert(*old.key(), 1).unwrap().is_none()))
+            },
+            &mut || drop(table.insert(key(next / 5), next).unwrap()),
+            &mut || drop(table.insert(key(next / 7), 0).unwrap()),
+        ];
+        for (kind, write) in writes.into_iter().enumerate() {
+            let before = table.stats();
+            let (hashed, compared) = work(write);
+            let calls = if kind == 2 { 2 } else { 1 };
+            let moved = hashed.saturating_sub(calls);
+            assert!(moved <= calls * 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
+            assert!(compared <= calls * 2 * (chain + 1), "{compared} compared by {kind}: {before:?}");
+            if !before.growing {
+                assert_eq!(moved, 0, "{before:?}");
+            }
+            most = most.max(moved / chain.max(1));
+        }
+        let reads = [
+            work(|| assert!(lookup.contains(&Key(next)))),
+            work(|| assert!(lookup.pin().get(&Key(next / 2)).is_some())),
+            work(|| assert!(table.get_in(&other.pin(), &Key(next / 3)).is_some())),
+        ];
+        for (hashed, compared) in reads {
+            assert_eq!(hashed, 1, "a reader moves nothing");
+            assert!(compared <= 2 * (chain + 1), "{compared} compared in chains of {chain}");
+        }
+        if growing {
+            growths.insert(table.stats().buckets);
+        }
+        next += 1;
+    }
+    assert!(most >= 1 && growths.len() >= 3, "{most} {growths:?}");
+    assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
+}
+
+/// A call of a writer moves its own chain and two more, or two of another stripe: never both, and never only its own.
+#[test]
+fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
+    let table = even::<()>(&Domain::new());
+    let mut next = 0;
+    let mut insert = || {
+        table.insert(Key(next), ()).unwrap();
+        next += 1;
+    };
+    for _ in 0..4 {
+        while !table.stats().growing {
+            insert();
+        }
+        let (mut writes, chains) = (0, table.stats().buckets / 2);
+        while table.stats().growing {
+            insert();
+            writes += 1;
+        }
+        assert!(writes <= chains / 2 + 256, "{writes} writes for {chains} chains");
+        assert!(writes >= chains / 3, "{writes} writes for {chains} chains");
+    }
+}
+
+/// `clear` and `retain` hash each entry once at the most, also in the middle of a growth, and move none twice.
+#[test]
+fn clear_hashes_each_entry_once_at_the_most() {
+    let domain = Domain::new();
+    for more in [0, 1, 50, 200] {
+        let census = Census::default();
+        let table = even(&domain);
+        let mut next = 0;
+        while !table.stats().growing {
+            table.insert(Key(next), census.value(next)).unwrap();
+            next += 1;
+        }
+        for _ in 0..more {
+            table.insert(Key(next), census.value(next)).unwrap();
+            next += 1;
+        }
+        let (hashed, compared) = work(|| table.clear());
+        assert!(hashed <= next as usize && compared == 0, "{hashed} hashed, {compared} compared of {next}");
+        assert_eq!(table.len(), 0);
+        while table.pending() > 0 {
+            table.poll();
+        }
+        assert_eq!((census.alive(), census.made()), (0, next as usize));
+        assert!(!table.stats().growing, "every chain was moved");
+    }
+}
+
+/// What a guard held up is freed by the writers, 32 at a time, and not by readers.
+#[test]
+fn a_call_runs_few_destructors() {
+    const MOST: usize = 32;
+    const WAITING: u64 = if cfg!(miri) { 200 } else { 5_000 };
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for key in 0..8 {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    // Each kind of write drains what has been left for it.
+    for kind in 0..6 {
+        let holder = domain.reader();
+        let guard = holder.pin();
+        for number in 0..WAITING {
+            drop(table.insert(number % 8, census.value(number)).unwrap());
+        }
+        assert_eq!(table.pending() as u64, WAITING);
+        drop(guard);
+        let (mut calls, mut most) = (0, 0);
+        while table.pending() > MOST {
+            let (alive, made) = (census.alive(), census.made());
+            let key = calls as u64 % 8;
+            match kind {
+                0 => drop(table.insert(key, census.value(1)).unwrap()),
+                1 => drop(lookup.update(&key, |_| census.value(1)).unwrap()),
+                2 => drop(table.remove(&key)),
+                3 => drop(lookup.remove_if(&key, |_, _| true)),
+                4 => drop(table.insert(1_000 + calls as u64, census.value(1)).unwrap()),
+                _ => table.retain(&domain.reader().pin(), |found, _| *found != key),
+            }
+            let freed = alive + (census.made() - made) - census.alive();
+            assert!(freed <= MOST, "{freed} destructors in one call of kind {kind}");
+            most = most.max(freed);
+            let alive = census.alive();
+            assert!(
+                lookup.get(&(1 << 40)).is_none()
+                    && lookup.pin().get(&3).is_none_or(|found| found.value < WAITING)
+            );
+            assert_eq!(census.alive(), alive, "readers free nothing");
+            if matches!(kind, 2 | 3 | 5) {
+                drop(table.insert(key, census.value(2)).unwrap());
+            }
+            calls += 1;
+            assert!(calls < 1_000_000, "kind {kind} frees nothing: {} wait", table.pending());
+        }
+        assert!(most > 1, "kind {kind}");
+        while table.pending() > 0 {
+            table.poll();
+        }
+        table.clear();
+        while table.pending() > 0 {
+            table.poll();
+        }
+        assert_eq!(census.alive(), 0);
+        for key in 0..8 {
+            table.insert(key, census.value(key)).unwrap();
+        }
+    }
+}
+
+/// Every entry that is there all the while is seen once, whatever comes, goes and grows around it.
+#[test]
+fn an_iteration_beside_writers_sees_what_stays_once() {
+    const STAY: u64 = if cfg!(miri) { 60 } else { 700 };
+    let rounds = if cfg!(miri) { 2 } else { 60 };
+    for _ in 0..rounds {
+        let domain = Domain::new();
+        let table = Table::new(&domain);
+        for key in 0..STAY {
+            table.insert(key, key).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for key in STAY..STAY * 6 {
+                    table.insert(key, key).unwrap();
+                    if key % 3 == 0 {
+                        table.remove(&key);
+                    }
+                }
+            });
+            let reader = domain.reader();
+            let mut done = false;
+            while !done {
+                done = writer.is_finished();
+                let guard = reader.pin();
+                let mut seen = vec![0; STAY as usize];
+                for (key, value) in table.iter(&guard) {
+                    assert_eq!(key, value);
+                    if let Some(times) = seen.get_mut(*key as usize) {
+                        *times += 1;
+                    }
+                }
+                assert!(seen.iter().all(|times| *times == 1), "missed, or seen twice");
+            }
+        });
+    }
+}

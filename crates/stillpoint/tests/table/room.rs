@@ -1,0 +1,343 @@
+//! The room that a table has: its maximum, the spare slots beside it, and what `reserve` counts on.
+
+use std::hash::{Hash, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Barrier, Weak};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::{Full, Table};
+
+use crate::census::{Census, Counted};
+
+/// Slots for replacements beside the maximum, as `TableBuilder::maximum` says.
+const SPARE: u64 = 64;
+
+fn full_table(domain: &Domain, maximum: u64) -> Table<u64, u64> {
+    let table = Table::builder(domain).maximum(maximum as usize).build().unwrap();
+    for key in 0..maximum {
+        table.insert(key, key).unwrap();
+    }
+    table
+}
+
+fn free_all<K: Send + Sync, V: Send + Sync, S>(table: &Table<K, V, S>) {
+    while table.pending() > 0 {
+        table.poll();
+    }
+}
+
+/// A value that goes off when it is dropped, if it is to.
+struct Bomb {
+    armed: bool,
+    _counted: Counted,
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.armed, "the bomb goes off");
+    }
+}
+
+#[test]
+fn a_full_table_replaces() {
+    let domain = Domain::new();
+    let table = full_table(&domain, 100);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for round in 1..50 {
+        for key in 0..100 {
+            assert_eq!(table.insert(key, key + round).unwrap().as_deref(), Some(&(key + round - 1)));
+        }
+        assert_eq!(lookup.update(&3, |value| *value).unwrap().as_deref(), Some(&(3 + round)));
+        assert_eq!(lookup.copied(&3), Some(3 + round));
+        let Err(Full(1_000, 7)) = table.insert(1_000, 7) else { panic!("a replacement has made room") };
+        assert_eq!(table.len(), 100);
+    }
+}
+
+/// The spare slots are all that a table has beyond its maximum, and a replacement that finds none hands the pair back.
+#[test]
+fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
+    let domain = Domain::new();
+    let table = full_table(&domain, 10);
+    let mut reader = domain.reader();
+    let holder = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for _ in 0..3 {
+        let guard = holder.pin();
+        for number in 0..SPARE {
+            if number % 2 == 0 {
+                assert!(table.insert(number % 10, number).unwrap().is_some(), "{number}");
+            } else {
+                assert!(lookup.update(&(number % 10), |_| number).unwrap().is_some(), "{number}");
+            }
+        }
+        let Err(Full(1, 77)) = table.insert(1, 77) else {
+            panic!("a slot that the guard holds up was used again")
+        };
+        assert_eq!(lookup.update(&1, |_| 78).unwrap_err(), Full(1, 78));
+        assert_eq!((table.pending() as u64, table.len()), (SPARE, 10));
+        drop(guard);
+        // What waited is free: first the spare ones are filled up, and there is no room for another key.
+        assert_eq!(lookup.update(&1, |_| 78).unwrap().as_deref(), Some(&61));
+        assert!(table.insert(2, 79).unwrap().is_some());
+        assert!(table.insert(11, 0).is_err());
+        assert_eq!(table.len(), 10);
+    }
+    // A removal makes room for exactly one.
+    table.remove(&0).unwrap();
+    assert!(table.insert(11, 0).unwrap().is_none());
+    assert!(table.insert(12, 0).is_err());
+}
+
+/// Never more entries than the maximum, those that wait included, but for the spare ones; whoever replaces, removes and
+/// inserts at the same time.
+#[test]
+fn threads_at_the_maximum_do_not_go_beyond_it() {
+    const MAXIMUM: usize = 20;
+    let census = Census::default();
+    let domain = Domain::new();
+    let table: Table<u64, Counted> = Table::builder(&domain).maximum(MAXIMUM).build().unwrap();
+    let rounds = if cfg!(miri) { 40 } else { 20_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (census, domain, table) = (&census, &domain, &table);
+            scope.spawn(move || {
+                let mut reader = domain.reader();
+                let mut lookup = table.reader(&mut reader);
+                let mut random = thread + 1;
+                for number in 0..rounds {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let key = (random >> 40) % (2 * MAXIMUM as u64);
+                    match random >> 62 {
+                        0 => drop(table.remove(&key)),
+                        1 => drop(lookup.update(&key, |_| census.value(number))),
+                        _ => drop(table.insert(key, census.value(number))),
+                    }
+                    assert!(table.len() <= MAXIMUM + 2, "a count is not an instant, but not far from one");
+                    // One value of each thread may be on its way into the table, or back.
+                    assert!(census.alive() <= MAXIMUM + SPARE as usize + 3, "{}", census.alive());
+                }
+            });
+        }
+    });
+    assert!(table.len() <= MAXIMUM);
+    free_all(&table);
+    assert_eq!(census.alive(), table.len());
+    // Every slot is there still: the normal ones take new keys, the spare ones replacements.
+    table.clear();
+    free_all(&table);
+    for key in 0..MAXIMUM as u64 {
+        assert!(table.insert(key, census.value(0)).unwrap().is_none());
+    }
+    assert!(table.insert(99, census.value(0)).is_err());
+    let guard = domain.reader();
+    let guard = guard.pin();
+    let replaced = (0..2 * SPARE).take_while(|_| table.insert(1, census.value(0)).is_ok()).count();
+    assert_eq!(replaced as u64, SPARE);
+    drop(guard);
+}
+
+#[test]
+fn a_reservation_of_exactly_the_maximum_is_granted() {
+    let domain = Domain::new();
+    for (there, maximum) in [(0, 1), (0, 100), (40, 100), (99, 100), (100, 100), (0, 5_000), (1_000, 5_000)] {
+        let table: Table<u64, u64> = Table::builder(&domain).maximum(maximum).build().unwrap();
+        for key in 0..there as u64 {
+            table.insert(key, key).unwrap();
+        }
+        let before = table.stats();
+        let error = table.reserve(maximum - there + 1).expect_err("one more than the maximum");
+        assert!(error.to_string().contains(&format!("{} entries", maximum - there + 1)), "{error}");
+        assert_eq!(table.stats(), before, "the table stays as it is");
+        table.reserve(maximum - there).unwrap();
+        assert!(table.capacity() >= maximum);
+        let bytes = table.stats().bytes;
+        for key in there as u64..maximum as u64 {
+            table.insert(key, key).unwrap();
+        }
+        assert_eq!(table.stats().bytes, bytes);
+        assert!(table.insert(1 << 40, 0).is_err());
+    }
+}
+
+/// What was removed, and is not held by a reader, is room.
+#[test]
+fn a_reservation_counts_the_slots_that_are_free() {
+    const ENTRIES: usize = if cfg!(miri) { 300 } else { 50_000 };
+    let domain = Domain::new();
+    let limited = full_table(&domain, ENTRIES as u64);
+    limited.clear();
+    limited.reserve(ENTRIES).unwrap();
+    assert!(limited.reserve(ENTRIES + 1).is_err());
+
+    let table: Table<u64, u64> = Table::with_capacity(&domain, ENTRIES);
+    for round in 0..3 {
+        for key in 0..ENTRIES as u64 {
+            table.insert(key, key).unwrap();
+        }
+        let before = table.stats().bytes;
+        if round == 1 {
+            table.clear();
+        } else {
+            (0..ENTRIES as u64).for_each(|key| drop(table.remove(&key)));
+        }
+        table.reserve(ENTRIES).unwrap();
+        assert_eq!(table.stats().bytes, before, "the memory of the removed entries serves again");
+    }
+    // What a reader holds up is no room.
+    for key in 0..ENTRIES as u64 {
+        table.insert(key, key).unwrap();
+    }
+    let before = table.stats().bytes;
+    let reader = domain.reader();
+    let guard = reader.pin();
+    table.clear();
+    table.reserve(ENTRIES).unwrap();
+    assert!(table.stats().bytes > before);
+    for key in 0..ENTRIES as u64 {
+        table.insert(key, key).unwrap();
+    }
+    drop(guard);
+}
+
+/// Each destructor runs, and each slot serves again, although some panic.
+#[test]
+fn a_panic_in_clear_loses_nothing() {
+    const ENTRIES: usize = 500;
+    let census = Census::default();
+    let domain = Domain::new();
+    let table: Table<u64, Bomb> = Table::builder(&domain).maximum(ENTRIES).build().unwrap();
+    let bomb = |armed| Bomb { armed, _counted: census.value(0) };
+    for key in 0..ENTRIES as u64 {
+        assert!(table.insert(key, bomb(key % 100 == 3)).is_ok());
+    }
+    let outcome = catch_unwind(AssertUnwindSafe(|| table.clear()));
+    assert!(outcome.is_err(), "the panic is passed on");
+    assert_eq!(table.len(), 0, "everything is removed all the same");
+    while table.pending() > 0 {
+        let _ = catch_unwind(AssertUnwindSafe(|| table.poll()));
+    }
+    assert_eq!((census.alive(), census.made()), (0, ENTRIES));
+    for key in 0..ENTRIES as u64 {
+        assert!(table.insert(key, bomb(false)).is_ok(), "room for {key}");
+    }
+}
+
+/// A chain with more entries than one poll frees.
+#[test]
+fn a_panic_in_clear_loses_nothing_of_a_long_chain() {
+    #[derive(Default)]
+    struct Constant;
+
+    impl Hasher for Constant {
+        fn finish(&self) -> u64 {
+            1 << 60
+        }
+        fn write(&mut self, _: &[u8]) {}
+    }
+
+    let census = Census::default();
+    let domain = Domain::new();
+    let hasher = std::hash::BuildHasherDefault::<Constant>::default();
+    let table: Table<u64, Bomb, _> = Table::builder(&domain).hasher(hasher).build().unwrap();
+    for key in 0..300 {
+        assert!(table.insert(key, Bomb { armed: key == 7, _counted: census.value(key) }).is_ok());
+    }
+    let early = catch_unwind(AssertUnwindSafe(|| table.clear())).is_err();
+    let late = catch_unwind(AssertUnwindSafe(|| free_all(&table))).is_err();
+    assert!(early != late, "the panic is passed on once");
+    free_all(&table);
+    assert_eq!((census.alive(), table.len()), (0, 0));
+}
+
+/// Threads leave what they remove in different places; a poll of one thread goes through all of them.
+#[test]
+fn a_panic_in_a_poll_stops_no_other_destructor() {
+    const THREADS: usize = 8;
+    let census = Census::default();
+    let domain = Domain::new();
+    let table: Table<u64, Bomb> = Table::new(&domain);
+    for key in 0..THREADS as u64 {
+        assert!(table.insert(key, Bomb { armed: true, _counted: census.value(key) }).is_ok());
+    }
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for key in 0..THREADS as u64 {
+            let (table, barrier) = (&table, &barrier);
+            scope.spawn(move || {
+                barrier.wait(); // all at a time, so that their descriptors have addresses of their own
+                drop(table.remove(&key));
+                barrier.wait();
+            });
+        }
+    });
+    assert_eq!((census.alive(), table.pending()), (THREADS, THREADS));
+    drop(guard);
+    // The pace of the table's grace periods is 50 µs: what was left in all places is ready in the first poll after that.
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    assert!(catch_unwind(AssertUnwindSafe(|| table.poll())).is_err());
+    assert_eq!((census.alive(), table.pending()), (0, 0));
+}
+
+/// Asks the table about itself in `Eq` and `Hash`, which run under a lock of the table.
+#[derive(Clone)]
+struct Curious {
+    number: u64,
+    table: Weak<Table<Curious, u64>>,
+}
+
+impl Curious {
+    fn ask(&self) {
+        if let Some(table) = self.table.upgrade() {
+            assert!(table.capacity() >= 1_000 && table.stats().buckets >= 256);
+            assert!(table.stats().entries <= table.len() + 1 && table.stats().bytes > 0);
+            assert!(format!("{table:?}").contains("len") && table.pending() < usize::MAX);
+        }
+    }
+}
+
+impl PartialEq for Curious {
+    fn eq(&self, other: &Self) -> bool {
+        self.ask();
+        self.number == other.number
+    }
+}
+
+impl Eq for Curious {}
+
+impl Hash for Curious {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ask();
+        (self.number / 2).hash(state);
+    }
+}
+
+/// Every stripe's lock is held once while the questions are asked, during growths, too.
+#[test]
+fn eq_and_hash_may_ask_for_figures() {
+    let run = || {
+        let domain = Domain::new();
+        let table = Arc::new(Table::new(&domain));
+        let key = |number| Curious { number, table: Arc::downgrade(&table) };
+        for number in 0..3_000 {
+            table.insert(key(number), number).unwrap();
+            table.insert(key(number), number).unwrap();
+        }
+        assert!(table.stats().growths > 0);
+        for number in 0..3_000 {
+            assert!(table.remove(&key(number)).is_some());
+        }
+    };
+    // With a deadlock in it, the test is to fail, not to hang.
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        run();
+        let _ = done.send(());
+    });
+    wait.recv_timeout(std::time::Duration::from_secs(100)).expect("it neither hangs nor panics");
+}
