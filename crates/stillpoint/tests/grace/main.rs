@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use census::{Census, Object};
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer, StallReport};
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Stall};
 
 /// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
 const LONG: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ fn eager(domain: &Domain) -> Reclaimer {
 /// A domain that tells when somebody in it has found a reader in its way, and is about to wait.
 fn noticing(mode: Mode) -> (Domain, Receiver<()>) {
     let (noticed, is_noticed) = mpsc::channel();
-    let hook = move |_: &StallReport| {
+    let hook = move |_: &Stall| {
         let _ = noticed.send(()); // nobody may want to know
     };
     let domain = Domain::builder().fence(mode).stall_hook(Duration::ZERO, hook).build();

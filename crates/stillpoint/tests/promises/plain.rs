@@ -79,7 +79,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
         "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
         "rcu::ReaderKind" = rcu::ReaderKind;                                   true, true, true, true;
-        "rcu::StallReport" = rcu::StallReport;                                 true, true, true, true;
         "rcu::Activity" = rcu::Activity;                                       true, true, true, true;
         "rcu::Stall" = rcu::Stall;                                             true, true, true, true;
         "rcu::Stats" = rcu::Stats;                                             true, true, true, true;
