@@ -33,6 +33,8 @@ mod reclamation;
 mod room;
 #[path = "table/shared.rs"]
 mod shared;
+#[path = "table/short.rs"]
+mod short;
 
 #[cfg(not(miri))]
 #[path = "support/child.rs"]

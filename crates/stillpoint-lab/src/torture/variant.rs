@@ -118,6 +118,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Table(Table::TagLoadRelaxed), KEPT),
     (Broken::Table(Table::EntryLoadRelaxed), KEPT),
     (Broken::Table(Table::EntryStoreRelaxed), KEPT),
+    (Broken::Table(Table::StopAtHole), KEPT),
 ];
 
 impl Broken {

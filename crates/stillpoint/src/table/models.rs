@@ -17,6 +17,9 @@ use crate::rcu::Domain;
 
 /// What loom says when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
+/// What the arena says when it does not find an entry's index.
+#[cfg(stillpoint_busted)]
+const NO_CHUNK: &str = "the address is one of a chunk";
 /// What a model says when a key is not found that is there all the while.
 const LOST: &str = "a key was not found";
 
@@ -229,6 +232,32 @@ fn get_guarded_against_insert() {
     explore(4, 0, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
 }
 
+/// A thread that has an index of a chunk need not see the chunks before: it has synchronized with the maker of this one.
+#[test]
+fn an_index_is_found_whoever_made_the_chunks_before() {
+    use super::engine::chunks::Chunks;
+    use super::engine::slab::Touch;
+    use crate::sync::atomic::{AtomicU32, Ordering};
+
+    loom::model(|| {
+        // Values 0 and 1 are in the first chunk, 2 and 3 in the second, 4 to 7 in the third.
+        let shared = Arc::new((Chunks::<AtomicU32>::new(2, Touch::Lazily).unwrap(), AtomicU32::new(2)));
+        let other = Arc::clone(&shared);
+        let maker = loom::thread::spawn(move || {
+            assert!(other.0.ensure(2));
+            // Relaxed: as `Arena::take_fresh` counts.
+            other.1.store(4, Ordering::Relaxed);
+        });
+        // Relaxed: as above.
+        let fresh = shared.1.load(Ordering::Relaxed);
+        if fresh == 4 {
+            assert!(shared.0.ensure(fresh));
+            assert_eq!(shared.0.index_of(shared.0.get(fresh)), fresh);
+        }
+        maker.join().unwrap();
+    });
+}
+
 /// Two writers of one key: one of them replaces what the other has inserted.
 #[test]
 fn insert_against_insert() {
@@ -250,11 +279,12 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::EntryLoadRelaxed, "get_guarded_against_replace"),
     (Variant::EntryStoreRelaxed, "get_guarded_against_replace"),
     (Variant::CompareFirst, "get_against_remove"),
+    (Variant::StopAtHole, "an_index_is_found_whoever_made_the_chunks_before"),
 ];
 
 #[cfg(stillpoint_busted)]
 #[test]
 fn every_variant_is_caught_by_its_model() {
-    let signs = || vec![UNORDERED, LOST];
+    let signs = || vec![UNORDERED, LOST, NO_CHUNK];
     busted::assert_caught("table::models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }

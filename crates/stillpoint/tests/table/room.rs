@@ -63,7 +63,7 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
     let mut reader = domain.reader();
     let holder = domain.reader();
     let mut lookup = table.reader(&mut reader);
-    for _ in 0..3 {
+    for round in 0..4 {
         let guard = holder.pin();
         for number in 0..SPARE {
             if number % 2 == 0 {
@@ -79,7 +79,11 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         assert_eq!((table.pending() as u64, table.len()), (SPARE, 10));
         drop(guard);
         // What waited is free: first the spare ones are filled up, and there is no room for another key.
-        assert_eq!(lookup.update(&1, |_| 78).unwrap().as_deref(), Some(&61));
+        if round % 2 == 0 {
+            assert_eq!(lookup.update(&1, |_| 78).unwrap().as_deref(), Some(&61));
+        } else {
+            assert_eq!(table.insert(1, 78).unwrap().as_deref(), Some(&61));
+        }
         assert!(table.insert(2, 79).unwrap().is_some());
         assert!(table.insert(11, 0).is_err());
         assert_eq!(table.len(), 10);
@@ -161,6 +165,25 @@ fn a_reservation_of_exactly_the_maximum_is_granted() {
         assert_eq!(table.stats().bytes, bytes);
         assert!(table.insert(1 << 40, 0).is_err());
     }
+}
+
+/// Also when a growth to a smaller size is under way.
+#[test]
+fn a_reservation_during_a_growth_makes_all_the_room() {
+    const MORE: u64 = 20_000;
+    let table: Table<u64, u64> = Table::new(&Domain::new());
+    let mut there = 0;
+    while !table.stats().growing {
+        table.insert(there, there).unwrap();
+        there += 1;
+    }
+    table.reserve(MORE as usize).unwrap();
+    let before = table.stats();
+    assert!(!before.growing && table.capacity() as u64 >= there + MORE, "{before:?}");
+    for key in there..there + MORE {
+        table.insert(key, key).unwrap();
+    }
+    assert_eq!((table.stats().growths, table.stats().bytes), (before.growths, before.bytes));
 }
 
 /// What was removed, and is not held by a reader, is room.
