@@ -116,7 +116,12 @@ impl Pair {
     }
 
     fn latest(&self, deadline: u64, coarse: bool) -> u64 {
-        let delay = deadline.saturating_sub(self.wheel.now());
+        Self::latest_at(self.wheel.now(), deadline, coarse)
+    }
+
+    /// When a timer that is armed at this time fires at the latest.
+    fn latest_at(now: u64, deadline: u64, coarse: bool) -> u64 {
+        let delay = deadline.saturating_sub(now);
         // In parts, since eight times the delay may overflow.
         deadline.saturating_add(if coarse { delay / 63 * 8 + delay % 63 * 8 / 63 } else { 0 })
     }
@@ -319,7 +324,7 @@ impl Pair {
             if next <= now {
                 beats_due.insert(number);
             }
-            let latest = self.latest(next, promise.coarse);
+            let latest = Self::latest_at(now, next, promise.coarse);
             let promise = Promise { deadline: next, latest, beaten: true, ..promise };
             self.promises.insert(number, promise);
         }
