@@ -206,7 +206,7 @@ fn a_timer_that_is_armed_can_be_cancelled() {
     let remote = service.remote();
     let timer = remote.timer();
     let stop = AtomicBool::new(false);
-    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let rounds = if cfg!(miri) { 20 } else { 2_000 };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut mailbox = remote.mailbox(64);

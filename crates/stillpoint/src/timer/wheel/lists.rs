@@ -186,6 +186,12 @@ impl Lists {
         self.rows
     }
 
+    /// Whether a list has timers.
+    #[inline]
+    pub(super) fn is_occupied(&self, head: u32) -> bool {
+        self.occupied(head / SLOTS) >> (head % SLOTS) & 1 == 1
+    }
+
     /// A bit for each occupied slot of a row.
     #[inline]
     pub(super) fn occupied(&self, row: u32) -> u64 {

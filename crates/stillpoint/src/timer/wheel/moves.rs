@@ -5,32 +5,36 @@ use super::Wheel;
 
 /// How many timers one call may still move, of each exact level.
 pub(super) struct Budget {
+    /// The levels that were in use when the call began: by their design, no other one has anything to be moved in it.
+    levels: u64,
     left: [usize; EXACT_LEVELS as usize],
 }
 
 impl Budget {
-    /// The share of each of these levels.
-    fn new(each: usize, levels: u64) -> Self {
-        let mut left = [0; EXACT_LEVELS as usize];
-        level::bits(levels).for_each(|level| left[level as usize] = each);
-        Self { left }
-    }
-
     fn left(&mut self, level: u32) -> &mut usize {
         &mut self.left[level as usize % EXACT_LEVELS as usize]
     }
 
     /// What the levels together have left.
-    fn rest(&self) -> usize {
-        self.left.iter().fold(0, |sum, left| sum.saturating_add(*left))
+    fn rest(&mut self) -> usize {
+        level::bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
     }
 }
 
 impl<T> Wheel<T> {
     /// The exact levels whose timers are to be moved some time, a bit for each.
     pub(super) fn levels_in_use(&self) -> u64 {
-        let lists = &self.slab.lists;
-        lists.rows() & level::MOVED | level::overdue_levels(|row| lists.occupied(row))
+        self.slab.lists.rows() & level::MOVED | self.overdue()
+    }
+
+    /// The levels with overdue timers.
+    fn overdue(&self) -> u64 {
+        level::overdue_levels(|row| self.slab.lists.occupied(row))
+    }
+
+    /// The same share for each level in use.
+    fn budget(&self, moves: usize) -> Budget {
+        Budget { levels: self.levels_in_use(), left: [moves; EXACT_LEVELS as usize] }
     }
 
     /// Lets time go on, and moves at most so many timers of each level in use, all levels together.
@@ -45,7 +49,7 @@ impl<T> Wheel<T> {
         if now < self.next {
             return;
         }
-        let mut budget = Budget::new(moves, self.levels_in_use());
+        let mut budget = self.budget(moves);
         if now > before {
             self.cross(before, &mut budget);
         }
@@ -117,9 +121,15 @@ impl<T> Wheel<T> {
     /// lower slot already, and comes before it. That holds from one level to the next, so lower levels have their turn first,
     /// and what was sifted the last one.
     pub(super) fn catch_up(&mut self, budget: &mut Budget) {
-        for level in level::bits(self.levels_in_use()) {
+        let overdue = self.overdue();
+        for level in level::bits(overdue) {
             self.move_overdue(level, budget.left(level));
+        }
+        for level in level::bits(self.slab.lists.rows() & level::MOVED) {
             let next = level::head(level, level::index(level, self.now).wrapping_add(1));
+            if !self.slab.lists.is_occupied(next) {
+                continue;
+            }
             let left = budget.left(level);
             while *left > 0 {
                 let Some(index) = self.slab.lists.pop_last(next) else { break };
@@ -131,9 +141,11 @@ impl<T> Wheel<T> {
         while let Some(index) = self.slab.lists.pop_last(SIFTED) {
             self.move_down(index);
         }
-        let mut rest = budget.rest();
-        for level in level::bits(level::overdue_levels(|row| self.slab.lists.occupied(row))) {
-            self.move_overdue(level, &mut rest);
+        if overdue != 0 {
+            let mut rest = budget.rest();
+            for level in level::bits(self.overdue()) {
+                self.move_overdue(level, &mut rest);
+            }
         }
     }
 
@@ -157,7 +169,7 @@ impl<T> Wheel<T> {
 
     /// The same as in [`go_on`](Self::go_on), for time that stands still.
     pub(super) fn move_some(&mut self, moves: usize) {
-        let mut budget = Budget::new(moves, self.levels_in_use());
+        let mut budget = self.budget(moves);
         self.catch_up(&mut budget);
     }
 
