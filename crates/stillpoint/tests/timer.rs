@@ -7,6 +7,8 @@
 mod attacks;
 #[path = "timer/bitset.rs"]
 mod bitset;
+#[path = "timer/bounds.rs"]
+mod bounds;
 #[path = "timer/callbacks.rs"]
 mod callbacks;
 #[path = "timer/clock.rs"]
@@ -19,9 +21,13 @@ mod failures;
 mod messages;
 #[path = "timer/periodic.rs"]
 mod periodic;
+#[path = "support/random.rs"]
+mod random;
 #[path = "timer/service.rs"]
 mod service;
 #[path = "timer/shared.rs"]
 mod shared;
 #[path = "timer/threads.rs"]
 mod threads;
+#[path = "timer/time.rs"]
+mod time;

@@ -27,7 +27,7 @@ const TRIES: usize = 16;
 /// steady counter. A counter does what the machine does with it:
 ///
 /// - It goes on: the time has jumped on resumption by what the suspension took. What is due fires, in polls that are as
-///   short as their [`Limit`](super::Limit); of a periodic timer the missed beats are left out, or made up for one a poll.
+///   short as their [`Limit`](super::Limit); of a periodic timer the missed beats are left out, and counted.
 /// - It begins anew: the time goes back. Nanoseconds go back to when the clock was made, stand still until the counter has come
 ///   to where it was then, and go on from there; cycles and ticks go back with the counter. A wheel counts such polls, and
 ///   stands still: nothing fires until the time has caught up with that of the wheel.

@@ -33,7 +33,6 @@ struct Armed {
     key: Key,
     deadline: u64,
     period: u64,
-    catches_up: bool,
     /// When it was armed last: polls have even numbers, and the time between them odd ones.
     poll: u64,
 }
@@ -63,19 +62,12 @@ impl Model {
             0..=3 => {
                 // Some in the past.
                 let deadline = (now + self.random.delay()).saturating_sub(self.random.below(10));
-                let (period, catches_up) = match self.random.below(4) {
-                    0 => (1 + self.random.delay(), self.random.below(2) == 0),
-                    _ => (0, false),
-                };
+                let period = if self.random.below(4) == 0 { 1 + self.random.delay() } else { 0 };
                 let schedule = Schedule::at(deadline);
-                let schedule = match NonZeroU64::new(period) {
-                    None => schedule,
-                    Some(period) if catches_up => schedule.every_one(period),
-                    Some(period) => schedule.every(period),
-                };
+                let schedule = NonZeroU64::new(period).map_or(schedule, |period| schedule.every(period));
                 let key = wheel.add_with(schedule, self.numbers).unwrap();
                 let poll = self.poll;
-                self.timers.insert(self.numbers, Armed { key, deadline, period, catches_up, poll });
+                self.timers.insert(self.numbers, Armed { key, deadline, period, poll });
                 self.numbers += 1;
             }
             4..=6 => {
@@ -117,7 +109,7 @@ impl Model {
             self.gone.push(armed.key);
         }
         let next = (armed.period != 0).then(|| {
-            let missed = if armed.catches_up { 0 } else { (now - armed.deadline) / armed.period };
+            let missed = (now - armed.deadline) / armed.period;
             assert_eq!(expired.missed(), missed);
             let next = armed.deadline + armed.period * (missed + 1);
             assert_eq!(wheel.deadline(armed.key), Some(next), "armed again before its callback");

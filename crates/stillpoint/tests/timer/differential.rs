@@ -1,10 +1,11 @@
-//! A wheel beside a sorted map: millions of random steps, and short ones that proptest makes smaller.
+//! A wheel beside a sorted map: millions of random steps, and short ones that proptest makes smaller. With
+//! `STILLPOINT_WHEEL_ROUNDS=N` there are N times as many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
-use stillpoint::timer::{Key, Limit, Progress, Schedule, Wheel};
+use stillpoint::timer::{Expired, Key, Limit, Schedule, Wheel, WheelStats};
 
 /// What a timer promises.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +15,6 @@ struct Promise {
     /// Latest time to fire at, in a poll that finishes.
     latest: u64,
     period: u64,
-    catches_up: bool,
     coarse: bool,
     /// The order of the additions and resets.
     turn: u64,
@@ -33,19 +33,79 @@ struct Pair {
     in_order: bool,
 }
 
+/// What has fired, and at which time.
+#[derive(Debug, Clone, Copy)]
+struct Fired {
+    number: u64,
+    deadline: u64,
+    missed: u64,
+    periodic: bool,
+    now: u64,
+}
+
+impl Fired {
+    fn of(wheel: &Wheel<u64>, expired: &mut Expired<'_, u64>) -> Self {
+        Self {
+            number: *expired.value(),
+            deadline: expired.deadline(),
+            missed: expired.missed(),
+            periodic: expired.is_periodic(),
+            now: wheel.now(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Add { delay: u64 },
-    AddPast { before: u64 },
-    AddCoarse { delay: u64 },
-    AddPeriodic { delay: u64, period: u64, coarse: bool, catches_up: bool },
-    Cancel { which: u64 },
-    CancelGone { which: u64 },
-    Reset { which: u64, delay: u64 },
-    Poll { delta: u64, expiries: usize, moves: usize },
-    PollAll { delta: u64 },
-    Pop { delta: u64 },
-    GoBack { delta: u64 },
+    Add {
+        delay: u64,
+    },
+    AddPast {
+        before: u64,
+    },
+    AddCoarse {
+        delay: u64,
+    },
+    AddPeriodic {
+        delay: u64,
+        period: u64,
+        coarse: bool,
+    },
+    Cancel {
+        which: u64,
+    },
+    CancelGone {
+        which: u64,
+    },
+    Reset {
+        which: u64,
+        delay: u64,
+    },
+    Poll {
+        delta: u64,
+        expiries: usize,
+        moves: usize,
+    },
+    PollAll {
+        delta: u64,
+    },
+    Pop {
+        delta: u64,
+    },
+    /// A poll whose first callback polls.
+    Nested {
+        delta: u64,
+        inner: u64,
+        expiries: usize,
+        moves: usize,
+    },
+    GoBack {
+        delta: u64,
+    },
+    SetTime {
+        now: u64,
+    },
+    Shrink,
     Look,
 }
 
@@ -56,16 +116,20 @@ impl Pair {
     }
 
     fn latest(&self, deadline: u64, coarse: bool) -> u64 {
-        let delay = deadline.saturating_sub(self.wheel.now());
+        Self::latest_at(self.wheel.now(), deadline, coarse)
+    }
+
+    /// When a timer that is armed at this time fires at the latest.
+    fn latest_at(now: u64, deadline: u64, coarse: bool) -> u64 {
+        let delay = deadline.saturating_sub(now);
         // In parts, since eight times the delay may overflow.
         deadline.saturating_add(if coarse { delay / 63 * 8 + delay % 63 * 8 / 63 } else { 0 })
     }
 
-    fn promise(&mut self, key: Key, deadline: u64, period: u64, catches_up: bool, coarse: bool) {
+    fn promise(&mut self, key: Key, deadline: u64, period: u64, coarse: bool) {
         let latest = self.latest(deadline, coarse);
         self.turns += 1;
-        let promise =
-            Promise { key, deadline, latest, period, catches_up, coarse, turn: self.turns, beaten: false };
+        let promise = Promise { key, deadline, latest, period, coarse, turn: self.turns, beaten: false };
         self.promises.insert(self.numbers, promise);
         self.numbers += 1;
     }
@@ -81,26 +145,25 @@ impl Pair {
         match step {
             Step::Add { delay } => {
                 let key = self.wheel.add_after(delay, self.numbers).unwrap();
-                self.promise(key, now.saturating_add(delay), 0, false, false);
+                self.promise(key, now.saturating_add(delay), 0, false);
             }
             Step::AddPast { before } => {
                 let deadline = now.saturating_sub(before);
                 let key = self.wheel.add(deadline, self.numbers).unwrap();
-                self.promise(key, deadline, 0, false, false);
+                self.promise(key, deadline, 0, false);
             }
             Step::AddCoarse { delay } => {
                 let deadline = now.saturating_add(delay);
                 let key = self.wheel.add_with(Schedule::at(deadline).coarse(), self.numbers).unwrap();
-                self.promise(key, deadline, 0, false, true);
+                self.promise(key, deadline, 0, true);
             }
-            Step::AddPeriodic { delay, period, coarse, catches_up } => {
+            Step::AddPeriodic { delay, period, coarse } => {
                 let deadline = now.saturating_add(delay);
                 let every = NonZeroU64::new(period).unwrap();
-                let mut schedule = Schedule::at(deadline);
-                schedule = if catches_up { schedule.every_one(every) } else { schedule.every(every) };
-                schedule = if coarse { schedule.coarse() } else { schedule };
+                let schedule = Schedule::at(deadline).every(every);
+                let schedule = if coarse { schedule.coarse() } else { schedule };
                 let key = self.wheel.add_with(schedule, self.numbers).unwrap();
-                self.promise(key, deadline, period, catches_up, coarse);
+                self.promise(key, deadline, period, coarse);
             }
             Step::Cancel { which } => {
                 if let Some((number, promise)) = self.choose(which) {
@@ -131,6 +194,15 @@ impl Pair {
             }
             Step::PollAll { delta } => self.poll(now.saturating_add(delta), Limit::NONE),
             Step::Pop { delta } => self.pop(now.saturating_add(delta)),
+            Step::Nested { delta, inner, expiries, moves } => {
+                self.nested(now.saturating_add(delta), inner, Limit { expiries, moves });
+            }
+            Step::SetTime { now } => self.set_time(now),
+            Step::Shrink => {
+                self.wheel.shrink();
+                let stats = self.wheel.stats();
+                assert!(stats.capacity >= stats.timers && (stats.timers > 0 || stats.capacity == 0));
+            }
             Step::GoBack { delta } => {
                 let before = self.wheel.stats().time_went_back;
                 self.poll(now.saturating_sub(delta), Limit::NONE);
@@ -157,34 +229,83 @@ impl Pair {
 
     fn poll(&mut self, now: u64, limit: Limit) {
         let mut fired = Vec::new();
+        let before = self.wheel.stats();
         let progress = self.wheel.poll(now, limit, |wheel, mut expired| {
             assert!(wheel.get(expired.key()).is_none());
-            fired.push((*expired.value(), expired.deadline(), expired.missed(), expired.is_periodic()));
+            fired.push(Fired::of(wheel, &mut expired));
         });
         assert_eq!(progress.expired(), fired.len());
         assert!(fired.len() <= limit.expiries);
+        self.check_moves(before, limit.moves);
         self.in_order &= limit == Limit::NONE || progress.is_done();
-        self.check(&fired, progress);
+        self.check(&fired, progress.is_done());
+    }
+
+    /// Two polls, one in the other, and what both may do.
+    fn nested(&mut self, now: u64, inner: u64, limit: Limit) {
+        let fired = std::cell::RefCell::new(Vec::new());
+        let before = self.wheel.stats();
+        let mut polled = false;
+        self.in_order = false;
+        let progress = self.wheel.poll(now, limit, |wheel, mut expired| {
+            let value = Fired::of(wheel, &mut expired);
+            fired.borrow_mut().push(value);
+            // A value that is lent would be left out by the inner poll.
+            if !polled && !expired.is_periodic() {
+                polled = true;
+                let now = wheel.now().saturating_add(inner);
+                let _ = wheel.poll(now, limit, |wheel, mut expired| {
+                    fired.borrow_mut().push(Fired::of(wheel, &mut expired));
+                });
+            }
+        });
+        let fired = fired.into_inner();
+        assert!(fired.len() <= limit.expiries.saturating_mul(2));
+        // What the first poll has armed may be in other levels: twelve are all there are.
+        let moved = self.wheel.stats().moved - before.moved;
+        assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "{moved}");
+        self.check(&fired, progress.is_done());
+    }
+
+    fn check_moves(&self, before: WheelStats, each: usize) {
+        let moved = self.wheel.stats().moved - before.moved;
+        assert!(moved <= (each as u64).saturating_mul(u64::from(before.levels)), "{moved}");
+    }
+
+    fn set_time(&mut self, now: u64) {
+        self.wheel.set_time(now);
+        assert_eq!(self.wheel.now(), now);
+        self.in_order = false;
+        for number in self.promises.keys().copied().collect::<Vec<_>>() {
+            let promise = self.promises[&number];
+            assert_eq!(self.wheel.deadline(promise.key), Some(promise.deadline));
+            let latest = self.latest(promise.deadline, promise.coarse);
+            self.promises.insert(number, Promise { latest, ..promise });
+        }
     }
 
     fn pop(&mut self, now: u64) {
         let mut fired = Vec::new();
+        let before = self.wheel.stats();
         self.wheel.advance(now);
+        self.check_moves(before, 64);
         while let Some(popped) = self.wheel.pop() {
             let periodic = popped.value.is_none();
             let number = popped.value.unwrap_or_else(|| *self.wheel.get(popped.key).unwrap());
-            fired.push((number, popped.deadline, popped.missed, periodic));
+            let (deadline, missed, now) = (popped.deadline, popped.missed, self.wheel.now());
+            fired.push(Fired { number, deadline, missed, periodic, now });
         }
         let done = self.wheel.next_deadline().is_none_or(|next| next > self.wheel.now());
-        self.check(&fired, if done { Progress::Done(0) } else { Progress::More(0) });
+        self.in_order &= done;
+        self.check(&fired, done);
     }
 
-    fn check(&mut self, fired: &[(u64, u64, u64, bool)], progress: Progress) {
-        let now = self.wheel.now();
+    fn check(&mut self, fired: &[Fired], is_done: bool) {
         let mut turns = BTreeMap::new();
-        let mut beats_due = false;
-        for &(number, deadline, missed, periodic) in fired {
+        let mut beats_due = BTreeSet::new();
+        for &Fired { number, deadline, missed, periodic, now } in fired {
             let promise = self.promises.remove(&number).expect("a timer that was there");
+            beats_due.remove(&number);
             assert!(deadline <= now, "early: {promise:?} at {now}");
             assert_eq!(deadline, promise.deadline);
             assert_eq!(periodic, promise.period != 0 && deadline != u64::MAX);
@@ -197,16 +318,19 @@ impl Pair {
                 self.gone.push(promise.key);
                 continue;
             }
-            let expected = if promise.catches_up { 0 } else { (now - deadline) / promise.period };
+            let expected = (now - deadline) / promise.period;
             assert_eq!(missed, expected);
-            let next = deadline.saturating_add(promise.period.saturating_mul(missed + 1));
-            beats_due |= next <= now;
-            let latest = self.latest(next, promise.coarse);
+            let next = deadline.saturating_add(promise.period.saturating_mul(missed.saturating_add(1)));
+            if next <= now {
+                beats_due.insert(number);
+            }
+            let latest = Self::latest_at(now, next, promise.coarse);
             let promise = Promise { deadline: next, latest, beaten: true, ..promise };
             self.promises.insert(number, promise);
         }
-        if progress.is_done() {
-            assert!(!beats_due, "a beat is due, and the poll says that it has finished");
+        if is_done {
+            let now = self.wheel.now();
+            assert!(beats_due.is_empty(), "a beat is due, and the poll says that it has finished");
             let late = self.promises.values().find(|promise| promise.latest <= now);
             assert!(late.is_none(), "not fired at {now}: {late:?}");
         }
@@ -235,9 +359,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => ticks().prop_map(|delay| Step::Add { delay }),
         1 => ticks().prop_map(|before| Step::AddPast { before }),
         3 => ticks().prop_map(|delay| Step::AddCoarse { delay }),
-        2 => (ticks(), 1..500u64, any::<bool>(), any::<bool>()).prop_map(
-            |(delay, period, coarse, catches_up)| Step::AddPeriodic { delay, period, coarse, catches_up }
-        ),
+        2 => (ticks(), 1..500u64, any::<bool>())
+            .prop_map(|(delay, period, coarse)| Step::AddPeriodic { delay, period, coarse }),
         4 => any::<u64>().prop_map(|which| Step::Cancel { which }),
         1 => any::<u64>().prop_map(|which| Step::CancelGone { which }),
         3 => (any::<u64>(), ticks()).prop_map(|(which, delay)| Step::Reset { which, delay }),
@@ -246,7 +369,12 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         4 => ticks().prop_map(|delta| Step::PollAll { delta }),
         2 => ticks().prop_map(|delta| Step::Pop { delta }),
+        1 => (ticks(), ticks(), 0..9usize, 0..9usize).prop_map(
+            |(delta, inner, expiries, moves)| Step::Nested { delta, inner, expiries, moves }
+        ),
         1 => (0..100u64).prop_map(|delta| Step::GoBack { delta }),
+        1 => beginning().prop_map(|now| Step::SetTime { now }),
+        1 => Just(Step::Shrink),
         1 => Just(Step::Look),
     ]
 }
@@ -263,7 +391,7 @@ fn beginning() -> impl Strategy<Value = u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 2_000 },
+        cases: if cfg!(miri) { 2 } else { 2_000 * rounds() as u32 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -281,6 +409,11 @@ proptest! {
     }
 }
 
+/// How many times as much is done as in the tests.
+fn rounds() -> usize {
+    std::env::var("STILLPOINT_WHEEL_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number of rounds"))
+}
+
 #[test]
 fn millions_of_random_steps() {
     let mut state = 88_172_645_463_325_252u64;
@@ -290,7 +423,7 @@ fn millions_of_random_steps() {
         state ^= state << 17;
         state
     };
-    let (rounds, steps) = if cfg!(miri) { (1, 100) } else { (40, 60_000) };
+    let (rounds, steps) = if cfg!(miri) { (1, 100) } else { (40 * rounds(), 60_000) };
     for round in 0..rounds {
         let mut pair = Pair::new([0, u64::MAX >> 1, (1 << 48) - 1_000, random() >> 8][round % 4]);
         for _ in 0..steps {
@@ -298,16 +431,11 @@ fn millions_of_random_steps() {
             let magnitude = [6, 10, 14, 18, 24, 40][random() as usize % 6];
             let ticks = random() & ((1 << magnitude) - 1);
             let short = random() % 300;
-            pair.step(match random() % 24 {
+            pair.step(match random() % 26 {
                 0..=7 => Step::Add { delay: ticks },
                 8 => Step::AddPast { before: short },
                 9 | 10 => Step::AddCoarse { delay: ticks },
-                11 => Step::AddPeriodic {
-                    delay: ticks,
-                    period: 1 + short,
-                    coarse: ticks % 2 == 0,
-                    catches_up: short % 2 == 0,
-                },
+                11 => Step::AddPeriodic { delay: ticks, period: 1 + short, coarse: ticks % 2 == 0 },
                 12..=15 => Step::Cancel { which: random() },
                 16 => Step::CancelGone { which: random() },
                 17 | 18 => Step::Reset { which: random(), delay: ticks },
@@ -315,11 +443,22 @@ fn millions_of_random_steps() {
                     Step::Poll { delta: short, expiries: short as usize % 7, moves: ticks as usize % 7 }
                 }
                 20 | 21 => Step::PollAll { delta: short },
-                22 => Step::Pop { delta: if ticks % 8 == 0 { ticks } else { short } },
+                // These end the checks of the order, so that half of the rounds are without.
+                22 if round % 4 == 3 => Step::Nested {
+                    delta: short,
+                    inner: ticks,
+                    expiries: short as usize % 9,
+                    moves: ticks as usize % 9,
+                },
+                23 if round % 4 == 3 && ticks % 16 == 0 => {
+                    Step::SetTime { now: [random(), random() >> 20, u64::MAX - ticks][short as usize % 3] }
+                }
+                24 => Step::Shrink,
+                25 => Step::Pop { delta: if ticks % 8 == 0 { ticks } else { short } },
                 _ => Step::GoBack { delta: short },
             });
             if pair.promises.len() > 400 {
-                pair.step(Step::PollAll { delta: 1 << 40 });
+                pair.step(Step::PollAll { delta: 1 << 30 });
                 let numbers: Vec<_> = pair.promises.keys().copied().collect();
                 numbers.iter().for_each(|&which| pair.step(Step::Cancel { which }));
             }

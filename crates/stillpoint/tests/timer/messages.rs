@@ -32,7 +32,7 @@ fn two_routes_to_one_timer_arm_it_once() {
     let mut mailboxes = [service.remote().mailbox(8), service.remote().mailbox(8)];
     mailboxes[0].add(&timer, 1_000, 0).unwrap();
     assert!(timer.cancel().is_cancelled());
-    mailboxes[1].add_with(&timer, Schedule::at(10).every_one(TEN), 1).unwrap();
+    mailboxes[1].add_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let mut beats = Vec::new();
     // The hint, and one of the two messages: whichever it is, it stands for the present arming.
     let _ = service.process(2, |_, _| {});
@@ -139,6 +139,36 @@ fn a_burst_that_fills_the_mailbox_is_seen() {
     }
     drop(burst);
     assert_eq!(service.run(1, NONE, |_, _| {}), Progress::Done(5));
+}
+
+/// The owner sees what a burst has added that was forgotten, when the mailbox goes at the latest.
+#[test]
+fn a_burst_that_is_forgotten_is_seen_when_the_mailbox_goes() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
+    let mut mailbox = service.remote().mailbox(4);
+    let mut burst = mailbox.burst();
+    for timer in &timers {
+        burst.add(timer, 5, 1).unwrap();
+    }
+    std::mem::forget(burst);
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(0));
+    drop(mailbox);
+    assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(3));
+}
+
+/// A mailbox goes on after a burst that was forgotten.
+#[test]
+fn a_burst_that_is_forgotten_is_seen_with_the_next_addition() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
+    let mut mailbox = service.remote().mailbox(4);
+    let mut burst = mailbox.burst();
+    burst.add(&timers[0], 5, 1).unwrap();
+    burst.add(&timers[1], 5, 1).unwrap();
+    std::mem::forget(burst);
+    mailbox.add(&timers[2], 5, 1).unwrap();
+    assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(3));
 }
 
 #[test]

@@ -33,19 +33,6 @@ fn missed_beats_are_left_out_and_counted() {
 }
 
 #[test]
-fn missed_beats_are_made_up_for_one_a_poll() {
-    let mut wheel = Wheel::new(0);
-    wheel.add_with(Schedule::at(10).every_one(every(10)), ()).unwrap();
-    let mut beats = Vec::new();
-    let mut polls = 0;
-    while !wheel.poll(45, Limit::NONE, |_, beat| beats.push((beat.deadline(), beat.missed()))).is_done() {
-        polls += 1;
-    }
-    assert_eq!(beats, [(10, 0), (20, 0), (30, 0), (40, 0)]);
-    assert_eq!(polls, 3);
-}
-
-#[test]
 fn the_value_is_lent_and_kept() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add_with(Schedule::at(1).every(every(1)), vec![0]).unwrap();

@@ -198,3 +198,39 @@ fn a_service_can_be_made_here_and_used_there() {
     assert_eq!(fired.join().unwrap(), ["moved"]);
     assert_eq!(timer.cancel(), Outcome::Fired);
 }
+
+/// One thread arms a timer again and again, and one alone cancels it: what is said to be armed is there to be cancelled.
+#[test]
+fn a_timer_that_is_armed_can_be_cancelled() {
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let timer = remote.timer();
+    let stop = AtomicBool::new(false);
+    let rounds = if cfg!(miri) { 20 } else { 2_000 };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut mailbox = remote.mailbox(64);
+            while !stop.load(Ordering::Acquire) {
+                match mailbox.add(&timer, 1 << 40, [0u64; 32]) {
+                    Ok(()) => {}
+                    // Its own addition stands, or is just being cancelled.
+                    Err(refused) => {
+                        assert!(matches!(refused.reason, Reason::Armed | Reason::Busy | Reason::Full));
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        let mut cancelled = 0;
+        while cancelled < rounds {
+            // Only this thread cancels, and nothing fires.
+            if timer.is_armed() {
+                assert!(timer.cancel().is_cancelled(), "it was armed");
+                cancelled += 1;
+            }
+            let progress = service.process(16, |_, _| {});
+            assert!(progress.expired() <= 16);
+        }
+        stop.store(true, Ordering::Release);
+    });
+}

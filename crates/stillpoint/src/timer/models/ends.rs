@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
-use crate::timer::{Cause, Limit, Outcome, Schedule};
+use crate::timer::{Cause, Limit, Outcome, Reason, Schedule};
 
 /// The owner fires a timer while another thread cancels it, and a third one, too.
 #[test]
@@ -39,6 +39,42 @@ fn a_timer_is_cancelled_while_it_is_armed() {
         assert_eq!(thread.join().unwrap(), 1);
         let (fired, _) = run(&mut service, 1);
         assert_eq!(fired + cancelled, 1, "{ENDS}");
+    });
+}
+
+/// What is said to be armed, while another thread arms it, is there to be cancelled.
+#[test]
+fn a_timer_that_is_armed_is_cancelled() {
+    explore(3, || {
+        let service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let source = timer.clone();
+        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        turn();
+        if timer.is_armed() {
+            assert_eq!(cancel(&timer), 1, "{ENDS}");
+        }
+        assert_eq!(thread.join().unwrap(), 1);
+    });
+}
+
+/// Who is told that a timer is armed already can cancel it, or somebody else has done so.
+#[test]
+fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
+    explore(3, || {
+        let service = Service::new(0);
+        let timer = service.remote().timer();
+        let [mut here, mut there] = [service.remote().mailbox(2), service.remote().mailbox(2)];
+        let source = timer.clone();
+        let thread = thread::spawn(move || add(&mut there, &source, 1));
+        turn();
+        if let Err(refused) = here.add(&timer, 1, Object::new(1)) {
+            if refused.reason == Reason::Armed {
+                assert_eq!(cancel(&timer), 1, "{ENDS}");
+            }
+        }
+        thread.join().unwrap();
     });
 }
 

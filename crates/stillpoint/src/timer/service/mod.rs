@@ -132,6 +132,34 @@ impl<T> TimerService<T> {
         self.wheel.next_deadline()
     }
 
+    /// Sets the time of the wheel, also to an earlier one; see [`Wheel::set_time`].
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, TimerService};
+    ///
+    /// let mut service = TimerService::<()>::new(0);
+    /// let _ = service.run(u64::MAX, Limit::NONE, |_, _| {}); // what a broken clock said
+    /// service.set_time(50);
+    /// assert_eq!(service.now(), 50);
+    /// ```
+    pub fn set_time(&mut self, now: u64) {
+        self.wheel.set_time(now);
+    }
+
+    /// Gives memory back that no timer needs; see [`Wheel::shrink`].
+    ///
+    /// ```
+    /// use stillpoint::timer::TimerService;
+    ///
+    /// let mut service = TimerService::<()>::with_capacity(0, 100_000);
+    /// service.shrink();
+    /// assert_eq!(service.stats().capacity, 0);
+    /// ```
+    pub fn shrink(&mut self) {
+        self.wheel.shrink();
+        self.sinks.shrink_to_fit();
+    }
+
     /// Adds a timer of this thread's own; see [`Wheel::add`].
     ///
     /// # Errors

@@ -136,9 +136,9 @@ impl<T> Record<T> {
         let mut found = self.state.load(Ordering::Relaxed);
         let armed = loop {
             match phase(found) {
-                ARMED | ARMING => return Err((Occupied::Armed, value)),
+                ARMED => return Err((Occupied::Armed, value)),
                 RUNNING if owner => {}
-                RUNNING | STOPPING | RESTORING | TAKING | REVOKED => {
+                ARMING | RUNNING | STOPPING | RESTORING | TAKING | REVOKED => {
                     return Err((Occupied::Busy, value));
                 }
                 _ => {}
@@ -350,8 +350,9 @@ impl<T> Record<T> {
         }
     }
 
+    /// Not while it is just being armed: who is told that it is armed can cancel it.
     pub(super) fn is_armed(&self) -> bool {
-        // Relaxed: a remark, which may be out of date.
-        matches!(phase(self.state.load(Ordering::Relaxed)), ARMING | ARMED)
+        // Relaxed: a remark, which may be out of date. A later operation of the same thread finds this state or a later one.
+        phase(self.state.load(Ordering::Relaxed)) == ARMED
     }
 }

@@ -19,7 +19,7 @@ pub enum Reason {
     Full,
     /// The timer is armed already: it is to be cancelled first.
     Armed,
-    /// Its callback runs, or it is just being cancelled, or the owner has not seen to its revocation yet.
+    /// Its callback runs, or another thread is just arming or cancelling it, or the owner has not seen to its revocation yet.
     Busy,
     /// Its service is gone.
     Gone,
@@ -48,7 +48,9 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::Full => "there is no room: let the service's thread process its mailbox, or make it larger",
             Self::Armed => "the timer is armed already: cancel it first",
-            Self::Busy => "the timer's callback runs, or a cancellation is under way: try again later",
+            Self::Busy => {
+                "the timer's callback runs, or another thread is arming or cancelling it: try again later"
+            }
             Self::Gone => "the timer's service is gone: make a timer of another one",
             Self::Foreign => "the timer belongs to another service: use a mailbox of that",
         })

@@ -133,6 +133,14 @@ impl<T> Sink<T> {
         self.at(self.head)
     }
 
+    /// How many messages there are now.
+    #[inline]
+    pub(super) fn look(&mut self) -> usize {
+        // Acquire: pairs with the release in `publish`: what was written into the slots is seen.
+        self.tail = self.ring.tail.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head)
+    }
+
     /// A later message, if it is known to be there.
     #[inline]
     pub(super) fn peek_ahead(&self, distance: usize) -> Option<&Record<T>> {

@@ -34,6 +34,11 @@ impl<T> TimerService<T> {
     /// `limit` of them all together, and returns their number. The callback gets the values of
     /// [revoked](SharedTimer::revoke) timers alone; nothing fires.
     ///
+    /// What comes while this runs waits for the next call. With a limit, each mailbox has its turn: the next call begins with the
+    /// one behind that at which the limit was reached.
+    ///
+    /// Complexity: by what is taken, and by the number of mailboxes.
+    ///
     /// [`Progress::More`] says that the limit was reached, or that another thread is just making a mailbox, which nobody waits
     /// for. What a [bounded](Self::bounded) wheel has no room for stays in its mailbox, which is no reason to call again
     /// before a timer has fired or was cancelled.
@@ -52,12 +57,20 @@ impl<T> TimerService<T> {
         self.heed(share, &mut left, &mut callback);
         self.held_up = false;
         let mut over = false;
-        for _ in 0..self.sinks.len() {
-            self.turn += 1;
-            if self.turn >= self.sinks.len() {
-                self.turn = 0;
+        for ahead in 0..self.sinks.len() {
+            let turn = (self.turn + ahead) % self.sinks.len();
+            let had_some = left > 0;
+            has_more |= self.empty(turn, &mut left, &mut over);
+            if left > 0 {
+                continue;
             }
-            has_more |= self.empty(&mut left, &mut over);
+            if had_some {
+                // The limit was reached here: the next call begins with the one behind it.
+                self.turn = turn + 1;
+            }
+            if has_more {
+                break;
+            }
         }
         if over {
             // After the round: in it, another ring would take the place of one that goes, and be left out.
@@ -73,32 +86,38 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes so many hints at most.
+    /// Takes so many hints at most, and none that is given meanwhile: those of one look at the stack.
     fn heed(&mut self, share: usize, left: &mut usize, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
+        if share > 0 && self.hints.is_empty() {
+            self.hints = self.home.take_hints();
+        }
         for _ in 0..share {
-            if self.hints.is_empty() {
-                self.hints = self.home.take_hints();
-            }
             let Some(record) = self.hints.pop() else { return };
             *left -= 1;
             self.unlink(SharedTimer(record), callback);
         }
     }
 
-    /// Takes messages from one ring; whether there may be more. `over` is set when it is not needed any more.
-    fn empty(&mut self, left: &mut usize, over: &mut bool) -> bool {
-        let Some(sink) = self.sinks.get_mut(self.turn) else { return false };
+    /// Takes the messages that are in one ring now; whether there are more than the limit lets it. `over` is set when the ring
+    /// is not needed any more.
+    fn empty(&mut self, turn: usize, left: &mut usize, over: &mut bool) -> bool {
+        let Some(sink) = self.sinks.get_mut(turn) else { return false };
         let before = *left;
+        let mut known = sink.look();
         let has_more = loop {
+            // What the source adds meanwhile is for the next call: it might go on for ever.
+            if known == 0 {
+                break false;
+            }
             if *left == 0 {
-                break sink.peek().is_some();
+                break true;
             }
             if let Some(later) = sink.peek_ahead(AHEAD) {
                 later.prefetch();
             }
             let Some(record) = sink.peek() else { break false };
             if !record.is_armed() {
-                // Cancelled before it came here.
+                // Cancelled before it came here; an arming that has not ended yet has a message of its own.
                 sink.pop();
             } else if has_room_for(&mut self.wheel, record) {
                 let Some(record) = sink.pop() else { break false };
@@ -108,6 +127,7 @@ impl<T> TimerService<T> {
                 break false;
             }
             *left -= 1;
+            known -= 1;
         };
         if *left != before {
             sink.give_back();

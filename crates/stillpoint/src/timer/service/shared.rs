@@ -42,7 +42,8 @@ pub enum Outcome<T> {
     Running,
     /// Its callback has run, and what it did is visible.
     Fired,
-    /// There is nothing to cancel: it was not armed, or was cancelled before, or its service is gone.
+    /// There is nothing to cancel: it was not armed, or not yet, as another thread was arming it; or it was cancelled before, or
+    /// its service is gone.
     Gone,
 }
 
@@ -101,7 +102,18 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Whether it is armed; out of date as soon as it is known.
+    /// Whether it is armed; out of date as soon as it is known. A timer that another thread is just arming is not armed yet: so
+    /// after `true`, [`cancel`](Self::cancel) cancels the timer, or it has fired or was cancelled meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::timer::TimerService;
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// assert!(!timer.is_armed());
+    /// service.arm(&timer, 10, ()).expect("it is at rest");
+    /// assert!(timer.is_armed() && timer.cancel().is_cancelled() && !timer.is_armed());
+    /// ```
     pub fn is_armed(&self) -> bool {
         self.0.is_armed()
     }

@@ -82,7 +82,7 @@ pub struct Popped<T> {
 pub struct Limit {
     /// Timers that may fire; beats that are left out and cancelled timers that are still in the wheel of a service count, too.
     pub expiries: usize,
-    /// Timers that may be moved from one level to another.
+    /// Timers that may be moved to a lower level, for each [level in use](super::WheelStats::levels).
     pub moves: usize,
 }
 
@@ -90,13 +90,14 @@ impl Limit {
     /// No limit: the poll does all there is to do.
     pub const NONE: Self = Self { expiries: usize::MAX, moves: usize::MAX };
 
-    /// At most so many expiries.
+    /// At most so many expiries, and as many moves for each [level in use](super::WheelStats::levels): so the two together
+    /// are at most `expiries` times one more than the levels in use.
     #[inline]
     pub fn expiries(expiries: usize) -> Self {
-        Self { expiries, ..Self::NONE }
+        Self { expiries, moves: expiries }
     }
 
-    /// And at most so many moves.
+    /// Another limit of moves, for each [level in use](super::WheelStats::levels).
     #[inline]
     pub fn moves(self, moves: usize) -> Self {
         Self { moves, ..self }
@@ -109,7 +110,8 @@ impl Limit {
 pub enum Progress {
     /// Everything that was due has fired.
     Done(usize),
-    /// There is more to do at this very time: a limit was reached, or a callback has added a timer that is due already.
+    /// There is more to do at this very time: a limit was reached, or a callback has added a timer that is due already. What
+    /// is left may be moves ahead of time alone, with nothing due.
     More(usize),
 }
 

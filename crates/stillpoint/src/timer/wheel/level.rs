@@ -1,14 +1,18 @@
 //! Where a timer belongs: the arithmetic of levels and slots.
 //!
-//! A *row* is a level as the wheel stores it: 64 slots with one word of occupancy. Rows 0 to 10 are the exact levels,
+//! A *row* is a level as the wheel stores it: 64 slots with one word of occupancy. Rows 0 to 12 are the exact levels,
 //! the next twenty the coarse ones, and the last has the lists that are no slots.
+//!
+//! In every row, the slots with timers are at most 64 after the one that the time is in. So a slot's number is the lower six
+//! bits of its index, and none means two times.
 
 /// Slots of a level.
 pub(super) const SLOTS: u32 = 64;
-const SLOT_BITS: u32 = 6;
 
-/// Eleven groups of six bits: the last one has the four that are left of 64.
-const EXACT_LEVELS: u32 = 11;
+/// A slot is as wide as 32 slots of the level below: so 64 slots hold what is in two slots of the level above.
+const EXACT_BITS: u32 = 5;
+/// The last one has slots of 2^60 ticks.
+pub(super) const EXACT_LEVELS: u32 = 13;
 /// `8^20` times 63 ticks is beyond any delay.
 const COARSE_LEVELS: u32 = 20;
 const COARSE_ROW: u32 = EXACT_LEVELS;
@@ -19,37 +23,33 @@ pub(super) const ROWS: usize = LIST_ROW as usize + 1;
 pub(super) const READY: u32 = LIST_ROW * SLOTS;
 /// Timers that were due when they were added: ready from the next advance on.
 pub(super) const LATE: u32 = READY + 1;
-/// Timers whose slot has been reached, and that are to be moved to lower levels.
-pub(super) const MOVING: u32 = READY + 2;
+/// Timers whose places are about to be worked out anew: empty but for a moment.
+pub(super) const SIFTED: u32 = READY + 2;
+/// For each exact level but the lowest: timers whose slot has begun, and that were not moved before.
+const OVERDUE: u32 = READY + 3;
 
 /// Sentinels: the first indices.
 pub(super) const SENTINELS: u32 = ROWS as u32 * SLOTS;
 
-/// A slot, and the time at which it is reached.
+/// A slot, and the time at which the wheel has to look at it first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) head: u32,
-    pub(super) start: u64,
-}
-
-/// The exact level at which two times differ; they must.
-#[inline]
-fn level(changed: u64) -> u32 {
-    // Of 0 to 63 alone: the lower bits are of level 0 anyway, and the compiler is told that one is set.
-    (63 - (changed | 63).leading_zeros()) / SLOT_BITS
-}
-
-#[inline]
-fn digit(time: u64, level: u32) -> u32 {
-    (time >> (SLOT_BITS * level)) as u32 % SLOTS
+    /// A bound from below for a slot of one tick.
+    pub(super) due: u64,
 }
 
 /// Where an exact timer belongs; `deadline` is after `now`.
+///
+/// The level is the lowest that has room for the delay, which is below 64 of its slots. Unless it is the lowest of all, the
+/// delay is at least two of its slots: so the slot is neither the one that the time is in, nor the next one.
 #[inline]
 pub(super) fn exact(now: u64, deadline: u64) -> Place {
-    let level = level(now ^ deadline);
-    let shift = SLOT_BITS * level;
-    Place { head: level * SLOTS + digit(deadline, level), start: deadline >> shift << shift }
+    // A delay below 64 is in level 0 whatever its lower bits, and the compiler is told that one is set.
+    let level = (62 - ((deadline - now) | 63).leading_zeros()) / EXACT_BITS;
+    let shift = EXACT_BITS * level;
+    let slot = deadline >> shift;
+    Place { head: level * SLOTS + slot as u32 % SLOTS, due: (slot - 1) << shift }
 }
 
 /// Where a coarse timer belongs; `deadline` is after `now`.
@@ -58,6 +58,7 @@ pub(super) fn exact(now: u64, deadline: u64) -> Place {
 /// that begins at the deadline or after it. A delay below 63 ticks needs no granularity: it has the place of an exact timer.
 #[inline]
 pub(super) fn coarse(now: u64, deadline: u64) -> Place {
+    const SLOT_BITS: u32 = 6;
     let delay = deadline - now;
     if delay < 63 {
         return exact(now, deadline);
@@ -70,70 +71,119 @@ pub(super) fn coarse(now: u64, deadline: u64) -> Place {
     match deadline.checked_add(mask) {
         Some(up) => {
             let slot = (up >> (3 * k)) as u32 % SLOTS;
-            Place { head: (COARSE_ROW + k - 1) * SLOTS + slot, start: up & !mask }
+            Place { head: (COARSE_ROW + k - 1) * SLOTS + slot, due: up & !mask }
         }
         // No slot begins between the deadline and the end of time.
         None => exact(now, deadline),
     }
 }
 
-/// What advancing from one time to another means for a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Crossing {
-    /// Slots that are due, and the one to begin with: they are reached in turn, around the row.
-    pub(super) due: u64,
-    pub(super) first: u32,
-    /// The slot whose timers are to be looked at one by one.
-    pub(super) entered: Option<u32>,
+/// The width of a row's slots, as a power of two.
+#[inline]
+fn shift(row: u32) -> u32 {
+    if row < EXACT_LEVELS {
+        EXACT_BITS * row
+    } else {
+        3 * (row - COARSE_ROW + 1)
+    }
 }
 
-/// Which slots of a row are reached from `before` to `now`, which is later.
+/// The index of the slot of a row that a time is in.
 #[inline]
-pub(super) fn crossing(row: u32, before: u64, now: u64) -> Crossing {
-    if row < EXACT_LEVELS {
-        let top = level(before ^ now);
-        let (due, entered) = match row.cmp(&top) {
-            core::cmp::Ordering::Less => (u64::MAX, None),
-            // A timer of level 0 is due at the very tick of its slot.
-            core::cmp::Ordering::Equal if row == 0 => (u64::MAX >> (63 - digit(now, 0)), None),
-            core::cmp::Ordering::Equal => ((1 << digit(now, row)) - 1, Some(digit(now, row))),
-            core::cmp::Ordering::Greater => (0, None),
-        };
-        return Crossing { due, first: 0, entered };
-    }
-    let shift = 3 * (row - COARSE_ROW + 1);
-    let (old, new) = (before >> shift, now >> shift);
-    let first = (old + 1) as u32 % SLOTS;
-    let due = match new - old {
-        count @ 0..=63 => ((1u64 << count) - 1).rotate_left(first),
+pub(super) fn index(row: u32, time: u64) -> u64 {
+    time >> shift(row)
+}
+
+/// The time at which the slot of this index begins.
+#[inline]
+pub(super) fn start(row: u32, index: u64) -> u64 {
+    index << shift(row)
+}
+
+/// The list of the slot of this index.
+#[inline]
+pub(super) fn head(row: u32, index: u64) -> u32 {
+    row * SLOTS + index as u32 % SLOTS
+}
+
+/// Which of a row's occupied slots begin after `before`, and not after `now`: bit *k* is that whose index is *k* + 1 more than
+/// that of `before`.
+#[inline]
+pub(super) fn reached(row: u32, occupied: u64, before: u64, now: u64) -> u64 {
+    let (old, new) = (index(row, before), index(row, now));
+    let reached = match new - old {
+        count @ 0..=63 => (1 << count) - 1,
         _ => u64::MAX,
     };
-    Crossing { due, first, entered: None }
+    occupied.rotate_right((old + 1) as u32 % SLOTS) & reached
 }
 
-/// When the first occupied slot of a row is reached, after `now`; `occupied` is not 0.
+/// When the wheel has to look at a row first, after `now`; 0 for at once. `occupied` is not 0, and no slot is past.
+///
+/// A slot of one tick and a coarse one are looked at when they begin. The timers of other slots are moved before that, from
+/// the beginning of the slot before.
 #[inline]
-pub(super) fn next_start(row: u32, occupied: u64, now: u64) -> u64 {
-    if row < EXACT_LEVELS {
-        let shift = SLOT_BITS * row;
-        // All occupied slots are after the digit of `now`, and the digits above are the same.
-        let above = now.checked_shr(shift + SLOT_BITS).unwrap_or(0);
-        let above = above.checked_shl(shift + SLOT_BITS).unwrap_or(0);
-        return above | u64::from(occupied.trailing_zeros()) << shift;
+pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
+    let current = index(row, now);
+    let further = u64::from(occupied.rotate_right((current + 1) as u32 % SLOTS).trailing_zeros());
+    if !is_moved(row) {
+        return start(row, current + 1 + further);
     }
-    let shift = 3 * (row - COARSE_ROW + 1);
-    let next = (now >> shift) + 1;
-    (next + u64::from(occupied.rotate_right(next as u32 % SLOTS).trailing_zeros())) << shift
+    match further {
+        0 => 0,
+        _ => start(row, current + further),
+    }
 }
 
-/// Whether a row has slots.
+/// The exact levels, a bit for each.
+const EXACT: u64 = (1 << EXACT_LEVELS) - 1;
+/// The exact levels but the lowest.
+pub(super) const MOVED: u64 = EXACT - 1;
+/// The coarse levels.
+const COARSE: u64 = ((1 << COARSE_LEVELS) - 1) << COARSE_ROW;
+
+/// Of the rows in a set: the exact levels.
 #[inline]
-pub(super) fn is_level(row: u32) -> bool {
-    row < LIST_ROW
+pub(super) fn exact_rows(rows: u64) -> u64 {
+    rows & EXACT
 }
 
-/// Whether a row is one of the exact levels.
+/// Of the rows in a set: the coarse levels.
 #[inline]
-pub(super) fn is_exact(row: u32) -> bool {
-    row < EXACT_LEVELS
+pub(super) fn coarse_rows(rows: u64) -> u64 {
+    rows & COARSE
+}
+
+/// Whether timers of this row are moved to a lower one before they fire.
+#[inline]
+pub(super) fn is_moved(row: u32) -> bool {
+    MOVED >> row & 1 == 1
+}
+
+/// Whether there are timers in a list that is no slot.
+#[inline]
+pub(super) fn has_lists(rows: u64) -> bool {
+    rows >> LIST_ROW & 1 == 1
+}
+
+/// The list of the overdue timers of a level.
+#[inline]
+pub(super) fn overdue(level: u32) -> u32 {
+    OVERDUE + level
+}
+
+/// The levels that have overdue timers, a bit for each; `occupied` says which lists have timers.
+#[inline]
+pub(super) fn overdue_levels(occupied: impl Fn(u32) -> u64) -> u64 {
+    occupied(LIST_ROW) >> (OVERDUE % SLOTS) & MOVED
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+#[inline]
+pub(super) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let first = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
+        (first < 64).then_some(first)
+    })
 }

@@ -4,8 +4,9 @@
 //! its two neighbours are one and the same link, that is the head, and the list is empty now; its index is row and slot.
 //! Neither is stored in a timer, since a list that is spliced onto another changes the place of all its timers at once.
 //!
-//! **Every index is that of a link.** Those in links are written here alone, and links are never given back; callers pass
-//! heads, and indices that they have got from [`Lists::grow`] or from a list.
+//! **Every index is that of a link.** Those in links are written only here; callers pass heads, and indices that they have got
+//! from [`Lists::grow`] or from a list. [`Lists::shrink`] gives back only links that no list leads to, and its caller forgets
+//! their indices.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ pub(super) struct Lists {
     links: Vec<Link>,
     occupied: [u64; ROWS],
     /// Rows that have an occupied slot.
-    rows: u32,
+    rows: u64,
 }
 
 impl Lists {
@@ -49,6 +50,13 @@ impl Lists {
             (first + 1..=last).map(|next| Link { prev: 0, next: if next == last { end } else { next } }),
         );
         first
+    }
+
+    /// Gives the memory of all links but the first so many timers' back. None of the others is in a list, and what was left
+    /// in links that are in no list is to be left anew.
+    pub(super) fn shrink(&mut self, timers: usize) {
+        self.links.truncate(SENTINELS as usize + timers);
+        self.links.shrink_to_fit();
     }
 
     /// What was left in a link that is in no list.
@@ -106,6 +114,30 @@ impl Lists {
         Some(first)
     }
 
+    /// Puts a link before the first of a list.
+    #[inline]
+    pub(super) fn prepend(&mut self, head: u32, index: u32) {
+        let links = self.links.as_mut_slice();
+        let first = at(links, head).next;
+        *at_mut(links, index) = Link { prev: head, next: first };
+        at_mut(links, head).next = index;
+        at_mut(links, first).prev = index;
+        if first == head {
+            self.occupy(head);
+        }
+    }
+
+    /// Unlinks the last of a list.
+    #[inline]
+    pub(super) fn pop_last(&mut self, head: u32) -> Option<u32> {
+        let last = at(&self.links, head).prev;
+        if last == head {
+            return None;
+        }
+        self.unlink(last);
+        Some(last)
+    }
+
     /// Appends all of one list to another.
     #[inline]
     pub(super) fn splice(&mut self, from: u32, to: u32) {
@@ -142,10 +174,22 @@ impl Lists {
         }
     }
 
+    /// Links there is memory for.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn memory(&self) -> usize {
+        self.links.capacity()
+    }
+
     /// A bit for each row that has an occupied slot.
     #[inline]
-    pub(super) fn rows(&self) -> u32 {
+    pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Whether a list has timers.
+    #[inline]
+    pub(super) fn is_occupied(&self, head: u32) -> bool {
+        self.occupied(head / SLOTS) >> (head % SLOTS) & 1 == 1
     }
 
     /// A bit for each occupied slot of a row.
@@ -157,6 +201,8 @@ impl Lists {
 
 #[inline]
 fn at(links: &[Link], index: u32) -> &Link {
+    #[cfg(all(test, not(loom)))]
+    touch();
     debug_assert!((index as usize) < links.len());
     // SAFETY: every index is that of a link, as the module says.
     unsafe { links.get_unchecked(index as usize) }
@@ -164,7 +210,25 @@ fn at(links: &[Link], index: u32) -> &Link {
 
 #[inline]
 fn at_mut(links: &mut [Link], index: u32) -> &mut Link {
+    #[cfg(all(test, not(loom)))]
+    touch();
     debug_assert!((index as usize) < links.len());
     // SAFETY: every index is that of a link, as the module says.
     unsafe { links.get_unchecked_mut(index as usize) }
+}
+
+#[cfg(all(test, not(loom)))]
+std::thread_local! {
+    /// Links and timers that were looked at, for tests that count work.
+    static TOUCHED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+#[cfg(all(test, not(loom)))]
+pub(super) fn touch() {
+    TOUCHED.with(|touched| touched.set(touched.get() + 1));
+}
+
+#[cfg(all(test, not(loom)))]
+pub(super) fn touched() -> u64 {
+    TOUCHED.with(core::cell::Cell::get)
 }

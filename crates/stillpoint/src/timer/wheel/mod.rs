@@ -6,6 +6,7 @@ mod key;
 mod lent;
 mod level;
 mod lists;
+mod moves;
 mod poll;
 mod schedule;
 mod slab;
@@ -41,13 +42,27 @@ use slab::Slab;
 /// | [`poll`](Self::poll) with nothing reached | constant, and a few cycles |
 /// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
 ///
-/// A timer is moved at most ten times before it fires, and as a rule not more than once for each time its remaining delay
-/// shrinks to a 64th; a [coarse](Schedule::coarse) one never, or once when its delay is below 63 ticks. A timer takes 32
-/// bytes and an `Option<T>`, 8 of which only a periodic one touches; the wheel itself 16 KiB, of which only what is in
-/// use is touched often.
+/// A timer is moved at most twelve times before it fires: about once for each time its remaining delay shrinks to a 32nd. A
+/// [coarse](Schedule::coarse) one is never moved. A timer takes 32 bytes and an `Option<T>`, 8 of which only a periodic one
+/// touches; the wheel itself 17 KiB, of which only what is in use is touched often.
+///
+/// # Short polls that are not late
+///
+/// A poll with [`Limit::expiries(n)`](Limit::expiries) fires at most *n* timers, and moves at most *n* for each
+/// [level in use](WheelStats::levels). Timers are moved ahead of time: those of a slot in the time between the beginning of the
+/// slot before it and its own. With such a poll every *P* ticks at least, no timer is late by *P* or more, provided
+///
+/// - at most *n* timers are due in any *P* ticks, and
+/// - no slot that is *P* or more wide has more timers than *n* times the polls in the time of its width.
+///
+/// After a longer gap, or beyond these conditions, what is due fires after at most as many polls as the backlog takes: those
+/// that are due divided by *n*, and those of overdue slots divided by *n*. The slots of a level are 32 times as wide as those of
+/// the level below; those of the lowest are one tick. The timers of a delay between 2⁵ᵏ⁺¹ and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ
+/// ticks. So a million timers of 300 s in nanoseconds, added at a steady rate, fill slots of 2³⁵ ticks with 115,000 each:
+/// with a poll each millisecond, *n* = 4 is enough, which 3.4 expiries in a millisecond need as well.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
-/// a bitset in front of each level.
+/// a bitset in front of each level, and slots of two turns of the wheel below in each level.
 ///
 /// ```
 /// use stillpoint::timer::{Limit, Wheel};
@@ -66,7 +81,7 @@ use slab::Slab;
 pub struct Wheel<T> {
     slab: Slab<T>,
     now: u64,
-    /// No slot is reached before this time: 0 when there is something to do already. A bound from below, since a
+    /// No slot is to be looked at before this time: 0 when there is something to do already. A bound from below, since a
     /// cancellation leaves it.
     next: u64,
     moved: u64,
@@ -83,6 +98,9 @@ pub struct WheelStats {
     pub capacity: usize,
     /// Timers that were moved from one level to another so far.
     pub moved: u64,
+    /// Levels in use: those with timers that are to be moved before they fire, which are 12 at most. Neither timers
+    /// that fire within 64 ticks nor [coarse](Schedule::coarse) ones count.
+    pub levels: u32,
     /// Polls with a time before that of an earlier one.
     pub time_went_back: u64,
 }
@@ -100,7 +118,7 @@ impl<T> Wheel<T> {
     /// [`Full`] instead.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,049, the greatest number of timers that a wheel can have, or if so many would
+    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if so many would
     /// take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
@@ -112,7 +130,7 @@ impl<T> Wheel<T> {
     /// As everywhere in the standard library, the process ends when there is no memory.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,049, the greatest number of timers that a wheel can have, or if so many would
+    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if so many would
     /// take more than half of the address space.
     ///
     /// ```
@@ -155,6 +173,7 @@ impl<T> Wheel<T> {
             timers: self.len(),
             capacity: self.slab.capacity(),
             moved: self.moved,
+            levels: self.levels_in_use().count_ones(),
             time_went_back: self.went_back,
         }
     }
@@ -166,8 +185,8 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
         let head = if deadline > self.now {
-            let Place { head, start } = level::exact(self.now, deadline);
-            self.expect(start);
+            let Place { head, due } = level::exact(self.now, deadline);
+            self.expect(due);
             head
         } else {
             self.next = 0;
@@ -279,9 +298,12 @@ impl<T> Wheel<T> {
 
     /// When to poll next: `None` when there is no timer, the time of the last poll when there is something to do already.
     ///
-    /// A bound from below: no timer fires before this time. It is exact for a timer that fires within the same 64 ticks,
-    /// and for a coarse one; for another one it is when it is to be moved, so that a thread that sleeps until then wakes up
-    /// at most ten times in vain for a timer.
+    /// A bound from below: no timer fires before this time. It is exact for a timer that fires within 32 ticks, and for a
+    /// coarse one; for another one it is when it is to be moved, so that a thread that sleeps until then wakes up at most
+    /// twelve times in vain for a timer. Timers that are to be moved and were not, since a poll was limited, count as something
+    /// to do.
+    ///
+    /// Complexity: constant. A word for each level in use is looked at, 34 at most.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -296,41 +318,93 @@ impl<T> Wheel<T> {
         self.next_event().map(|next| next.max(self.now))
     }
 
+    /// Sets the time, also to an earlier one: after a clock that has told a wrong time, say. What is not in the future is due
+    /// then, and fires in the next poll; what is, is not due, even if it was before. All deadlines stay as they are.
+    ///
+    /// Complexity: by the capacity of the wheel. Timers with the same deadline fire in no order afterwards.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, Wheel};
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// let _ = wheel.poll(u64::MAX, Limit::NONE, |_, _| {}); // what a broken clock said
+    /// wheel.set_time(50);
+    /// wheel.add_after(10, "ten later")?;
+    /// assert_eq!(wheel.poll(59, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(wheel.poll(60, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
+        let mut from = 0;
+        while let Some(index) = self.slab.in_use(from) {
+            from = index + 1;
+            let timer = self.slab.timer(index);
+            let (deadline, flags) = (timer.deadline, timer.flags);
+            self.slab.lists.unlink(index);
+            // In slots of the time before, too: the timers in them are unlinked in this very loop.
+            self.file(index, deadline, flags, LATE);
+        }
+        self.look_ahead();
+    }
+
+    /// Gives memory back that no timer needs: all places behind the last one that is in use. An empty wheel keeps 17 KiB.
+    ///
+    /// A wheel that is [`bounded`](Self::bounded) asks for memory again when it needs it, up to its bound. Keys stay as good as
+    /// they are: a place that comes again has later generations than those that were given back. Each place has at least
+    /// 2³⁰ uses; one that had many more is kept.
+    ///
+    /// Complexity: by the capacity of the wheel.
+    ///
+    /// ```
+    /// use stillpoint::timer::Wheel;
+    ///
+    /// let mut wheel = Wheel::with_capacity(0, 100_000);
+    /// let key = wheel.add(10, "ten")?;
+    /// wheel.shrink();
+    /// assert_eq!(wheel.stats().capacity, 1);
+    /// assert_eq!(wheel.cancel(key), Some("ten"));
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
+    pub fn shrink(&mut self) {
+        self.slab.shrink();
+    }
+
     /// Takes all timers out of the wheel, in no order, as an iterator over their values. What the iterator has not
     /// come to when it is dropped is dropped.
     pub fn drain(&mut self) -> Drain<'_, T> {
         Drain::new(self)
     }
 
-    /// The list for a deadline; `due` is the one for a deadline that is not in the future.
+    /// The list for a deadline; `late` is the one for a deadline that is not in the future.
     #[inline]
-    fn place(&mut self, deadline: u64, flags: u32, due: u32) -> u32 {
+    fn place(&mut self, deadline: u64, flags: u32, late: u32) -> u32 {
         if deadline <= self.now {
             self.next = 0;
-            return due;
+            return late;
         }
-        let Place { head, start } = if flags & COARSE == 0 {
+        let Place { head, due } = if flags & COARSE == 0 {
             level::exact(self.now, deadline)
         } else {
             level::coarse(self.now, deadline)
         };
-        self.expect(start);
+        self.expect(due);
         head
     }
 
-    /// A slot is reached at this time.
+    /// A slot is to be looked at at this time.
     #[inline]
-    fn expect(&mut self, start: u64) {
+    fn expect(&mut self, due: u64) {
         // A branch: the compiler's conditional move would make each addition wait for the one before.
-        if start < self.next {
-            self.next = start;
+        if due < self.next {
+            self.next = due;
         }
     }
 
     /// Links a timer where it belongs.
     #[inline]
-    fn file(&mut self, index: u32, deadline: u64, flags: u32, due: u32) {
-        let head = self.place(deadline, flags, due);
+    fn file(&mut self, index: u32, deadline: u64, flags: u32, late: u32) {
+        let head = self.place(deadline, flags, late);
         self.slab.lists.append(head, index);
     }
 }

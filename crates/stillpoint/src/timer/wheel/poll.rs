@@ -1,14 +1,14 @@
-//! How time goes on: slots that are reached, timers that are moved, timers that fire.
+//! How timers fire.
 
 use super::expired::{Expired, Limit, Popped, Progress};
 use super::lent::Lent;
-use super::level::{self, LATE, MOVING, READY};
-use super::schedule::{CATCH_UP, PERIODIC};
+use super::level::{LATE, READY};
+use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
 
-/// Timers that are moved before those that became due by it fire.
-const MOVES: usize = 32;
+/// Timers of each level that an advance moves, and a pop that finds none that is due.
+const MOVES: usize = 64;
 
 /// A timer that fires: its value is in `Some` unless it is periodic.
 struct Fired<T> {
@@ -29,17 +29,16 @@ impl<T> Wheel<T> {
     /// A periodic timer is armed again before the callback, and its value is lent. When it is cancelled by its own callback,
     /// [`cancel`](Self::cancel) answers `None`, since it has fired; its value is dropped after the callback.
     ///
-    /// What is in slots that are past fires before other timers are moved, exact timers before
-    /// [coarse](super::Schedule::coarse) ones. Exact timers fire by deadline as far as they are in different slots, and as
-    /// armed where their deadlines are the same and they were armed between polls that finished. Coarse ones fire by the
-    /// granularity of their slots, then by slot. What was due when it was added fires before them all. In a poll that stops
-    /// at its limit of [moves](Limit::moves), and in those after it until one has finished, timers fire in no order.
+    /// What was due when it was added fires first, exact timers before [coarse](super::Schedule::coarse) ones. Exact timers fire
+    /// by deadline as far as they are in slots that do not overlap, and as armed where their deadlines are the same and they
+    /// were armed between polls that finished. Coarse ones fire by the granularity of their slots, then by slot. In a poll that
+    /// stops at its limit of [moves](Limit::moves), and in those after it until one has finished, timers fire in no order.
     ///
     /// A time before the last one counts as the last one, and in
     /// [`WheelStats::time_went_back`](super::WheelStats::time_went_back).
     ///
-    /// Complexity: constant when no slot has been reached; otherwise by the slots that were reached and are occupied, the
-    /// timers that fire, and those of one slot of each reached level. The time that has passed does not count.
+    /// Complexity: constant when no slot has been reached; otherwise by the occupied slots that were reached, 2,112 at most,
+    /// and by the timers that are moved and that fire, which `limit` bounds. The time that has passed does not count.
     ///
     /// # Panics
     /// With the panic of the callback: the wheel stays valid, and what has not fired fires in the next poll. A periodic
@@ -84,22 +83,31 @@ impl<T> Wheel<T> {
     ///
     /// A timer that is added after this and is due already can be popped after the next call. Time that goes back is dealt
     /// with as in [`poll`](Self::poll).
+    ///
+    /// Complexity: as that of a poll with [`Limit::expiries(64)`](Limit::expiries), without the expiries: at most 64 timers
+    /// are moved for each [level in use](super::WheelStats::levels).
+    ///
+    /// ```
+    /// use stillpoint::timer::Wheel;
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// wheel.add(10, "ten")?;
+    /// wheel.advance(9);
+    /// assert_eq!(wheel.pop(), None);
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
     pub fn advance(&mut self, now: u64) {
-        let before = self.now;
-        if now < before {
-            self.went_back += 1;
-        }
-        self.slab.lists.splice(LATE, READY);
-        if now > before {
-            self.now = now;
-            if now >= self.next {
-                self.cross(before);
-            }
-        }
+        self.go_on(now, MOVES);
     }
 
     /// Takes a timer that is due at the time of the last [`advance`](Self::advance), in the order of
     /// [`poll`](Self::poll).
+    ///
+    /// `None` says that no timer is known to be due. When there were more timers to be moved than one call moves, some may be
+    /// due, all the same: [`next_deadline`](Self::next_deadline) is the present time then, and the next call moves others.
+    ///
+    /// Complexity: constant when a timer is ready; otherwise at most 64 timers are moved for each
+    /// [level in use](super::WheelStats::levels).
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -113,10 +121,10 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn pop(&mut self) -> Option<Popped<T>> {
-        let mut fired = self.fire();
-        while fired.is_none() && self.move_some(&mut { usize::MAX }) {
-            fired = self.fire();
-        }
+        let fired = self.fire().or_else(|| {
+            self.move_some(MOVES);
+            self.fire()
+        });
         if fired.is_none() {
             self.look_ahead();
         }
@@ -144,78 +152,11 @@ impl<T> Wheel<T> {
         let &Timer { deadline, flags, .. } = self.slab.timer(index);
         let period = self.slab.period(index);
         let behind = self.now.saturating_sub(deadline);
-        let missed = if flags & CATCH_UP != 0 || behind < period { 0 } else { behind / period };
+        let missed = if behind < period { 0 } else { behind / period };
         let next = deadline.saturating_add(period.saturating_mul(missed.saturating_add(1)));
         self.slab.timer_mut(index).deadline = next;
         self.file(index, next, flags, LATE);
         Fired { key, deadline, missed, value: None }
-    }
-
-    /// Moves a few timers of reached slots to where they belong now; whether there were any.
-    fn move_some(&mut self, moves: &mut usize) -> bool {
-        let mut moved = false;
-        for _ in 0..MOVES {
-            if *moves == 0 {
-                break;
-            }
-            let Some(index) = self.slab.lists.pop(MOVING) else { break };
-            let &Timer { deadline, flags, .. } = self.slab.timer(index);
-            self.file(index, deadline, flags, READY);
-            *moves -= 1;
-            self.moved += 1;
-            moved = true;
-        }
-        moved
-    }
-
-    /// Takes what was reached since `before`: slots that are past become ready as a whole; of the one that the time is
-    /// in now, each timer is to be looked at.
-    fn cross(&mut self, before: u64) {
-        let mut rows = self.slab.lists.rows();
-        while rows != 0 {
-            let row = rows.trailing_zeros();
-            rows &= rows - 1;
-            if !level::is_level(row) {
-                continue;
-            }
-            let occupied = self.slab.lists.occupied(row);
-            let crossing = level::crossing(row, before, self.now);
-            let head = row * level::SLOTS;
-            let mut due = (occupied & crossing.due).rotate_right(crossing.first);
-            while due != 0 {
-                let slot = (due.trailing_zeros() + crossing.first) % level::SLOTS;
-                due &= due - 1;
-                self.slab.lists.splice(head + slot, READY);
-            }
-            if let Some(slot) = crossing.entered {
-                self.slab.lists.splice(head + slot, MOVING);
-            }
-        }
-    }
-
-    /// Finds out anew when a slot is reached next: 0 when there is something to do already.
-    fn look_ahead(&mut self) {
-        self.next = self.next_event().unwrap_or(u64::MAX);
-    }
-
-    /// When there is something to do next: 0 for at once, `None` for never.
-    pub(super) fn next_event(&self) -> Option<u64> {
-        let mut rows = self.slab.lists.rows();
-        if rows.leading_zeros() == 0 {
-            return Some(0);
-        }
-        let mut next = None;
-        while rows != 0 {
-            let row = rows.trailing_zeros();
-            rows &= rows - 1;
-            // Of the exact levels, the lowest is reached first.
-            if level::is_exact(row) && next.is_some() {
-                continue;
-            }
-            let start = level::next_start(row, self.slab.lists.occupied(row), self.now);
-            next = Some(next.map_or(start, |next: u64| next.min(start)));
-        }
-        next
     }
 }
 
@@ -246,19 +187,13 @@ fn serve<H, T>(
     limit: Limit,
     mut callback: impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> Progress {
-    wheel_of(host).advance(now);
-    let (mut expired, mut left, mut moves) = (0, limit.expiries, limit.moves);
-    loop {
-        while left > 0 {
-            let Some(fired) = wheel_of(host).fire() else { break };
-            // What was cancelled counts, too, so that a poll is short however many there are.
-            left -= 1;
-            expired += usize::from(call(host, wheel_of, fired, &mut callback));
-        }
-        let wheel = wheel_of(host);
-        if wheel.slab.lists.first(READY).is_some() || moves == 0 || !wheel.move_some(&mut moves) {
-            break;
-        }
+    wheel_of(host).go_on(now, limit.moves);
+    let (mut expired, mut left) = (0, limit.expiries);
+    while left > 0 {
+        let Some(fired) = wheel_of(host).fire() else { break };
+        // What was cancelled counts, too, so that a poll is short however many there are.
+        left -= 1;
+        expired += usize::from(call(host, wheel_of, fired, &mut callback));
     }
     let wheel = wheel_of(host);
     wheel.look_ahead();

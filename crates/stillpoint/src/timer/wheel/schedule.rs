@@ -26,8 +26,6 @@ pub(crate) const COARSE: u32 = 1;
 pub(crate) const PERIODIC: u32 = 2;
 /// The value is with a callback: a flag of the timer, not of a schedule.
 pub(crate) const LENT: u32 = 8;
-/// Beats that were missed are made up for.
-pub(crate) const CATCH_UP: u32 = 4;
 
 impl Schedule {
     /// Once, at `deadline`, in the wheel's ticks. A deadline that is not in the future is due at once.
@@ -40,17 +38,11 @@ impl Schedule {
     /// missed altogether are left out, and [counted](super::Expired::missed).
     #[inline]
     pub fn every(self, period: NonZeroU64) -> Self {
-        Self { period: Some(period), flags: (self.flags | PERIODIC) & !CATCH_UP, ..self }
-    }
-
-    /// As [`every`](Self::every), but beats that were missed are made up for: one in each poll.
-    #[inline]
-    pub fn every_one(self, period: NonZeroU64) -> Self {
-        Self { period: Some(period), flags: self.flags | PERIODIC | CATCH_UP, ..self }
+        Self { period: Some(period), flags: self.flags | PERIODIC, ..self }
     }
 
     /// Late by up to 8/63 of the delay (an eighth), and never moved between the addition and the expiry: for timeouts that
-    /// are nearly always cancelled. Never early. With a delay below 63 ticks, or so near the end of time that there is no
+    /// are nearly always cancelled. Never early. With a delay below 63 ticks, it is exact. So near the end of time that there is no
     /// later slot, it is an exact timer, which may be moved.
     #[inline]
     pub fn coarse(self) -> Self {

@@ -1,8 +1,8 @@
 //! Timers in their places, which keys name.
 //!
-//! **Every index is that of a timer.** Those in the free list and in lists of timers were given to them here, and timers
-//! are never given back; the index of a key is compared with their number in `find` and `remove`; callers pass indices that
-//! they have got from here since the wheel was last lent to a callback.
+//! **Every index is that of a timer.** Those in the free list and in lists of timers were given to them here; the index of a
+//! key is compared with the number of timers in `find` and `remove`; callers pass indices that they have got from here since
+//! the wheel was last lent to a callback. `shrink` gives back only timers that are not in use, and makes the free list anew.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,6 +17,8 @@ use super::schedule::{Schedule, LENT};
 const NONE: u32 = 0;
 /// Timers that indices of 32 bits can name beside the heads of the lists.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
+/// A generation up to which a place may be given back: those that come in its stead have 2³⁰ left.
+const MOST_USED: u32 = 0xC000_0000;
 /// Timers that are made at once when there are few.
 const BATCH: usize = 64;
 
@@ -39,7 +41,8 @@ pub(super) struct Slab<T> {
     /// Of periodic timers; as many as there are timers.
     periods: Vec<u64>,
     free: u32,
-    /// Of a timer that was never used, in the lower half: so that each has 2³¹ uses at least.
+    /// Of a timer that was never used: at first in the lower half, so that each has 2³¹ uses; after a `shrink` beyond those
+    /// of all places that were given back, so that no key comes twice.
     first_generation: u32,
     len: usize,
     /// Timers whose generations are used up: others take their places.
@@ -203,6 +206,8 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn timer(&self, index: u32) -> &Timer<T> {
+        #[cfg(all(test, not(loom)))]
+        super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
         // SAFETY: every index is that of a timer, as the module says.
@@ -211,6 +216,8 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn timer_mut(&mut self, index: u32) -> &mut Timer<T> {
+        #[cfg(all(test, not(loom)))]
+        super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
         // SAFETY: every index is that of a timer, as the module says.
@@ -244,10 +251,46 @@ impl<T> Slab<T> {
         rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
     }
 
+    /// Gives back the places behind the last one that is in use, worn out, or much used.
+    pub(super) fn shrink(&mut self) {
+        let is_kept =
+            |timer: &Timer<T>| timer.is_used() || timer.generation == 0 || timer.generation > MOST_USED;
+        let kept = self.timers.iter().rposition(is_kept).map_or(0, |last| last + 1);
+        for timer in self.timers.drain(kept..) {
+            self.first_generation = self.first_generation.max(timer.generation);
+        }
+        self.periods.truncate(kept);
+        self.timers.shrink_to_fit();
+        self.periods.shrink_to_fit();
+        self.lists.shrink(kept);
+        self.free = NONE;
+        for place in (0..kept).rev() {
+            let timer = &self.timers[place];
+            if !timer.is_used() && timer.generation != 0 {
+                let index = SENTINELS + place as u32;
+                self.lists.leave_in(index, self.free);
+                self.free = index;
+            }
+        }
+    }
+
+    /// Places there is memory for: of links beside the heads, timers, and periods.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn memory(&self) -> [usize; 3] {
+        let links = self.lists.memory() - SENTINELS as usize;
+        [links, self.timers.capacity(), self.periods.capacity()]
+    }
+
     /// Makes the timer's generations end with its present use, as after 2³¹ uses.
     #[cfg(all(test, not(loom)))]
     pub(super) fn wear_out(&mut self, key: Key) -> Key {
-        self.timer_mut(key.index()).generation = u32::MAX;
+        self.use_up(key, u32::MAX)
+    }
+
+    /// Gives the timer a later generation, as after many uses.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn use_up(&mut self, key: Key, generation: u32) -> Key {
+        self.timer_mut(key.index()).generation = generation;
         self.key(key.index())
     }
 }

@@ -52,26 +52,206 @@ fn edges() -> impl Iterator<Item = u64> + Clone {
         .chain([u64::MAX])
 }
 
+/// Slots of one tick and coarse ones are reached at the deadline or later, others are left before it.
 #[test]
-fn a_place_is_reached_at_its_start_and_not_before() {
+fn a_place_is_reached_when_it_begins_and_not_before() {
     for now in edges() {
         for deadline in edges().filter(|deadline| *deadline > now) {
             for place in [level::exact, level::coarse] {
-                let Place { head, start } = place(now, deadline);
+                let Place { head, due } = place(now, deadline);
                 let (row, slot) = (head / level::SLOTS, head % level::SLOTS);
-                assert!(start > now, "{now} {deadline}");
-                assert_eq!(level::next_start(row, 1 << slot, now), start, "{now} {deadline} row {row}");
-                let reached = level::crossing(row, now, start);
-                let entered = reached.entered == Some(slot);
-                assert!(entered || reached.due >> slot & 1 == 1, "{now} {deadline}");
-                if start - 1 > now {
-                    let before = level::crossing(row, now, start - 1);
-                    assert!(before.due >> slot & 1 == 0 && before.entered != Some(slot));
-                }
+                let is_moved = level::is_moved(row);
+                let further = (1..=64)
+                    .find(|further| level::head(row, level::index(row, now).wrapping_add(*further)) == head);
+                let index = level::index(row, now) + further.expect("one of the next 64");
+                let start = level::start(row, index);
+                assert!(start > now && due >= now, "{now} {deadline}");
+                // Neither the present slot nor the next one, whose timers are being moved.
+                assert!(!is_moved || level::index(row, now) + 2 <= index, "{now} {deadline}");
+                let next = level::next_due(row, 1 << slot, now);
+                assert!(due <= next && next - due <= u64::from(row == 0), "{now} {deadline} row {row}");
+                assert!(!is_moved || next == level::start(row, index - 1));
+                let at = index - level::index(row, now) - 1;
+                assert_eq!(level::reached(row, 1 << slot, now, start), 1 << at, "{now} {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, start - 1), 0, "{now} {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, u64::MAX), 1 << at, "{now} {deadline}");
+                let is_coarse = level::coarse_rows(1 << row) != 0;
                 let late = deadline.saturating_sub(now) / 63 * 8 + 8;
-                assert!(start <= deadline || (!level::is_exact(row) && start - deadline <= late));
-                assert!(start >= deadline || level::is_exact(row), "{now} {deadline}: early");
+                assert!(if is_coarse {
+                    start >= deadline && start - deadline <= late
+                } else {
+                    start <= deadline
+                });
+                assert!(is_moved || start >= deadline, "{now} {deadline}: early");
+                assert!(!is_moved || level::index(row, deadline) == index, "{now} {deadline}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_slot_before_which_timers_are_moved_has_something_to_do_at_once() {
+    for row in level::bits(level::MOVED) {
+        let width = level::start(row, 1);
+        let (now, slot) = (2 * width + 1, |index: u64| 1 << (index % 64));
+        assert_eq!(level::next_due(row, slot(3), now), 0);
+        assert_eq!(level::next_due(row, slot(3) | slot(9), now), 0);
+        assert_eq!(level::next_due(row, slot(4), now), 3 * width);
+    }
+}
+
+#[test]
+fn bits_are_told_from_the_lowest_on() {
+    assert!(level::bits(0).next().is_none());
+    assert_eq!(level::bits(1 << 63 | 0b101).collect::<Vec<_>>(), [0, 2, 63]);
+}
+
+#[test]
+fn a_wheel_that_is_shrunk_keeps_nothing() {
+    let mut wheel = Wheel::new(0);
+    let keys: Vec<Key> = (0..1_000).map(|number| wheel.add(10, number).unwrap()).collect();
+    assert!(wheel.slab.memory().iter().all(|places| *places >= 1_000));
+    let _ = wheel.poll(10, Limit::NONE, |_, _| {});
+    wheel.shrink();
+    assert_eq!(wheel.slab.memory(), [0, 0, 0]);
+    // The same places come again, and the keys are others.
+    let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
+    for (old, new) in keys.iter().zip(&again) {
+        assert_eq!(old.index(), new.index());
+        assert_eq!((wheel.cancel(*old), wheel.deadline(*new)), (None, Some(20)));
+    }
+}
+
+#[test]
+fn what_is_in_use_is_kept_by_a_shrink_and_what_is_free_is_used_again() {
+    let mut wheel = Wheel::new(0);
+    let keys: Vec<Key> = (0..1_000).map(|number| wheel.add(10 + number, number).unwrap()).collect();
+    for key in keys.iter().filter(|key| ![keys[10], keys[300]].contains(key)) {
+        assert!(wheel.cancel(*key).is_some());
+    }
+    wheel.shrink();
+    assert_eq!((wheel.stats().capacity, wheel.slab.memory()), (301, [301; 3]));
+    assert_eq!((wheel.get(keys[10]), wheel.get(keys[300])), (Some(&10), Some(&300)));
+    let again: Vec<Key> = (0..299).map(|number| wheel.add(9, number).unwrap()).collect();
+    assert_eq!(wheel.stats().capacity, 301, "the free places are used first");
+    assert!(again[0].index() == keys[0].index() && again.iter().all(|key| !keys.contains(key)));
+    assert_eq!(wheel.poll(310, Limit::NONE, |_, _| {}).expired(), 301);
+}
+
+#[test]
+fn a_place_with_many_generations_is_kept_by_a_shrink() {
+    for (generation, kept) in [(0xC000_0000, 0), (0xC000_0001, 64), (u32::MAX, 64)] {
+        let mut wheel = Wheel::new(0);
+        let keys: Vec<Key> = (0..64).map(|_| wheel.add(10, ()).unwrap()).collect();
+        let last = wheel.slab.use_up(keys[63], generation);
+        keys[..63].iter().for_each(|key| assert!(wheel.cancel(*key).is_some()));
+        // The generation of a free place is that of its next key.
+        assert!(wheel.cancel(last).is_some());
+        wheel.shrink();
+        let worn = usize::from(generation == u32::MAX);
+        let places = if generation == 0xC000_0000 { 64 } else { kept };
+        assert_eq!(wheel.stats().capacity, places - worn, "{generation:x}");
+        for _ in 0..64 {
+            let key = wheel.add(20, ()).unwrap();
+            assert!(!keys.contains(&key) && key != last);
+        }
+    }
+}
+
+#[test]
+fn places_that_come_again_have_later_generations() {
+    let mut wheel = Wheel::new(0);
+    let key = wheel.add(10, ()).unwrap();
+    let used = wheel.slab.use_up(key, 0xA000_0000);
+    assert!(wheel.cancel(used).is_some());
+    wheel.shrink();
+    for _ in 0..100 {
+        assert!(wheel.add(10, ()).is_ok_and(|key| key.generation() == 0xA000_0001));
+    }
+}
+
+/// Work is counted in places that are touched: links, and timers.
+mod work {
+    use super::super::lists::touched;
+    use super::super::{Limit, Schedule, Wheel};
+
+    fn of<R>(work: impl FnOnce() -> R) -> (u64, R) {
+        let before = touched();
+        let result = work();
+        (touched() - before, result)
+    }
+
+    /// A wheel with timers over all levels, and room for more.
+    fn wheel(timers: u64) -> Wheel<u64> {
+        let mut wheel = Wheel::with_capacity(0, timers as usize + 10);
+        for number in 0..timers {
+            let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
+            let schedule = Schedule::at(delay.max(1_000_000));
+            let schedule = if number % 7 == 0 { schedule.coarse() } else { schedule };
+            wheel.add_with(schedule, number).unwrap();
+        }
+        wheel
+    }
+
+    #[test]
+    fn single_operations_touch_a_fixed_number_of_places() {
+        for timers in [0, 1, 100, if cfg!(miri) { 300 } else { 100_000 }] {
+            let mut wheel = wheel(timers);
+            for delay in [0, 1, 63, 64, 1 << 20, 1 << 50] {
+                let (work, key) = of(|| wheel.add(delay, 7).unwrap());
+                assert!(work <= 6, "add: {work}");
+                let (work, _) = of(|| wheel.reset(key, delay + 3));
+                assert!(work <= 9, "reset: {work}");
+                let (work, _) = of(|| (wheel.deadline(key), wheel.stats(), wheel.now()));
+                assert!(work <= 2, "look: {work}");
+                let (work, next) = of(|| wheel.next_deadline());
+                assert!(work == 0 && next.is_some(), "next_deadline: {work}");
+                let (work, value) = of(|| wheel.cancel(key));
+                assert!(work <= 7 && value == Some(7), "cancel: {work}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_poll_with_a_limit_touches_as_many_places_as_it_says() {
+        for n in [1usize, 8, 64] {
+            let mut wheel = wheel(if cfg!(miri) { 300 } else { 100_000 });
+            let mut now = 0;
+            for jump in [5_000_000u64, 1 << 30, 1 << 45, 1 << 45, 0, 0, 1 << 60] {
+                now += jump;
+                let levels = u64::from(wheel.stats().levels);
+                let (work, _) = of(|| wheel.poll(now, Limit::expiries(n), |_, _| {}));
+                // Each move and each expiry touches twelve at most, twice for one that is sifted; each list that is
+                // spliced touches six.
+                let bound = n as u64 * (levels + 1) * 24 + 2_112 * 6;
+                assert!(work <= bound, "{work} of {bound} in a poll of {n} after {jump}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_advance_and_a_pop_touch_as_many_places_as_they_say() {
+        let mut wheel = wheel(if cfg!(miri) { 300 } else { 100_000 });
+        for now in [5_000_000u64, 1 << 30, 1 << 45, 1 << 60] {
+            let levels = u64::from(wheel.stats().levels);
+            let (work, ()) = of(|| wheel.advance(now));
+            assert!(work <= 64 * levels * 24 + 2_112 * 6, "advance: {work}");
+            for _ in 0..1_000 {
+                let levels = u64::from(wheel.stats().levels);
+                let (work, _) = of(|| wheel.pop());
+                assert!(work <= 64 * levels * 24 + 24, "pop: {work}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_poll_with_nothing_due_touches_nothing() {
+        let mut wheel = wheel(1_000);
+        let next = wheel.next_deadline().unwrap();
+        let _ = wheel.poll(0, Limit::NONE, |_, _| {});
+        for now in [1, next / 2, next - 1] {
+            let (work, progress) = of(|| wheel.poll(now, Limit::NONE, |_, _| {}));
+            assert!(work == 0 && progress.is_done(), "{work} at {now} of {next}");
         }
     }
 }

@@ -1,0 +1,190 @@
+//! How time goes on: slots that are reached, and timers that are moved to lower levels before their slots begin.
+
+use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
+use super::Wheel;
+
+/// How many timers one call may still move, of each exact level.
+pub(super) struct Budget {
+    /// The levels that were in use when the call began: by their design, no other one has anything to be moved in it.
+    levels: u64,
+    left: [usize; EXACT_LEVELS as usize],
+}
+
+impl Budget {
+    fn left(&mut self, level: u32) -> &mut usize {
+        &mut self.left[level as usize % EXACT_LEVELS as usize]
+    }
+
+    /// What the levels together have left.
+    fn rest(&mut self) -> usize {
+        level::bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
+    }
+}
+
+impl<T> Wheel<T> {
+    /// The exact levels whose timers are to be moved some time, a bit for each.
+    pub(super) fn levels_in_use(&self) -> u64 {
+        self.slab.lists.rows() & level::MOVED | self.overdue()
+    }
+
+    /// The levels with overdue timers.
+    fn overdue(&self) -> u64 {
+        level::overdue_levels(|row| self.slab.lists.occupied(row))
+    }
+
+    /// The same share for each level in use.
+    fn budget(&self, moves: usize) -> Budget {
+        Budget { levels: self.levels_in_use(), left: [moves; EXACT_LEVELS as usize] }
+    }
+
+    /// Lets time go on, and moves at most so many timers of each level in use, all levels together.
+    pub(super) fn go_on(&mut self, now: u64, moves: usize) {
+        let before = self.now;
+        if now < before {
+            self.went_back += 1;
+        }
+        self.slab.lists.splice(LATE, READY);
+        let now = now.max(before);
+        self.now = now;
+        if now < self.next {
+            return;
+        }
+        let mut budget = self.budget(moves);
+        if now > before {
+            self.cross(before, &mut budget);
+        }
+        self.catch_up(&mut budget);
+    }
+
+    /// Makes what was reached since `before` ready: slots that are past as a whole, and what is due in those that the time is
+    /// in now.
+    fn cross(&mut self, before: u64, budget: &mut Budget) {
+        let lists = &self.slab.lists;
+        let mut slots = [0; EXACT_LEVELS as usize];
+        let mut some = 0u64;
+        for row in level::bits(level::exact_rows(lists.rows())) {
+            let reached = level::reached(row, lists.occupied(row), before, self.now);
+            slots[row as usize % slots.len()] = reached;
+            some |= u64::from(reached != 0) << row;
+        }
+        while some != 0 {
+            // The slot that begins first; of several, the widest, whose timers were armed before those of the others.
+            let (mut row, mut index, mut first) = (0, 0, u64::MAX);
+            for other in level::bits(some) {
+                let further = u64::from(slots[other as usize % slots.len()].trailing_zeros());
+                let at = level::index(other, before) + 1 + further;
+                let start = level::start(other, at);
+                if start <= first {
+                    (row, index, first) = (other, at, start);
+                }
+            }
+            let rest = &mut slots[row as usize % EXACT_LEVELS as usize];
+            *rest &= rest.wrapping_sub(1);
+            some &= !(u64::from(*rest == 0) << row);
+            let head = level::head(row, index);
+            if level::is_moved(row) && index == level::index(row, self.now) {
+                self.sift(row, head, budget);
+            } else {
+                self.slab.lists.splice(head, READY);
+            }
+        }
+        for row in level::bits(level::coarse_rows(self.slab.lists.rows())) {
+            let mut reached = level::reached(row, self.slab.lists.occupied(row), before, self.now);
+            while reached != 0 {
+                let index = level::index(row, before) + 1 + u64::from(reached.trailing_zeros());
+                reached &= reached - 1;
+                self.slab.lists.splice(level::head(row, index), READY);
+            }
+        }
+    }
+
+    /// Takes from a slot that the time is in what is due; what is beyond the budget is overdue.
+    fn sift(&mut self, level: u32, head: u32, budget: &mut Budget) {
+        let overdue = level::overdue(level);
+        let left = budget.left(level);
+        // Whatever has waited for longer is moved first.
+        if self.slab.lists.first(overdue).is_none() {
+            while *left > 0 {
+                let Some(index) = self.slab.lists.pop(head) else { return };
+                let is_due = self.slab.timer(index).deadline <= self.now;
+                self.slab.lists.append(if is_due { READY } else { SIFTED }, index);
+                *left -= 1;
+                self.moved += 1;
+            }
+        }
+        self.slab.lists.splice(head, overdue);
+    }
+
+    /// Moves the timers of overdue slots, and those of the slots that begin next.
+    ///
+    /// A list keeps the order of the armings as long as polls finish: what is moved down was armed before whatever is in the
+    /// lower slot already, and comes before it. That holds from one level to the next, so lower levels have their turn first,
+    /// and what was sifted the last one.
+    pub(super) fn catch_up(&mut self, budget: &mut Budget) {
+        let overdue = self.overdue();
+        for level in level::bits(overdue) {
+            self.move_overdue(level, budget.left(level));
+        }
+        for level in level::bits(self.slab.lists.rows() & level::MOVED) {
+            let next = level::head(level, level::index(level, self.now).wrapping_add(1));
+            if !self.slab.lists.is_occupied(next) {
+                continue;
+            }
+            let left = budget.left(level);
+            while *left > 0 {
+                let Some(index) = self.slab.lists.pop_last(next) else { break };
+                self.move_down(index);
+                *left -= 1;
+                self.moved += 1;
+            }
+        }
+        while let Some(index) = self.slab.lists.pop_last(SIFTED) {
+            self.move_down(index);
+        }
+        if overdue != 0 {
+            let mut rest = budget.rest();
+            for level in level::bits(self.overdue()) {
+                self.move_overdue(level, &mut rest);
+            }
+        }
+    }
+
+    /// Moves at most so many overdue timers of a level to where they belong now, those that have waited longest first.
+    fn move_overdue(&mut self, level: u32, left: &mut usize) {
+        while *left > 0 {
+            let Some(index) = self.slab.lists.pop(level::overdue(level)) else { break };
+            let (deadline, flags) = (self.slab.timer(index).deadline, self.slab.timer(index).flags);
+            self.file(index, deadline, flags, READY);
+            *left -= 1;
+            self.moved += 1;
+        }
+    }
+
+    /// Puts a timer that is not due before all others of the place where it belongs now.
+    fn move_down(&mut self, index: u32) {
+        let (deadline, flags) = (self.slab.timer(index).deadline, self.slab.timer(index).flags);
+        let head = self.place(deadline, flags, READY);
+        self.slab.lists.prepend(head, index);
+    }
+
+    /// The same as in [`go_on`](Self::go_on), for time that stands still.
+    pub(super) fn move_some(&mut self, moves: usize) {
+        let mut budget = self.budget(moves);
+        self.catch_up(&mut budget);
+    }
+
+    /// Finds out anew when a slot is looked at next: 0 when there is something to do already.
+    pub(super) fn look_ahead(&mut self) {
+        self.next = self.next_event().unwrap_or(u64::MAX);
+    }
+
+    /// When there is something to do next: 0 for at once, `None` for never.
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let lists = &self.slab.lists;
+        let rows = lists.rows();
+        if level::has_lists(rows) {
+            return Some(0);
+        }
+        level::bits(rows).map(|row| level::next_due(row, lists.occupied(row), self.now)).min()
+    }
+}
