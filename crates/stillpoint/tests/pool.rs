@@ -13,6 +13,8 @@ mod differential;
 mod growing;
 #[path = "pool/hardened.rs"]
 mod hardened;
+#[path = "pool/kept.rs"]
+mod kept;
 #[cfg(not(miri))]
 #[path = "pool/memory.rs"]
 mod memory;
@@ -20,6 +22,8 @@ mod memory;
 mod misuse;
 #[path = "pool/operations.rs"]
 mod operations;
+#[path = "pool/places.rs"]
+mod places;
 #[path = "pool/reentrancy.rs"]
 mod reentrancy;
 #[path = "pool/retirement.rs"]

@@ -1,9 +1,9 @@
 //! What hardened pools notice.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use stillpoint::pool::{FreeReason, Hardening, Misuse, Objects, Pages, PoolBuilder};
+use stillpoint::pool::{FreeReason, Hardening, Misuse, Objects, Pages, Pool, PoolBuilder};
 
 fn hardened(level: Hardening) -> PoolBuilder {
     PoolBuilder::new(8).bucket_bytes(256).hardening(level).pages(Pages::Small)
@@ -148,7 +148,7 @@ fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn a_validation_sees_no_object_that_is_free() {
-    let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let seen = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&seen);
     let objects = Objects::new(|| 0u64).validate(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
@@ -169,4 +169,30 @@ fn a_validation_sees_no_object_that_is_free() {
     // SAFETY: as above.
     drop(unsafe { pool.from_raw(first) });
     assert_eq!((seen.load(Ordering::Relaxed), pool.misuse_count()), (2, 1));
+}
+
+/// A validation that frees another object of the block that is being freed: that one is told of, and the others are freed.
+#[test]
+fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {
+    static POOL: OnceLock<Pool<u64>> = OnceLock::new();
+    static FREES: AtomicUsize = AtomicUsize::new(0);
+    let objects = Objects::new(|| 0u64).validate(|_| {
+        let object = FREES.swap(0, Ordering::Relaxed);
+        if object != 0 {
+            let object = std::ptr::with_exposed_provenance_mut(object);
+            // SAFETY: nobody uses the object; that it is freed twice is what the pool is to notice.
+            drop(unsafe { POOL.get().unwrap().from_raw(object) });
+        }
+        true
+    });
+    let pool = POOL.get_or_init(|| hardened(Hardening::Verify).build_with(objects).unwrap());
+    let local = pool.local().unwrap();
+    let mut block = local.alloc_block().unwrap();
+    let third = (&raw mut *block.get_mut(2).unwrap()).expose_provenance();
+    FREES.store(third, Ordering::Relaxed);
+    drop(block);
+    assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: third }]);
+    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (0, 0));
+    let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
+    assert_eq!(blocks.len(), 1, "the bucket is whole again");
 }

@@ -38,6 +38,9 @@ fn reserved_pages_stay_where_they_are() {
     if let (Some(first), Some(within)) = (region.iova(first), region.iova(within)) {
         assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
         assert_eq!(within.0, first.0 + 12345);
+        // The last huge page goes on behind the region.
+        assert!(region.iova(region.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
+        assert_eq!(region.iova(region.start().as_ptr().wrapping_add(3 << 20)), None);
         let last = region.iova(region.start().as_ptr().wrapping_add(2 << 20)).unwrap();
         let one_piece = Some(last.0 == first.0 + (2 << 20));
         assert_eq!(region.physically_contiguous(0..3 << 20), one_piece);

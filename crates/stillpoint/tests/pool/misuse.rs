@@ -5,6 +5,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::kept::for_ever;
 use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool, PoolBuilder};
 
 #[test]
@@ -194,8 +195,7 @@ fn code_of_the_users_may_use_the_pool() {
         0
     };
     let pool = PoolBuilder::new(4).bucket_bytes(32).cache(4).growth(40, 4);
-    let pool: &'static Pool<u64> =
-        Box::leak(Box::new(pool.build_with(Objects::new(make).reset(reset)).unwrap()));
+    let pool: &'static Pool<u64> = for_ever(pool.build_with(Objects::new(make).reset(reset)).unwrap());
     let local = pool.local().unwrap();
     for round in 0..if cfg!(miri) { 10 } else { 100 } {
         let mut objects: Vec<_> = std::iter::from_fn(|| local.alloc()).take(10 + round % 30).collect();
@@ -225,7 +225,7 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
     let most = if cfg!(miri) { 100 } else { 1_000 };
     for cache in [0, 4] {
         let pool = PoolBuilder::new(8).bucket_bytes(64).cache(cache).growth(4_000, 8).build(make).unwrap();
-        let pool: &'static Pool<u64> = Box::leak(Box::new(pool));
+        let pool: &'static Pool<u64> = for_ever(pool);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -234,7 +234,7 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
                     drop(pool.local().unwrap().alloc());
                 }
             });
-            let local: &'static Local<'static, u64> = Box::leak(Box::new(pool.local().unwrap()));
+            let local: &'static Local<'static, u64> = for_ever(pool.local().unwrap());
             LOCAL.with(|place| *place.borrow_mut() = Some(local));
             let mut objects: Vec<_> = (0..most).filter_map(|_| local.alloc()).collect();
             let mut many = Vec::new();
@@ -271,7 +271,7 @@ fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
         7
     };
     let pool = PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap();
-    let pool: &'static Pool<u64> = Box::leak(Box::new(pool));
+    let pool: &'static Pool<u64> = for_ever(pool);
     POOL.with(|place| *place.borrow_mut() = Some(pool));
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
+use crate::kept::for_ever;
 use stillpoint::pool::{Hardening, Local, Objects, Pages, Pool, PoolBuilder};
 
 /// A validation that drops the local of the thread that frees: another thread has its shard from then on.
@@ -21,8 +22,7 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
         true
     });
     let pool = PoolBuilder::new(200).bucket_bytes(64).locals(8).hardening(Hardening::Verify);
-    let pool: &'static Pool<AtomicBool> =
-        Box::leak(Box::new(pool.pages(Pages::Small).build_with(objects).unwrap()));
+    let pool: &'static Pool<AtomicBool> = for_ever(pool.pages(Pages::Small).build_with(objects).unwrap());
     let twice = AtomicUsize::new(0);
     let flip = |object: &AtomicBool, to: bool| {
         if object.swap(to, Ordering::SeqCst) == to {

@@ -217,3 +217,98 @@ impl Core {
         out
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::geometry::Geometry;
+    use super::super::{Core, Handle, Life, Plan};
+    use super::*;
+    use crate::sys::region::Want;
+
+    /// Eight buckets of two objects.
+    fn pool() -> Arc<Core> {
+        let plan = Plan {
+            geometry: Geometry::new(8, 8, Some(16), 1).expect("a small bucket"),
+            size: 8,
+            buckets: 8,
+            most_buckets: 8,
+            step: 0,
+            cache: 0,
+            high_water: Some(4),
+            locals: 2,
+            verify: false,
+            poison: false,
+            cold_first: false,
+            want: Want { reserved: false, transparent: false, small: true, node: None },
+        };
+        Core::new(&plan, Life::default()).expect("a little memory")
+    }
+
+    /// A pool whose shard has a broken bucket, a whole one and a busy one, another one's objects in its inbox, and some in the
+    /// store; damaged, and looked at.
+    #[track_caller]
+    fn finds(part: &str, damage: impl FnOnce(&Core, &Shard, [u32; 4])) {
+        let core = pool();
+        // What it would do at its end is not meant for a damaged pool.
+        let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("nobody has a shard"));
+        let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
+        let mut next = || handle.alloc_block().expect("a whole bucket").as_ptr();
+        let [broken, whole, busy, sent] = [next(), next(), next(), next()];
+        // SAFETY: handed out above, and freed once.
+        unsafe { handle.free(broken) }.expect("an object");
+        // SAFETY: as above.
+        unsafe { handle.free_block(whole) }.expect("a block");
+        core.free_without_shard(sent);
+        let found = core.audit().expect("nothing is wrong yet");
+        assert_eq!((found.buckets_whole, found.buckets_partial, found.buckets_busy), (1, 1, 2));
+        assert_eq!((found.buckets_in_store, found.objects_on_their_way, found.objects_out), (4, 1, 4));
+        assert_eq!((found.objects_held_free, found.fill), (3, vec![5, 2, 1]));
+        damage(&core, handle.shard(), [row_of(broken), row_of(whole), row_of(busy), row_of(sent)]);
+        let error = core.audit().expect_err("it is damaged");
+        assert!(error.contains(part), "'{part}' is not in: {error}");
+    }
+
+    #[test]
+    fn an_audit_finds_what_is_damaged() {
+        fn row(core: &Core, row: u32) -> &Row {
+            &core.rows[row as usize]
+        }
+        finds("is in two places", |core, shard, [_, _, busy, _]| {
+            shard.whole.push(&core.rows, busy);
+            shard.partial.push(&core.rows, busy);
+        });
+        finds("is in two places", |core, _, [_, whole, ..]| {
+            core.store.give(&core.rows, super::super::store::Chain { first: whole, last: whole, len: 1 });
+        });
+        finds("but belongs to", |core, _, [broken, ..]| {
+            row(core, broken).owner.store(7, Ordering::Relaxed);
+        });
+        finds("is in Absent", |core, shard, [broken, ..]| shard.partial.remove(&core.rows, broken));
+        finds("is in Absent", |core, shard, [_, whole, ..]| shard.whole.remove(&core.rows, whole));
+        finds("is in Partial", |core, shard, [_, _, busy, _]| shard.partial.push(&core.rows, busy));
+        finds("is in Partial", |core, shard, [_, whole, ..]| {
+            shard.whole.remove(&core.rows, whole);
+            shard.partial.push(&core.rows, whole);
+        });
+        finds("a list of shard 0 has", |core, shard, [broken, ..]| {
+            shard.partial.push(&core.rows, broken);
+            row(core, broken).after.set(NONE);
+        });
+        finds("counts 0 free objects", |core, _, [broken, ..]| row(core, broken).free.set(0));
+        finds("counts 1 free objects", |core, _, [broken, ..]| row(core, broken).live.set(0b11));
+        finds("has the remote word 1", |core, _, [_, _, busy, _]| {
+            row(core, busy).far.remote.store(1, Ordering::Relaxed);
+        });
+        finds("has the remote word 0", |core, _, [.., sent]| {
+            row(core, sent).far.remote.store(0, Ordering::Relaxed);
+        });
+        finds("in one of them twice", |core, shard, [.., sent]| shard.leave_rest(&core.rows, sent));
+        finds("were freed again", |core, _, [.., sent]| {
+            row(core, sent).live.set(0b10);
+            row(core, sent).free.set(1);
+        });
+        finds("but 5 are counted", |_, shard, _| shard.out.set(shard.out.get() + 1));
+    }
+}

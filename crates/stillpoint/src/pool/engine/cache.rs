@@ -180,4 +180,31 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn frees_fill_it_to_its_limit_and_refills_beyond() {
+        let object = ptr::without_provenance_mut::<u8>(8);
+        let cache = Cache::new(8, 3);
+        // SAFETY: nobody else has this cache.
+        unsafe {
+            (0..8).for_each(|_| assert!(cache.push(object)));
+            assert!(!cache.push(object) && cache.reserve(1).is_none() && cache.reserve(0).is_some());
+            assert_eq!((cache.len(), cache.room()), (8, 3));
+            cache.shift(|objects| objects.len() - 5);
+        }
+        assert_eq!((cache.len(), cache.room()), (5, 6));
+        assert!(cache.reserve(3).is_some() && cache.reserve(4).is_none());
+        assert_eq!(Cache::new(0, 3).room(), 0);
+    }
+
+    /// A thread whose objects have room in the cache settles there.
+    #[test]
+    fn the_appetite_grows_with_each_refill_and_is_gone_when_the_cache_was_too_full() {
+        let cache = Cache::new(20, 0);
+        for _ in 0..2 {
+            assert_eq!([(); 6].map(|()| cache.appetite()), [0, 1, 3, 7, 10, 10]);
+            // SAFETY: nobody else has this cache, which is empty.
+            unsafe { cache.shift(|_| 0) };
+        }
+    }
 }

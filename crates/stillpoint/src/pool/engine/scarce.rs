@@ -135,9 +135,7 @@ impl Hold<'_> {
             let header = &self.core.rows[row as usize];
             header.live.set(0);
             header.free.set(self.core.geometry.objects());
-            // Relaxed: as in `own`.
-            header.owner.store(self.shard.index, Ordering::Relaxed);
-            self.keep_whole(row);
+            self.own(row);
         }
         claimed
     }

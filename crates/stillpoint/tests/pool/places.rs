@@ -1,0 +1,250 @@
+//! Where free objects are, after each way back and before each way out.
+
+use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawPool};
+
+/// Four objects to a bucket.
+fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
+    PoolBuilder::new(capacity).bucket_bytes(256).pages(Pages::Small)
+}
+
+#[test]
+fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
+    for hardening in [Hardening::None, Hardening::Verify] {
+        let pool = four_to_a_bucket(40).cache(0).hardening(hardening).build(|| [0u8; 64]).unwrap();
+        let local = pool.local().unwrap();
+        let (objects, block) = ([local.alloc(), local.alloc()], local.alloc_block());
+        drop(objects);
+        drop(block);
+        let census = pool.audit().unwrap();
+        assert_eq!((census.objects_on_their_way, census.objects_out), (0, 0));
+    }
+}
+
+/// The shard of a local that was parked, or has ended, is nobody's: what comes back does not go into its cache.
+#[test]
+fn an_object_that_is_dropped_after_its_local_goes_to_the_inbox() {
+    for parks in [false, true] {
+        let pool = four_to_a_bucket(40).cache(8).build(|| [0u8; 64]).unwrap();
+        let local = pool.local().unwrap();
+        let objects = [local.alloc(), local.alloc()];
+        let local = if parks {
+            local.park();
+            Some(local)
+        } else {
+            drop(local);
+            None
+        };
+        drop(objects);
+        let census = pool.audit().unwrap();
+        assert_eq!((census.objects_cached, census.objects_on_their_way), (0, 2));
+        drop(local);
+    }
+}
+
+#[test]
+fn a_local_that_parks_collects_all_that_others_have_freed() {
+    let pool = four_to_a_bucket(1_000).cache(0).build(|| [0u8; 64]).unwrap();
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(objects));
+    });
+    assert_eq!(pool.audit().unwrap().objects_on_their_way, 1_000);
+    local.park();
+    let census = pool.audit().unwrap();
+    assert_eq!((census.objects_on_their_way, census.buckets_in_store), (0, 250));
+}
+
+/// Where no thread keeps a whole bucket, those of a local that has ended come by way of the store.
+#[test]
+fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_mark() {
+    for (high_water, single) in [(0, true), (0, false), (1, true), (1, false), (8, true), (8, false)] {
+        let pool = four_to_a_bucket(400).cache(0).high_water(high_water).build(|| [0u8; 64]).unwrap();
+        let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
+        let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+        drop(local);
+        drop(objects);
+        if single {
+            assert_eq!(std::iter::from_fn(|| other.alloc()).collect::<Vec<_>>().len(), 400);
+        } else {
+            assert_eq!(std::iter::from_fn(|| other.alloc_block()).collect::<Vec<_>>().len(), 100);
+        }
+        let census = pool.audit().unwrap();
+        assert!(census.buckets_whole <= high_water as usize, "{census:?}");
+    }
+}
+
+/// A refill takes what the own buckets have, and not from others what nobody has asked for.
+#[test]
+fn a_refill_leaves_the_store_to_others() {
+    let pool = four_to_a_bucket(160).cache(32).high_water(2).build(|| [0u8; 64]).unwrap();
+    let local = pool.local().unwrap();
+    let mut objects = Vec::new();
+    for buckets in 1..=8 {
+        objects.extend((0..4).map(|_| local.alloc().unwrap()));
+        assert_eq!(pool.audit().unwrap().buckets_in_store, 40 - buckets);
+    }
+}
+
+/// However full the cache is, and however many come at once: it is never fuller than it may be, and nothing is lost.
+#[test]
+fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
+    let pool = four_to_a_bucket(400).cache(32).build_raw(64, 64).unwrap();
+    for filled in 0..=32 {
+        for count in [1, 15, 16, 17, 31, 32, 33, 64] {
+            let local = pool.local().unwrap();
+            let objects: Vec<_> = (0..filled + count).map(|_| local.alloc().unwrap()).collect();
+            local.park();
+            for object in &objects[..filled] {
+                // SAFETY: handed out above, and freed once.
+                unsafe { local.free(*object) }.unwrap();
+            }
+            assert_eq!(pool.audit().unwrap().objects_cached, filled);
+            // SAFETY: as above.
+            unsafe { local.free_many(&objects[filled..]) }.unwrap();
+            let census = pool.audit().unwrap();
+            assert!(census.objects_cached <= 32, "{filled}, {count}: {census:?}");
+            if filled + count <= 32 {
+                assert_eq!(census.objects_cached, filled + count);
+            } else if count <= 32 {
+                assert!(census.objects_cached >= count.max(16), "{filled}, {count}: {census:?}");
+            }
+            assert_eq!((census.objects_out, pool.misuse_count()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_a_forgotten_local_has_in_its_cache_is_no_leak() {
+    let mut pool = four_to_a_bucket(40).cache(16).build(|| [0u8; 64]).unwrap();
+    let address = {
+        let local = pool.local().unwrap();
+        let (kept, back) = (local.alloc().unwrap(), [local.alloc(), local.alloc()]);
+        let address = (&raw const *kept).addr();
+        std::mem::forget(kept);
+        drop(back);
+        std::mem::forget(local);
+        address
+    };
+    assert!(pool.audit().unwrap().objects_cached >= 2);
+    assert_eq!(pool.leaks().0.iter().map(|leak| leak.address).collect::<Vec<_>>(), [address]);
+    assert_eq!(pool.close().unwrap_err().0.len(), 1);
+}
+
+#[test]
+fn a_hook_is_told_of_one_leak_and_not_called_for_none() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+    for leaks in [0, 1, 2] {
+        let told = Arc::new(AtomicUsize::new(usize::MAX));
+        let tell = [Arc::clone(&told), Arc::clone(&told)];
+        let [typed, raw] = tell.map(|told| {
+            let hook = move |leaks: &Leaks| told.store(leaks.0.len(), Ordering::Relaxed);
+            four_to_a_bucket(8).leak_hook(hook)
+        });
+        let expected = if leaks == 0 { usize::MAX } else { leaks };
+        let pool = typed.build(|| 0u64).unwrap();
+        (0..leaks).for_each(|_| std::mem::forget(pool.local().unwrap().alloc().unwrap()));
+        drop(pool);
+        assert_eq!(told.swap(usize::MAX, Ordering::Relaxed), expected);
+        let pool = raw.build_raw(64, 64).unwrap();
+        (0..leaks).for_each(|_| assert!(pool.local().unwrap().alloc().is_some()));
+        drop(pool);
+        assert_eq!(told.load(Ordering::Relaxed), expected);
+    }
+    // Who closes the pool is told by the answer.
+    let hook = |_: &Leaks| panic!("the hook was called");
+    let pool = four_to_a_bucket(8).leak_hook(hook).build(|| 0u64).unwrap();
+    std::mem::forget(pool.local().unwrap().alloc());
+    assert_eq!(pool.close().unwrap_err().0.len(), 1);
+    let pool: RawPool = four_to_a_bucket(8).leak_hook(hook).build_raw(64, 64).unwrap();
+    assert!(pool.local().unwrap().alloc().is_some());
+    assert_eq!(pool.close().unwrap_err().0.len(), 1);
+}
+
+/// A local without a shard frees an object again whose bucket is in the store.
+#[test]
+fn a_double_free_by_a_parked_local_is_counted_once() {
+    let pool = four_to_a_bucket(8).cache(0).high_water(0).locals(1).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let (object, kept) = (local.alloc().unwrap(), local.alloc_block().unwrap());
+    // SAFETY: handed out above; freed again below, which the pool notices.
+    unsafe { local.free(object) }.unwrap();
+    local.park();
+    let other = pool.local().unwrap();
+    // SAFETY: as above.
+    unsafe { local.free(object) }.unwrap();
+    assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
+    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (4, 4));
+    // SAFETY: handed out above, and freed once.
+    unsafe { other.free_block(kept) }.unwrap();
+    assert_eq!(std::iter::from_fn(|| other.alloc()).count(), 8);
+}
+
+#[test]
+fn the_first_64_cases_of_misuse_are_kept_and_all_are_counted() {
+    let pool = four_to_a_bucket(4).cache(0).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let object = local.alloc().unwrap();
+    for freed in 0..101 {
+        // SAFETY: handed out above; freed again, which the pool notices.
+        unsafe { local.free(object) }.unwrap();
+        assert_eq!((pool.misuse_count(), pool.misuses().len()), (freed, freed.min(64)));
+    }
+}
+
+/// What has been free for longest is handed out first by pools that trace, and only by them.
+#[test]
+fn whole_buckets_come_before_broken_ones_where_objects_rest() {
+    for (hardening, from_block) in
+        [(Hardening::None, false), (Hardening::Verify, false), (Hardening::Trace, true)]
+    {
+        let pool = four_to_a_bucket(8).cache(0).hardening(hardening).build(|| [0u8; 64]).unwrap();
+        let local = pool.local().unwrap();
+        let (first, _second) = (local.alloc().unwrap(), local.alloc().unwrap());
+        let block = local.alloc_block().unwrap();
+        let start = block.as_ptr().addr();
+        let address = (&raw const *first).addr();
+        drop(first);
+        drop(block);
+        assert_eq!(pool.audit().unwrap().buckets_whole, 1);
+        let next = (&raw const *local.alloc().unwrap()).addr();
+        assert_eq!((start..start + 256).contains(&next), from_block, "{hardening:?}");
+        assert_eq!(next == address, !from_block, "{hardening:?}");
+    }
+}
+
+#[test]
+fn settings_that_were_not_made_follow_the_capacity() {
+    let info = |capacity: usize| {
+        let pool = PoolBuilder::new(capacity).bucket_bytes(512).pages(Pages::Small);
+        pool.build_raw(8, 8).unwrap().info()
+    };
+    let of = |capacity| (info(capacity).cache, info(capacity).high_water);
+    assert_eq!(of(1), (32, 1));
+    assert_eq!(of(264), (33, 1));
+    assert_eq!(of(64 * 31), (248, 1));
+    assert_eq!(of(64 * 32), (256, 2));
+    assert_eq!(of(64 * 511), (512, 31));
+    assert_eq!(of(64 * 1024), (512, 32));
+    assert_eq!((info(64).locals, info(64).hardening), (256, Hardening::None));
+    let growing = PoolBuilder::new(64).bucket_bytes(512).growth(64 * 32, 64 * 31).pages(Pages::Small);
+    let pool = growing.build_raw(8, 8).unwrap();
+    let local = pool.local().unwrap();
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), pool.info().maximum);
+    assert_eq!((pool.info().cache, pool.info().high_water), (32, 2), "it grows with the pool");
+    let tiny = PoolBuilder::new(1).bucket_bytes(8).growth(20, 1).cache(100).pages(Pages::Small);
+    assert_eq!(tiny.build_raw(8, 8).unwrap().info().cache, 20, "no more than there can be");
+}
+
+#[test]
+fn regions_begin_with_the_first_object() {
+    let pool: Pool<u64> = PoolBuilder::new(1).bucket_bytes(8).growth(3, 2).build(|| 0).unwrap();
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    let mut starts: Vec<_> = objects.iter().map(|object| (&raw const **object).addr()).collect();
+    starts.sort_unstable();
+    let regions = pool.info().regions;
+    assert_eq!(regions.iter().map(|region| region.start).collect::<Vec<_>>(), [starts[0], starts[1]]);
+    assert_eq!(regions.iter().map(|region| region.bytes).collect::<Vec<_>>(), [8, 16]);
+}
