@@ -146,9 +146,11 @@ static REGISTRATIONS: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn a_fork_finds_its_handlers_whenever_it_comes() {
     in_child("forks::a_fork_finds_its_handlers_whenever_it_comes", || {
-        assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), 1, "before anything is used");
+        // A sanitizer has handlers of its own.
+        let before = REGISTRATIONS.load(Ordering::Relaxed);
+        assert!(before > 0, "before anything is used");
         drop((Group::new(), signals::join().expect("nobody handles the signal")));
-        assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), 1);
+        assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), before);
     });
 }
 

@@ -33,8 +33,7 @@ fn end_without_a_word(register: impl FnOnce() + Send + 'static) -> u32 {
     thread::spawn(move || {
         register();
         told.store(id(), Ordering::Release);
-        // SAFETY: the thread holds nothing that anybody waits for.
-        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        crate::end_without_a_word();
     });
     loop {
         let id = ended.load(Ordering::Acquire);

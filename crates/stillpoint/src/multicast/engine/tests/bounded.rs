@@ -108,3 +108,43 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
     }
     assert_eq!((Arc::strong_count(&owned), core.operations()), (1, 101));
 }
+
+/// However an operation that was given up, or nearly was, came to its end.
+#[test]
+fn who_finds_nothing_to_resume_has_looked_at_nothing() {
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    let nothing = || looks_of(|| assert!(core.resume(None, |_| None).is_none()));
+    assert_eq!(nothing(), 0);
+    for _ in 0..3 {
+        // Everybody is done when its initiator is about to give up.
+        assert!(run(core, Options::default(), |_| {
+            serve(core, member);
+            None
+        }));
+        assert_eq!(nothing(), 0);
+        // It is used again by the next multicast.
+        assert!(!run(core, Options::default(), |_| None));
+        assert_eq!(serve(core, member), 1);
+        assert!(run(core, Options::default(), |_| {
+            serve(core, member);
+            None
+        }));
+        assert_eq!(nothing(), 0);
+        // It is resumed, and over.
+        assert!(!run(core, Options::default(), |_| None));
+        let resumed = core.resume(Some(Instant::now()), |_| {
+            serve(core, member);
+            Some(Instant::now())
+        });
+        assert!(resumed.expect("it lingers").missing.is_none());
+        assert_eq!(nothing(), 0);
+        // It is resumed, and given up again.
+        assert!(!run(core, Options::default(), |_| None));
+        assert!(core.resume(Some(Instant::now()), |_| None).expect("it lingers").missing.is_some());
+        assert!(looks_of(|| assert!(core.resume(Some(Instant::now()), |_| None).is_some())) > 0);
+        assert_eq!(serve(core, member), 1);
+        nothing();
+        assert_eq!((nothing(), core.operations()), (0, 1));
+    }
+}

@@ -152,3 +152,26 @@ fn a_member_is_told_of_once_it_has_mail_only() {
     assert_eq!(count(), 14);
     assert!(members.iter().all(|member| serve(core, member) == 2));
 }
+
+/// Each operation begins at another receiver, as its number says: else the same ones would be the inner nodes of all trees.
+#[test]
+fn each_operation_begins_where_its_number_says() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    let core = &*Core::new(Scripted(move |tid| list.lock().unwrap().push(tid)));
+    let members = members(core, 40);
+    let listed: Vec<u32> = core.slots.view().iter().map(Slot::tid).collect();
+    let options = Options { strategy: Strategy::Flat, ..Options::default() };
+    for number in 0..8 {
+        // SAFETY: the function needs nothing.
+        let outcome = unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
+        assert!(outcome.missing.is_some(), "it lingers, so that the next one is another operation");
+        // From the upper end of the range. The last member has not looked into its mailbox since the first one.
+        let begin = crate::multicast::rotation(number, 40) as usize;
+        let expected = (0..40).rev().map(|place| listed[(place + begin) % 40]);
+        let expected: Vec<u32> = expected.filter(|&tid| number == 0 || tid != 40).collect();
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), expected, "operation {number}");
+        members[..39].iter().for_each(|member| assert_eq!(serve(core, member), 1));
+    }
+    assert_eq!((serve(core, members[39]), core.operations()), (8, 8));
+}
