@@ -6,6 +6,7 @@
 mod bad_input;
 #[path = "pool/defects.rs"]
 mod defects;
+#[cfg(not(miri))]
 #[path = "pool/differential.rs"]
 mod differential;
 #[cfg(not(miri))]

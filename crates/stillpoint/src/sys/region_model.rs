@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::io;
 use std::ptr::NonNull;
 
-pub(crate) const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Want {

@@ -30,6 +30,7 @@ fn impossible_shapes_are_refused() {
     refused(new().locals(0), 64, 8, "0 threads");
     refused(new().locals(1 << 20), 64, 8, "1 to 65536");
     refused(new().locals(65_537), 64, 8, "65537 threads");
+    #[cfg(not(miri))]
     assert_eq!(new().locals(65_536).build_raw(64, 8).unwrap().info().locals, 65_536);
     assert!(matches!(PoolBuilder::new(10).build(|| ()), Err(BuildError::SizeZero)));
 }
@@ -247,4 +248,31 @@ fn a_block_tells_addresses_after_its_pool_is_gone() {
     let addresses: Vec<_> = (0..5).map(|index| block.get(index).map(|at| at.as_ptr().addr())).collect();
     let start = block.start().as_ptr().addr();
     assert_eq!(addresses, [Some(start), Some(start + 64), Some(start + 128), Some(start + 192), None]);
+}
+
+/// Before the first byte, behind the last one, and far away from both: also among others, which a call looks at together.
+#[test]
+fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
+    let pool = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let region = pool.info().regions[0];
+    let (start, end) = (region.start, region.start + region.bytes);
+    let objects: Vec<_> = (0..4).map(|_| local.alloc().unwrap()).collect();
+    for stranger in [1, start - 64, start - 1, end, end + 64, end + (1 << 30), usize::MAX / 2, usize::MAX] {
+        let stranger = NonNull::new(std::ptr::without_provenance_mut(stranger)).unwrap();
+        for index in 0..4 {
+            let mut call = objects.clone();
+            call[index] = stranger;
+            // SAFETY: handed out above, but for one that is refused; those before it are got again below.
+            let error = unsafe { local.free_many(&call) }.unwrap_err();
+            assert_eq!((error.index, error.reason), (index, FreeReason::Foreign), "{stranger:?}");
+            assert_eq!(pool.counts().in_use, 4 - index);
+            let mut again: Vec<_> = (0..index).map(|_| local.alloc().unwrap()).collect();
+            again.sort_unstable();
+            let mut freed = objects[..index].to_vec();
+            freed.sort_unstable();
+            assert_eq!(again, freed, "the last ones that came back");
+        }
+    }
+    assert_eq!(pool.misuse_count(), 0);
 }

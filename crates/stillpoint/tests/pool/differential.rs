@@ -113,7 +113,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 })
+        ..ProptestConfig::with_cases(400)
     })]
 
     #[test]

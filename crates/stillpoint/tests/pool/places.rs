@@ -42,6 +42,7 @@ fn an_object_that_is_dropped_after_its_local_goes_to_the_inbox() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn a_local_that_parks_collects_all_that_others_have_freed() {
     let pool = four_to_a_bucket(1_000).cache(0).build(|| [0u8; 64]).unwrap();
     let local = pool.local().unwrap();
@@ -57,6 +58,7 @@ fn a_local_that_parks_collects_all_that_others_have_freed() {
 
 /// Where no thread keeps a whole bucket, those of a local that has ended come by way of the store.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_mark() {
     for (high_water, single) in [(0, true), (0, false), (1, true), (1, false), (8, true), (8, false)] {
         let pool = four_to_a_bucket(400).cache(0).high_water(high_water).build(|| [0u8; 64]).unwrap();
@@ -88,6 +90,7 @@ fn a_refill_leaves_the_store_to_others() {
 
 /// However full the cache is, and however many come at once: it is never fuller than it may be, and nothing is lost.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
     let pool = four_to_a_bucket(400).cache(32).build_raw(64, 64).unwrap();
     for filled in 0..=32 {
@@ -215,6 +218,7 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn settings_that_were_not_made_follow_the_capacity() {
     let info = |capacity: usize| {
         let pool = PoolBuilder::new(capacity).bucket_bytes(512).pages(Pages::Small);

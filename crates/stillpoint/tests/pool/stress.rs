@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawLocal, RawPool};
 
 const BYTES: usize = 96;
-const ROUNDS: usize = if cfg!(miri) { 150 } else { 20_000 };
+const ROUNDS: usize = if cfg!(miri) { 60 } else { 20_000 };
 
 /// An address that may go to another thread.
 #[derive(Clone, Copy)]

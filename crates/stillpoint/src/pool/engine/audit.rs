@@ -254,7 +254,7 @@ mod tests {
         // What it would do at its end is not meant for a damaged pool.
         let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("nobody has a shard"));
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
-        let mut next = || handle.alloc_block().expect("a whole bucket").as_ptr();
+        let next = || handle.alloc_block().expect("a whole bucket").as_ptr();
         let [broken, whole, busy, sent] = [next(), next(), next(), next()];
         // SAFETY: handed out above, and freed once.
         unsafe { handle.free(broken) }.expect("an object");

@@ -9,8 +9,8 @@ use super::{Core, Plan};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sys::region::{Made, Refusal, Reservation, Want, HUGE};
 
-/// A page of every Linux system has this size, or a multiple.
-const PAGE: usize = 64 << 10;
+/// A multiple of the size of a page, on every Linux system. Miri has no pages, and would take minutes to make the headers.
+const PAGE: usize = if cfg!(miri) { 4096 } else { 64 << 10 };
 
 /// Why there is no pool, or no more of it.
 #[derive(Debug)]
