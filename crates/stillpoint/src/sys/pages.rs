@@ -1,6 +1,8 @@
 //! Memory from the kernel: `mmap(2)`, `madvise(2)`.
 
 use std::ptr::{self, NonNull};
+// Not modelled: it orders what the kernel orders.
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
@@ -9,6 +11,23 @@ use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 const HUGE: usize = 2 << 20;
 /// All mappings begin at a multiple of this, and have whole pages of this size.
 pub(crate) const SMALL: usize = 4096;
+
+/// Counts pieces of address space that were given back. The kernel hands their addresses out again, to any thread: what the
+/// last owner did there comes before that, which no access of the program says, and which ThreadSanitizer does not see
+/// where the system calls do not go through the C library.
+static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
+
+/// The caller has got addresses from the kernel just now.
+pub(super) fn addresses_taken() {
+    // Acquire: pairs with the release below, of whoever had these addresses before.
+    GIVEN_BACK.load(Ordering::Acquire);
+}
+
+/// The caller is about to give addresses back to the kernel: whoever gets them calls [`addresses_taken`] after.
+pub(super) fn addresses_given_back() {
+    // Release: pairs with the acquire above.
+    GIVEN_BACK.fetch_add(1, Ordering::Release);
+}
 
 /// Anonymous memory, which is unmapped when this is dropped.
 #[derive(Debug)]
@@ -33,6 +52,7 @@ impl Mapping {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, wherever the kernel likes.
         let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole, access, MapFlags::PRIVATE) }.ok()?;
+        addresses_taken();
         let mut mapping = Self { start: NonNull::new(raw.cast())?, bytes: whole };
         if spare > 0 {
             let head = raw.cast::<u8>().align_offset(HUGE);
@@ -87,6 +107,7 @@ impl Drop for Mapping {
 /// For pages that a mapping has had to itself, and given up.
 fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
+        addresses_given_back();
         // SAFETY: nothing refers to the pages. A failure leaves them mapped.
         let _ = unsafe { munmap(start.cast(), bytes) };
     }

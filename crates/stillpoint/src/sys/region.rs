@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use super::pages::SMALL;
+use super::pages::{addresses_given_back, addresses_taken, SMALL};
 
 /// A huge page on x86-64, and on aarch64 with small pages of 4 KiB.
 pub(crate) const HUGE: usize = 2 << 20;
@@ -49,11 +49,6 @@ pub(crate) enum Refusal {
     Lost,
 }
 
-/// Counts reservations that were given back. The kernel hands their addresses out again, to any thread: what the last owner
-/// did there comes before that, which no access of the program's says, and which ThreadSanitizer does not see where the
-/// system calls do not go through the C library.
-static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
-
 /// Address space, of which nobody else uses a part. Unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
@@ -81,8 +76,7 @@ impl Reservation {
         // SAFETY: a new mapping, wherever the kernel likes.
         let raw =
             unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
-        // Acquire: pairs with the release in `drop` of whoever had these addresses before.
-        GIVEN_BACK.load(Ordering::Acquire);
+        addresses_taken();
         let whole = NonNull::new(raw.cast::<u8>()).ok_or_else(too_large)?;
         // SAFETY: within the mapping, which has `align` bytes to spare.
         let start = unsafe { whole.add(whole.as_ptr().align_offset(align)) };
@@ -143,8 +137,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let head = self.start.as_ptr().addr() - self.whole.as_ptr().addr();
         let bytes = self.whole_bytes.min(self.lost_from.get_mut().saturating_add(head));
-        // Release: pairs with the acquire in `new`. Before the addresses are given back: whoever gets them reads it after.
-        GIVEN_BACK.fetch_add(1, Ordering::Release);
+        addresses_given_back();
         // SAFETY: nobody else uses these addresses, and their owner is gone. A failure leaves them mapped.
         let _ = unsafe { munmap(self.whole.as_ptr().cast(), bytes) };
     }

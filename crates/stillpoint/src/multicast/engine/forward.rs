@@ -6,12 +6,12 @@ use std::ptr::{self, NonNull};
 
 use super::mailbox::{ring, Posted};
 use super::operation::{Message, Node, Operation, Order, SLEEPING};
-use super::work::look;
 use super::Core;
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
 use crate::multicast::Acknowledgement;
 use crate::sync::atomic::Ordering;
+use crate::work::step;
 
 /// Who sends.
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +143,7 @@ impl<T: Transport> Core<T> {
     pub(super) fn help(&self, operation: &Operation, order: &Order, sent: u32, next: &mut u32) -> u32 {
         // SAFETY: the caller is the initiator.
         let node = |number| unsafe { order.node(number) };
-        let mut numbers = (*next..order.receivers).chain(0..*next).inspect(|_| look());
+        let mut numbers = (*next..order.receivers).chain(0..*next).inspect(|_| step());
         let Some(number) = numbers.find(|&number| node(number).claim()) else { return 0 };
         *next = number + 1;
         let node = node(number);

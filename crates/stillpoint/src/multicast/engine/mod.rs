@@ -10,7 +10,6 @@
 //! | `wait` | how an initiator waits |
 //! | `leaving` | threads that end without leaving |
 //! | `forked` | the child of a `fork` |
-//! | `work` | what is looked at, counted for tests |
 
 #[cfg(not(any(loom, miri)))]
 mod forked;
@@ -25,7 +24,6 @@ pub(super) mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wait;
-mod work;
 
 use std::any::Any;
 use std::ptr::{self, NonNull};

@@ -7,13 +7,13 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicUsize as PlainUsize};
 
 use super::slots::Slot;
-use super::work::look;
 use super::{Options, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::plan::{rotation, Strategy};
 use crate::multicast::Acknowledgement;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
+use crate::work::step;
 
 /// In `range`: nobody has been told of the range yet.
 const UNSENT: u32 = 0;
@@ -400,7 +400,7 @@ impl Operation {
     /// Makes an operation that lingers the caller's, who waits in its initiator's place. False if there is nothing to wait
     /// for.
     pub(super) fn try_resume(&self) -> bool {
-        look();
+        step();
         // Relaxed: a hint.
         if self.state.load(Ordering::Relaxed) != LINGERING {
             return false;
@@ -430,7 +430,7 @@ impl Operation {
         // SAFETY: the operation is the caller's.
         let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
         // Relaxed: for reports.
-        let nodes = nodes.inspect(|_| look());
+        let nodes = nodes.inspect(|_| step());
         let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
         // SAFETY: as above. 0: it has left just now.
         missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
@@ -447,7 +447,7 @@ impl Operation {
 
     /// Makes an operation that nobody uses the caller's. `lingering` is counted down if it was one of these.
     pub(super) fn try_claim(&self, lingering: &PlainUsize) -> bool {
-        look();
+        step();
         // Relaxed: a hint.
         let state = self.state.load(Ordering::Relaxed);
         // Acquire: pairs with the release of the last acknowledgement.

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicPtr as PlainPtr, AtomicU32 as PlainU32, AtomicU64 
 use crossbeam_utils::CachePadded;
 
 use super::mailbox::Mailbox;
-use super::work::look;
 use super::PLAIN;
 use crate::multicast::busted::{self, Variant};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::work::step;
 
 /// Places of the first chunk; each further one has twice as many.
 const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 16 };
@@ -147,7 +147,7 @@ impl Slots {
         // Acquire: pairs with the release in `claim`.
         for chunk in chunks(self.newest.load(Ordering::Acquire)) {
             for place in chunk.near(tid) {
-                look();
+                step();
                 if chunk.slots[place].tid() == tid {
                     return Some(&chunk.slots[place]);
                 }
@@ -237,14 +237,14 @@ impl<'s> Iterator for Taken<'s> {
         let (passed, empty) = (Variant::PassedRelaxed, Variant::EmptyRelaxed);
         while self.bits == 0 {
             if let Some(word) = self.words.next() {
-                look();
+                step();
                 self.first = self.first.wrapping_add(BITS);
                 self.bits = word.load(busted::order(passed, Ordering::Acquire));
                 continue;
             }
             // SAFETY: null, or a chunk of the `Slots` that are borrowed for as long.
             let chunk: &'s Chunk = unsafe { self.next.as_ref() }?;
-            look();
+            step();
             self.next = chunk.older;
             if chunk.holders.load(busted::order(empty, Ordering::Acquire)) != 0 {
                 self.slots = &chunk.slots;
@@ -253,7 +253,7 @@ impl<'s> Iterator for Taken<'s> {
                 self.first = 0usize.wrapping_sub(BITS);
             }
         }
-        look();
+        step();
         let place = self.bits.trailing_zeros() as usize;
         self.bits &= self.bits - 1;
         Some(&self.slots[self.first + place])
@@ -342,8 +342,8 @@ impl Drop for Slots {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::work::looks_of;
     use super::*;
+    use crate::work::steps_of;
 
     fn claim(slots: &Slots, tids: impl IntoIterator<Item = u32>) {
         tids.into_iter().for_each(|tid| _ = slots.claim(tid, tid.into()));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     fn looks(slots: &Slots) -> usize {
-        looks_of(|| _ = slots.view().iter().count())
+        steps_of(|| _ = slots.view().iter().count()).0
     }
 
     #[test]
@@ -439,12 +439,12 @@ mod tests {
         claim(&slots, 1..=4000);
         let chunks = chunks(slots.view().newest).count();
         for tid in [1, 2000, 4000, 4001] {
-            assert!(looks_of(|| _ = slots.find(tid)) <= PROBES * chunks, "in {chunks} chunks");
+            assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
         }
         // Also in the child of a fork, where the id of its only thread leads elsewhere.
         slots.reset_after_fork(5000, 7);
         for tid in [5000, 5001] {
-            assert!(looks_of(|| _ = slots.find(tid)) <= PROBES * chunks, "in {chunks} chunks");
+            assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
         }
         let looks = looks(&slots);
         assert!(looks <= slots.view().len() / BITS + chunks + 1, "{looks} looks at one place");

@@ -11,11 +11,11 @@ use crossbeam_utils::Backoff;
 
 use super::operation::{Operation, Order, SLEEPING};
 use super::slots::Slot;
-use super::work::look;
 use super::{Core, Tally, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
 use crate::sync::atomic::Ordering;
+use crate::work::step;
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ impl<T: Transport> Core<T> {
                 // SAFETY: the caller is the initiator.
                 let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
                 // Once everything is forwarded, there is nothing to look after any more.
-                helps = !nodes.inspect(|_| look()).all(|node| node.is_claimed());
+                helps = !nodes.inspect(|_| step()).all(|node| node.is_claimed());
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {

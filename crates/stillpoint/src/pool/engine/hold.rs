@@ -3,9 +3,10 @@
 use super::row::{Row, Spot, NONE};
 use super::shard::Shard;
 use super::store::Chain;
-use super::{work, Core};
+use super::Core;
 use crate::pool::busted::{is, Variant};
 use crate::sync::atomic::Ordering;
+use crate::work;
 
 /// Rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::own::OwnU32;
 use super::row::{Row, Spot, NONE};
-use super::work;
+use crate::work;
 
 /// The newest first.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 //! unless the pool is hardened.
 
 mod audit;
+#[cfg(all(test, not(loom)))]
+mod budgets;
 mod cache;
 pub(crate) mod geometry;
 mod grow;
@@ -16,7 +18,6 @@ mod row;
 mod scarce;
 mod shard;
 mod store;
-mod work;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

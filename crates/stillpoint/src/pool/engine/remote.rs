@@ -3,9 +3,10 @@
 use super::geometry::Place;
 use super::row::NONE;
 use super::shard::Shard;
-use super::{work, Core};
+use super::Core;
 use crate::pool::busted::{is, order, Variant};
 use crate::sync::atomic::Ordering;
+use crate::work;
 
 impl Core {
     /// Says in the remote word that objects of a row are free; the first one to do so puts the row into the owner's inbox.

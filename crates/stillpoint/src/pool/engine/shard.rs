@@ -6,9 +6,10 @@ use super::cache::Cache;
 use super::list::List;
 use super::own::OwnIsize;
 use super::row::{Row, Spot, NONE};
-use super::{work, Core};
+use super::Core;
 use crate::pool::busted::{is, order, Variant};
 use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use crate::work;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

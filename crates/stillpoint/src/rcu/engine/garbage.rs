@@ -13,15 +13,20 @@ pub(crate) type Panic = Box<dyn std::any::Any + Send>;
 pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     if first.is_none() {
         *first = Some(panic);
-    } else if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(another);
+    } else {
+        discard(panic);
     }
+}
+
+/// Drops the payload of a panic, and leaks what that panics with.
+pub(crate) fn discard(panic: Panic) {
+    catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
 }
 
 /// Goes on with the panic of a destructor, unless the thread is unwinding already: a second panic would abort.
 pub(crate) fn resume(panic: Option<Panic>) {
     match panic {
-        Some(panic) if std::thread::panicking() => keep_first(&mut Some(Box::new(())), panic),
+        Some(panic) if std::thread::panicking() => discard(panic),
         Some(panic) => resume_unwind(panic),
         None => {}
     }

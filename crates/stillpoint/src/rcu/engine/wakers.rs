@@ -18,6 +18,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 use std::time::Duration;
 
+use super::garbage;
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{spin, UnsafeCell};
@@ -312,10 +313,7 @@ impl Share {
     /// calls this has nothing to do with it.
     fn wake(self) {
         for waker in self.wakers.into_iter().flatten() {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                // Its destructor may panic as well.
-                std::mem::forget(panic);
-            }
+            catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(garbage::discard);
         }
     }
 }

@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::operation::Call;
-use super::super::work::looks_of;
 use super::super::{Core, Missing, Options};
 use super::{leave, members, serve};
 use crate::multicast::plan::Share;
 use crate::multicast::transport::Polled;
 use crate::multicast::Strategy;
+use crate::work::steps_of;
+
+/// What the calling thread looks at meanwhile.
+fn looks_of(function: impl FnOnce()) -> usize {
+    steps_of(function).0
+}
 
 /// Members of a group that is large, or was.
 const MANY: u32 = 4000;

@@ -1,0 +1,189 @@
+//! How much calls of a pool do: their steps are counted, since a clock would measure the machine.
+//!
+//! A step is a row that is looked at or taken, a bucket that is moved, or a shard that somebody tries to hold.
+
+use std::sync::Arc;
+
+use super::geometry::Geometry;
+use super::{Core, Handle, Life, Plan};
+use crate::sys::region::Want;
+use crate::work::steps_of as steps;
+
+const BUCKETS: u32 = if cfg!(miri) { 300 } else { 20_000 };
+/// What a call may do that collects once: a row takes a look, a merge and a move to another list.
+const ONCE: usize = 64 * 4;
+/// What a call may do besides.
+const FEW: usize = 16;
+
+fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
+    let geometry = Geometry::new(8, 8, Some(8 * per_bucket), 1).expect("a small bucket");
+    let plan = Plan {
+        geometry,
+        size: 8,
+        buckets,
+        most_buckets: buckets,
+        step: 0,
+        cache,
+        high_water: None,
+        locals: 8,
+        verify: false,
+        poison: false,
+        cold_first: false,
+        want: Want { reserved: false, transparent: false, small: true, node: None },
+    };
+    Core::new(&plan, Life::default()).expect("a little memory")
+}
+
+fn all(handle: &Handle<'_>) -> Vec<*mut u8> {
+    std::iter::from_fn(|| handle.alloc()).map(|object| object.as_ptr()).collect()
+}
+
+/// Allocates until there is nothing, no call of which may take more steps than that.
+fn each_within(most: usize, handle: &Handle<'_>) -> usize {
+    let mut count = 0;
+    loop {
+        let (steps, object) = steps(|| handle.alloc());
+        assert!(steps <= most, "allocation {count} took {steps} steps");
+        if object.is_none() {
+            return count;
+        }
+        count += 1;
+    }
+}
+
+/// An object of each bucket comes back from another thread, while one is kept.
+fn one_of_each_is_sent(core: &Core, owner: &Handle<'_>) {
+    all(owner).into_iter().step_by(2).for_each(|object| core.free_without_shard(object));
+}
+
+#[test]
+fn an_owner_collects_a_limited_number_of_rows_at_a_time() {
+    let core = pool(2, BUCKETS, 0);
+    let owner = Handle::new(&core).unwrap();
+    one_of_each_is_sent(&core, &owner);
+    assert_eq!(each_within(ONCE + FEW, &owner), BUCKETS as usize);
+}
+
+#[test]
+fn an_idle_owner_costs_others_what_they_take() {
+    let core = pool(2, BUCKETS, 0);
+    let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    one_of_each_is_sent(&core, &owner);
+    assert_eq!(each_within(FEW, &needy), BUCKETS as usize);
+}
+
+#[test]
+fn a_refill_from_an_idle_owner_costs_what_it_brings() {
+    let core = pool(2, BUCKETS, 512);
+    let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    one_of_each_is_sent(&core, &owner);
+    assert_eq!(each_within(512 + 64 + FEW, &needy), BUCKETS as usize);
+}
+
+#[test]
+fn a_shard_that_was_left_is_collected_bit_by_bit() {
+    let core = pool(2, BUCKETS, 0);
+    let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    let objects = all(&owner);
+    drop(owner);
+    objects.into_iter().step_by(2).for_each(|object| core.free_without_shard(object));
+    assert_eq!(each_within(ONCE + FEW, &needy), BUCKETS as usize);
+}
+
+#[test]
+fn buckets_are_claimed_one_by_one() {
+    for block in [false, true] {
+        let core = pool(2, BUCKETS, 0);
+        let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+        all(&owner).into_iter().for_each(|object| core.free_without_shard(object));
+        for _ in 0..BUCKETS {
+            let (steps, found) = steps(|| match block {
+                true => needy.alloc_block().is_some(),
+                false => needy.alloc().is_some() && needy.alloc().is_some(),
+            });
+            assert!(found && steps <= 2 * FEW, "{steps} steps");
+        }
+        assert!(needy.alloc().is_none());
+    }
+}
+
+#[test]
+fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
+    let rows = if cfg!(miri) { 16 } else { 1024 };
+    let core = pool(64 * rows, 2, 0);
+    let owner = Handle::new(&core).unwrap();
+    let objects = all(&owner);
+    assert_eq!(objects.len(), 2 * 64 * rows);
+    // Upwards, downwards, and here and there.
+    let orders: [fn(usize, usize) -> usize; 3] =
+        [|at, _| at, |at, len| len - 1 - at, |at, len| at * 7919 % len];
+    for order in orders {
+        for at in 0..objects.len() {
+            let object = objects[order(at, objects.len())];
+            // SAFETY: handed out, and freed once: 7919 is a prime that does not divide their number.
+            let (steps, answer) = steps(|| unsafe { owner.free(object) });
+            assert!(answer.is_ok() && steps <= FEW, "{steps} steps");
+        }
+        assert_eq!(each_within(FEW, &owner), objects.len());
+    }
+    assert_eq!((core.ledger.count(), core.totals().1), (0, objects.len()));
+    // A block knows as well that it has nothing, once it was handed out.
+    objects.iter().for_each(|&object| core.free_without_shard(object));
+    let block = owner.alloc_block().unwrap().as_ptr();
+    let last = core.objects_from(block).last().unwrap();
+    let other = owner.alloc_block().unwrap();
+    // SAFETY: handed out above, and freed once.
+    unsafe { owner.free(last) }.unwrap();
+    let (steps, again) = steps(|| owner.alloc());
+    assert!(again.map(|object| object.as_ptr()) == Some(last) && steps <= FEW, "{steps} steps");
+    // SAFETY: as above.
+    unsafe { owner.free_block(other.as_ptr()) }.unwrap();
+    core.audit().unwrap();
+}
+
+#[test]
+fn whole_buckets_move_by_the_batch() {
+    let core = pool(64, BUCKETS / 20, 0);
+    let owner = Handle::new(&core).unwrap();
+    let (blocks, most): (Vec<_>, usize) = std::iter::from_fn(|| match steps(|| owner.alloc_block()) {
+        (count, Some(block)) => Some((block, count)),
+        (_, None) => None,
+    })
+    .fold((Vec::new(), 0), |(mut blocks, most), (block, count)| {
+        blocks.push(block);
+        (blocks, most.max(count))
+    });
+    assert!(most <= 64 + FEW, "a block took {most} steps");
+    for block in blocks {
+        // SAFETY: handed out above, and freed once.
+        let (steps, answer) = steps(|| unsafe { owner.free_block(block.as_ptr()) });
+        assert!(answer.is_ok() && steps <= 64 + FEW, "{steps} steps");
+    }
+}
+
+#[test]
+fn counts_look_at_no_bucket_and_a_handle_at_shards_only() {
+    let core = pool(64, BUCKETS, 0);
+    let (taken, handle) = steps(|| Handle::new(&core).unwrap());
+    assert!(taken <= 2 * 8, "{taken} steps");
+    let objects = all(&handle);
+    objects.iter().for_each(|&object| core.free_without_shard(object));
+    assert_eq!(steps(|| core.totals()), (0, (objects.len(), 0)));
+}
+
+/// Lists that two threads have left at the same time, and one that was posted meanwhile.
+#[test]
+fn no_row_is_lost_when_two_lists_are_left() {
+    let core = pool(1, 9, 0);
+    let owner = Handle::new(&core).unwrap();
+    let objects = all(&owner);
+    let shard = owner.shard();
+    let mut left = Vec::new();
+    for three in objects.chunks(3) {
+        three.iter().for_each(|&object| core.free_without_shard(object));
+        left.push(shard.take_posted());
+    }
+    left.iter().for_each(|&first| shard.leave_rest(&core.rows, first));
+    core.audit().unwrap();
+    assert_eq!(all(&owner).len(), 9);
+}
