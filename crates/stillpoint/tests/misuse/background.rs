@@ -131,6 +131,11 @@ fn a_run_that_has_ended_sits_on_nothing_that_was_left_to_the_domain() {
     let mut background = domain.background();
     background.submitter().stop();
     background.run();
+    assert_eq!(
+        (census.freed(), domain.stats().pending),
+        (left, 0),
+        "`stop` waits for what was left to the domain, too"
+    );
     let mut other = domain.reclaimer();
     while other.poll() > 0 {}
     assert_eq!((census.freed(), domain.stats().pending), (left, 0));

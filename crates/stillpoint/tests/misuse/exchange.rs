@@ -194,6 +194,45 @@ fn a_later_attempt_does_not_wait_for_later_readers() {
     drop(late);
 }
 
+/// However often it is asked for, and whoever asks first.
+#[test]
+fn a_retired_object_has_one_grace_period() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut old = cell.take().expect("the cell is full");
+    let token = old.token(&domain);
+    assert_eq!(old.token(&domain), token);
+    let mut old = old.try_free().expect_err("a guard is held");
+    assert_eq!((old.token(&domain), domain.stats().grace_periods), (token, 1));
+    drop(guard);
+    assert!(old.try_free().is_ok() && domain.check(token));
+}
+
+/// A reader that comes back online, by whichever way, holds what it loads.
+#[test]
+fn a_reader_that_has_been_offline_holds_what_it_loads() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut reclaimer = eager(&domain);
+    let mut reader = domain.qsbr_reader();
+    for round in 0..2 {
+        let cell = domain.cell(census.object());
+        if round == 0 {
+            reader = reader.go_offline().go_online();
+        } else {
+            reader.offline(|| ());
+        }
+        let object = cell.load(&reader).expect("never empty");
+        // A fresh object, so that the cell is not dropped while it is borrowed.
+        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+        assert_eq!(reclaimer.poll(), 0, "round {round}: the reader is online");
+        object.verify();
+        reader.quiescent();
+        assert_eq!(reclaimer.poll(), 1);
+    }
+}
+
 #[test]
 fn exclusive_access_needs_no_grace_period() {
     let (domain, census) = (Domain::new(), Census::default());
