@@ -90,7 +90,9 @@ fn a_call_moves_three_chains_at_the_most() {
             &mut || drop(table.insert(Key(next), next).unwrap()),
             &mut || drop(lookup.update(&key(next / 3), |value| value + 1).unwrap()),
             &mut || {
-                _ = table.remove(&key(next / 2)).map(|old| table.insert(*old.key(), 1).unwrap().is_none())
+                if let Some(old) = table.remove(&key(next / 2)) {
+                    drop(table.insert(*old.key(), 1).unwrap());
+                }
             },
             &mut || drop(table.insert(key(next / 5), next).unwrap()),
             &mut || drop(table.insert(key(next / 7), 0).unwrap()),

@@ -72,37 +72,6 @@ fn writers_free_what_they_removed() {
     }
 }
 
-/// A writer also frees what threads have left that do not write any more.
-#[test]
-fn writers_free_what_others_have_left() {
-    let census = Census::default();
-    let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::new(&domain);
-    for key in 0..80 {
-        table.insert(key, census.value(key)).unwrap();
-    }
-    let reader = domain.reader();
-    let guard = reader.pin();
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let table = &table;
-            scope.spawn(move || (0..10).for_each(|key| drop(table.remove(&(thread * 10 + key)))));
-        }
-    });
-    assert_eq!(table.pending(), 80);
-    drop(guard);
-    let mut calls = 0;
-    while table.pending() > 0 {
-        drop(table.insert(1_000 + calls % 10, census.value(0)).unwrap());
-        calls += 1;
-        assert!(calls < 10_000_000 && census.alive() < 500, "{} wait", table.pending());
-        if calls > 10 && table.pending() < 5 {
-            // What is left is of this thread's own last calls.
-            break;
-        }
-    }
-}
-
 /// A guard that stays holds everything up; memory grows, nothing is lost, and all of it is freed afterwards.
 #[test]
 fn a_guard_that_stays_loses_nothing() {
