@@ -264,3 +264,17 @@ impl fmt::Display for Late {
 }
 
 impl std::error::Error for Late {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_tells_what_was_counted() {
+        let (shape, sent_in) = (Some(Shape { sends: 5, depth: 6, path: 7 }), Duration::from_nanos(8));
+        let tally = Tally { receivers: 1, ran_here: true, sends: 2, sent_in, helped: 3, adopted: 4, shape };
+        let report = Report::new(&tally);
+        assert_eq!((report.receivers, report.sends, report.helped, report.adopted), (1, 2, 3, 4));
+        assert_eq!((report.ran_here, report.shape, report.sent_in), (true, shape, sent_in));
+    }
+}

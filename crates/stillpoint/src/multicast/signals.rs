@@ -506,6 +506,14 @@ mod tests {
         assert!(!signal::is_handled_by(libc::SIGIO, answer));
     }
 
+    /// The handler serves the same mailbox.
+    #[test]
+    fn who_serves_its_mailbox_is_not_interrupted() {
+        let transport = Signals { signal: libc::SIGSTKFLT };
+        assert!(transport.alone(|| signal::is_blocked(libc::SIGSTKFLT)));
+        assert!(!signal::is_blocked(libc::SIGSTKFLT), "but for as long as that");
+    }
+
     /// Others start it with another signal, and lose, all the while.
     #[test]
     fn a_handler_that_comes_and_goes_is_nobody_elses() {

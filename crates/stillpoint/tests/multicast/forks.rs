@@ -119,6 +119,36 @@ fn a_function_that_forks_does_not_wait_in_the_child() {
     });
 }
 
+/// A fence resumes what an earlier one has given up. In the child, nobody would ever end it.
+#[test]
+fn the_child_does_not_wait_for_what_was_given_up() {
+    in_child("forks::the_child_does_not_wait_for_what_was_given_up", || {
+        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _member = signals::join().expect("nobody handles the signal");
+                // SAFETY: the set is writable, and the signal valid.
+                unsafe {
+                    let mut set = std::mem::zeroed();
+                    libc::sigemptyset(&raw mut set);
+                    libc::sigaddset(&raw mut set, libc::SIGURG);
+                    libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+                }
+                joined.wait();
+                while !End(&flag).has_come() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            joined.wait();
+            let _ending = Ending(&flag);
+            let fence = || signals::multicast().expect("it has been started").fence();
+            assert_eq!(fence().expect_err("the signal is blocked").blocked().len(), 1);
+            in_fork(|| assert_eq!(fence().expect("nobody else is there").receivers, 0));
+            assert_eq!(fence().expect_err("as before").blocked().len(), 1);
+        });
+    });
+}
+
 /// In the place of the C library's: counts who asks for handlers, and when.
 #[no_mangle]
 extern "C" fn pthread_atfork(

@@ -1,7 +1,8 @@
 //! Everybody is reached once, in whatever order they come to it, and what is told of it is exact.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
+use std::thread;
 use std::time::Instant;
 
 use super::super::operation::Call;
@@ -24,12 +25,16 @@ fn ways() -> Vec<Options> {
 
 /// Multicasts to members that `turn` serves, each time that the initiator looks, until everybody is done. Returns how
 /// often the function was run.
-fn multicast<T: Transport>(core: &Core<T>, options: Options, mut turn: impl FnMut()) -> (Outcome, usize) {
+fn multicast<T: Transport>(
+    core: &Core<T>,
+    options: Options,
+    mut turn: impl FnMut(&Missing),
+) -> (Outcome, usize) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&runs);
     let call = Call::owned(move || _ = counter.fetch_add(1, Ordering::Relaxed));
-    let look = |_: &Missing| {
-        turn();
+    let look = |missing: &Missing| {
+        turn(missing);
         Some(Instant::now())
     };
     // SAFETY: the operation owns the function, which does not panic.
@@ -48,7 +53,7 @@ fn everybody_is_reached_once_in_whatever_order_they_come_to_it() {
             let members = members(core, 20);
             let mut turns = 0;
             let mut served = vec![0; 20];
-            let (outcome, runs) = multicast(core, options, || {
+            let (outcome, runs) = multicast(core, options, |_| {
                 let number = if backwards { 19 - turns % 20 } else { turns % 20 };
                 served[number] += serve(core, members[number]);
                 turns += 1;
@@ -76,7 +81,7 @@ fn what_was_delegated_to_one_that_leaves_is_forwarded() {
             let core = &*Core::new(Polled);
             let members = members(core, 9);
             let mut has_left = false;
-            let (outcome, runs) = multicast(core, options, || {
+            let (outcome, runs) = multicast(core, options, |_| {
                 if !has_left {
                     leave(core, members[leaving - 1]);
                     has_left = true;
@@ -112,9 +117,18 @@ fn those_who_leave_before_they_are_told_are_adopted() {
         members
             .set(slots.iter().map(|&slot| std::ptr::from_ref(slot).expose_provenance()).collect())
             .unwrap();
-        let (outcome, runs) =
-            multicast(core, options, || slots.iter().for_each(|slot| _ = serve(core, slot)));
-        assert_eq!((outcome.tally.receivers, outcome.tally.adopted, runs), (9, 8, 1), "{options:?}");
+        let (outcome, runs) = multicast(core, options, |missing| {
+            assert_eq!(missing.threads.len(), 1, "those who have left are not waited for");
+            slots.iter().for_each(|slot| _ = serve(core, slot));
+        });
+        let tally = outcome.tally;
+        assert_eq!((tally.receivers, tally.adopted, runs), (9, 8, 1), "{options:?}");
+        // The first group goes to the one that is told; all the others are tried one after the other by who sends.
+        let group = options.strategy.resolve(9).group(9);
+        assert_eq!(tally.sends, 1 + 9 - group, "{options:?}");
+        assert_eq!(tally.helped, if options.helps { group - 1 } else { 0 }, "{options:?}");
+        let path = if options.helps { 9 } else { tally.sends.max(group) };
+        assert_eq!(tally.shape.expect("traced").path, path, "{options:?}");
     }
 }
 
@@ -174,4 +188,112 @@ fn each_operation_begins_where_its_number_says() {
         members[..39].iter().for_each(|member| assert_eq!(serve(core, member), 1));
     }
     assert_eq!((serve(core, members[39]), core.operations()), (8, 8));
+}
+
+/// A receiver is in the midst of forwarding when the initiator has helped all the others, and fallen asleep. What that
+/// receiver delegates then lies before the place at which the initiator has looked last, and its receiver does not come.
+#[test]
+fn what_is_delegated_late_is_looked_after_as_well() {
+    /// What a thread does that tells a member.
+    struct Script {
+        numbers: std::sync::OnceLock<Vec<u32>>,
+        sent: std::sync::Mutex<Vec<usize>>,
+        /// The initiator waits for the slow one, and that for the test.
+        stopped: std::sync::Barrier,
+        released: std::sync::Barrier,
+    }
+    thread_local! {
+        static IS_SLOW: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    let script = Arc::new(Script {
+        numbers: std::sync::OnceLock::new(),
+        sent: std::sync::Mutex::default(),
+        stopped: std::sync::Barrier::new(2),
+        released: std::sync::Barrier::new(2),
+    });
+    let inside = Arc::clone(&script);
+    let (go, gone) = mpsc::channel();
+    let go = std::sync::Mutex::new(go);
+    let core = &*Core::new(Scripted(move |tid: u32| {
+        let numbers = inside.numbers.get().expect("they have joined");
+        let number = numbers.iter().position(|&one| one == tid).expect("a member");
+        if number == 7 {
+            go.lock().unwrap().send(()).expect("it waits");
+            inside.stopped.wait();
+        } else if number == 11 && IS_SLOW.get() {
+            inside.stopped.wait();
+            inside.released.wait();
+        }
+        inside.sent.lock().unwrap().push(number);
+    }));
+    let members = members(core, 15);
+    script.numbers.set(core.slots.view().iter().map(Slot::tid).collect()).unwrap();
+    let slow = members[script.numbers.get().unwrap()[7] as usize - 1];
+    let options = Options { strategy: Strategy::Tree, ..Options::default() };
+    // The second time with the same operation.
+    for round in 0..2 {
+        script.sent.lock().unwrap().clear();
+        let (outcome, is_told) = thread::scope(|scope| {
+            // SAFETY: the function needs nothing.
+            let initiator = scope.spawn(move || unsafe { core.run(options, Call::owned(|| {}), None) });
+            gone.recv().expect("the seventh one is told");
+            let served = scope.spawn(move || {
+                IS_SLOW.set(true);
+                serve(core, slow)
+            });
+            // Until the initiator sleeps.
+            thread::sleep(std::time::Duration::from_millis(30));
+            script.released.wait();
+            assert_eq!(served.join().expect("it does not panic"), 1);
+            // The ninth one, who is to tell the tenth, does not come.
+            let begun = Instant::now();
+            let is_told = || script.sent.lock().unwrap().len() == 15;
+            while !is_told() && begun.elapsed() < super::LONG {
+                thread::yield_now();
+            }
+            let is_told = is_told();
+            while !initiator.is_finished() {
+                members.iter().for_each(|member| _ = serve(core, member));
+                thread::yield_now();
+            }
+            (initiator.join().expect("it does not panic"), is_told)
+        });
+        assert!(outcome.missing.is_none() && is_told, "round {round}: {:?} were told", script.sent);
+        assert_eq!(core.operations(), 1);
+    }
+}
+
+/// Who has slept is awake: it can fall asleep again, and is told of what comes.
+#[test]
+fn who_wakes_up_is_awake() {
+    let core = &*Core::new(Polled);
+    // SAFETY: places live as long as their group.
+    let own = unsafe { core.join().as_ref() };
+    for _ in 0..2 {
+        assert!(core.doze(own, Some(std::time::Duration::ZERO)));
+        assert!(own.mailbox.doze(), "it sleeps no more");
+        own.mailbox.rouse();
+    }
+    assert!(core.leave(own));
+}
+
+/// A thread that leaves runs functions for the last time, and is not counted any more; what it has got is its own to run.
+#[test]
+fn who_leaves_is_no_member_and_nobody_else_serves_it() {
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    let counts = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let count = Arc::clone(&counts);
+    let place = std::ptr::from_ref(core).expose_provenance();
+    let call = Call::owned(move || {
+        // SAFETY: the group is alive.
+        let core = unsafe { &*std::ptr::with_exposed_provenance::<Core<Polled>>(place) };
+        count.lock().unwrap().push(core.members());
+    });
+    // SAFETY: the operation owns the function.
+    assert!(unsafe { core.run(Options::default(), call, Some(Instant::now())) }.missing.is_some());
+    assert_eq!((core.members(), core.drain(member)), (1, 0), "the calling thread is another one");
+    assert!(!member.mailbox.is_empty());
+    leave(core, member);
+    assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it has left, but for this");
 }
