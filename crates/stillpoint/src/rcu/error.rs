@@ -54,7 +54,7 @@ impl fmt::Display for SynchronizeError {
                 "this thread has an online QSBR reader of domain `{domain}` and would wait for itself; call \
                  `synchronize` on the reader, or go offline first"
             ),
-            Self::WouldDeadlock { domain, reader: ReaderKind::Protected } => write!(
+            Self::WouldDeadlock { domain, reader: ReaderKind::ProtectedLoad } => write!(
                 f,
                 "this thread holds a protected load of a retired object of domain `{domain}` and would wait for itself; \
                  drop the protected load first"

@@ -240,7 +240,7 @@ impl Reclaimer {
             }
             if self.backlog.held_by_caller() > 0 {
                 let domain = self.backlog.core().name().to_owned();
-                return Err(SynchronizeError::WouldDeadlock { domain, reader: ReaderKind::Protected });
+                return Err(SynchronizeError::WouldDeadlock { domain, reader: ReaderKind::ProtectedLoad });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(self.why_late(begun));

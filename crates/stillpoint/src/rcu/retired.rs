@@ -147,7 +147,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let mut patience = Patience::new();
         while !self.is_free() {
             if core.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
-                let (domain, reader) = (core.name().to_owned(), ReaderKind::Protected);
+                let (domain, reader) = (core.name().to_owned(), ReaderKind::ProtectedLoad);
                 return Err(FreeError {
                     retired: self,
                     cause: SynchronizeError::WouldDeadlock { domain, reader },

@@ -14,7 +14,7 @@ pub enum ReaderKind {
     /// A [`QsbrReader`](super::QsbrReader) that has not reported a quiescent state.
     Qsbr,
     /// A [`Reader`](super::Reader) with a [`Protected`](super::Protected), which holds up one object. Never in a [`Stall`].
-    Protected,
+    ProtectedLoad,
 }
 
 impl From<Kind> for ReaderKind {
@@ -142,7 +142,7 @@ impl fmt::Display for Stall {
         let what = match self.reader {
             ReaderKind::Guard => "holds a guard",
             ReaderKind::Qsbr => "has not reported a quiescent state",
-            ReaderKind::Protected => "holds a protected load",
+            ReaderKind::ProtectedLoad => "holds a protected load",
         };
         let Self { domain, thread_id, activity, waited, others, pending, pending_bytes, .. } = self;
         match &self.thread_name {

@@ -8,7 +8,7 @@ use crate::census::Census;
 use crate::{eager, LONG};
 
 fn is_own_load(error: &SynchronizeError) -> bool {
-    matches!(error, SynchronizeError::WouldDeadlock { reader: ReaderKind::Protected, .. })
+    matches!(error, SynchronizeError::WouldDeadlock { reader: ReaderKind::ProtectedLoad, .. })
 }
 
 #[test]

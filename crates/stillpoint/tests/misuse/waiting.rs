@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
+use stillpoint::rcu::{Domain, RcuCell, ReaderKind, SynchronizeError};
 
-use crate::census::Census;
+use crate::census::{Census, Object};
 use crate::{eager, message_of, LONG, SHORT};
 
 fn would_deadlock(domain: &Domain, reader: ReaderKind) -> Result<(), SynchronizeError> {
@@ -106,20 +106,50 @@ fn flush_under_a_guard_is_an_error_for_adopted_objects_too() {
     assert_eq!(census.freed(), 1);
 }
 
+/// Runs `test` while another thread holds what is in the cell in a protected load.
+fn while_protected<R>(domain: &Domain, cell: &RcuCell<Object>, test: impl FnOnce() -> R) -> R {
+    let (held, is_held) = mpsc::channel();
+    let (release, is_released) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let object = cell.protect(&reader).expect("the cell is full");
+            held.send(()).expect("the test waits for it");
+            let _ = is_released.recv();
+            object.verify();
+        });
+        is_held.recv().expect("the thread runs");
+        let answer = test();
+        drop(release);
+        answer
+    })
+}
+
 #[test]
 fn flush_reports_objects_that_protected_loads_hold() {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(census.object());
-    let reader = domain.reader();
-    let object = cell.protect(&reader).expect("the cell is full");
     let mut reclaimer = eager(&domain);
-    reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
-    reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
-    let pinned = SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 };
-    assert_eq!(reclaimer.flush_timeout(SHORT), Err(pinned));
-    object.verify();
-    drop(object);
+    while_protected(&domain, &cell, || {
+        reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
+        reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
+        let pinned = SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 };
+        assert_eq!(reclaimer.flush_timeout(SHORT), Err(pinned));
+    });
     assert_eq!(reclaimer.flush_timeout(LONG), Ok(()));
+}
+
+#[test]
+fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let error = while_protected(&domain, &cell, || {
+        cell.take().expect("never empty").free(Some(SHORT)).expect_err("it is protected")
+    });
+    assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    error.retired.verify();
+    error.retired.free(Some(LONG)).expect("nobody reads");
+    assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
 #[test]
@@ -177,7 +207,7 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     assert!(error.to_string().contains("drop the guard"), "{error}");
     drop(guard);
     let error = error.retired.free(Some(SHORT)).expect_err("it is protected");
-    assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
     error.retired.verify();
     drop(object);
     error.retired.free(Some(LONG)).expect("nobody reads");

@@ -309,6 +309,7 @@ impl Chunk {
 }
 
 /// The numbers of the bits that are set, from the lowest.
+#[cfg(not(loom))]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         let lowest = (word != 0).then(|| word.trailing_zeros() as usize);
