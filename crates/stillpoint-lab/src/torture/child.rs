@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fastrand::Rng;
-use stillpoint::rcu::{Guard, Protected, Reader, SynchronizeError};
+use stillpoint::rcu::{Guard, Protected, Reader, ReaderKind, SynchronizeError};
 
 use super::arena::{Handle, Kind, Maker};
 use super::looks::Looks;
@@ -84,7 +84,8 @@ impl Child<'_> {
         if self.protected.is_some() {
             // Whether its object is among them is a matter of chance.
             match reclaimer.flush_timeout(PATIENCE / 100) {
-                Ok(()) | Err(SynchronizeError::Pinned { objects: 1, .. }) => {}
+                Ok(()) => {}
+                Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::ProtectedLoad, .. }) => {}
                 answer => self.find(|| format!("a flush beside a protected load ended with {answer:?}")),
             }
             self.protected = None;

@@ -26,6 +26,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::FreeError", "T": send_sync = rcu::FreeError<T>;                                Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "rcu::CompareExchangeError", "F": any = rcu::CompareExchangeError<u8, T>;            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
 
         "pool::Obj", "'p": lifetime = pool::Obj<'a, u8>;                                     Covariant,     Always,      Always,      Never,         Never,         Alive;
         "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Invariant,     Always,      Sync,        Never,         Never,         Static;

@@ -57,7 +57,9 @@ impl<T> Slab<T> {
     pub(super) fn new(capacity: usize, limit: usize) -> Self {
         // Relaxed: only that wheels have different numbers matters. The multiplier, 2³² divided by the golden section, keeps
         // the first generations of few wheels far apart.
-        let first_generation = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
+        let spread = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
+        // 0 is what the last generation of all is followed by.
+        let first_generation = spread.max(1);
         assert!(capacity <= INDICES, "a wheel for {capacity} timers: at most {INDICES} can be had");
         let limit = limit.min(INDICES);
         let mut slab = Self {
