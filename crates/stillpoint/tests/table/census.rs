@@ -20,8 +20,10 @@ impl Census {
         Counted { value, census: self.clone() }
     }
 
+    /// Beside threads that make and drop values, too few rather than too many: those dropped are counted later.
     pub(crate) fn alive(&self) -> usize {
-        self.made() - self.0.dropped.load(Relaxed)
+        let made = self.made();
+        made.saturating_sub(self.0.dropped.load(Relaxed))
     }
 
     pub(crate) fn made(&self) -> usize {
