@@ -4,7 +4,7 @@ use stillpoint::table::{Entry, Iter, Removed, Table, TableGuard, TableReader};
 type Any = for<'a> fn(&'a str);
 type Static = fn(&'static str);
 
-fn same<'s>(table: &'s Table<u64, Any>) -> &'s Table<u64, Any> {
+fn same(table: &Table<u64, Any>) -> &Table<u64, Any> {
     table
 }
 

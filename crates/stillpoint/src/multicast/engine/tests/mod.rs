@@ -4,6 +4,7 @@
 mod bounded;
 mod delivered;
 mod given_up;
+#[cfg(not(miri))]
 mod inherited;
 
 use std::sync::mpsc;
