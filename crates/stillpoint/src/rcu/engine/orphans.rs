@@ -201,6 +201,9 @@ impl Chain {
 mod tests {
     use super::*;
 
+    /// More than any call looks at.
+    const MANY: usize = if cfg!(miri) { 1_000 } else { 100_000 };
+
     /// Objects that are told by their size.
     fn object(bytes: usize) -> Garbage {
         // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
@@ -231,11 +234,11 @@ mod tests {
     #[test]
     fn an_adopted_share_takes_as_long_whatever_is_left() {
         let orphans = Orphans::new();
-        for bytes in 0..100_000 {
+        for bytes in 0..MANY {
             let (steps, ()) = work::steps_of(|| orphans.push(object(bytes)));
             assert!(steps <= SETTLED);
         }
-        orphans.append((100_000..200_000).map(object));
+        orphans.append((MANY..2 * MANY).map(object));
         let mut next = 0;
         while !orphans.is_empty() {
             let (steps, sizes) = work::steps_of(|| adopted(&orphans, SHARE));
@@ -243,17 +246,17 @@ mod tests {
             assert!(sizes.iter().copied().eq(next..next + sizes.len()));
             next += sizes.len();
         }
-        assert_eq!(next, 200_000);
+        assert_eq!(next, 2 * MANY);
     }
 
     /// What another thread has put in line meanwhile is joined, not walked.
     #[test]
     fn two_chains_are_joined_in_constant_time() {
         let orphans = Orphans::new();
-        orphans.append((1000..100_000).map(object));
-        let old = Chain::of((0..1000).map(object)).expect("there are some");
+        orphans.append((MANY / 2..MANY).map(object));
+        let old = Chain::of((0..MANY / 2).map(object)).expect("there are some");
         let (steps, ()) = work::steps_of(|| orphans.join(Box::new(old), End::Front));
         assert_eq!(steps, 0);
-        assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..100_000));
+        assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..MANY));
     }
 }

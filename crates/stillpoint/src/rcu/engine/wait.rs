@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn those_that_are_woken_by_shares_wake_the_others() {
-        const THREADS: u32 = 100;
+        const THREADS: u32 = if cfg!(miri) { 4 } else { 100 };
         let (event, is_over) = (Event::new(LONGEST_SLEEP), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
