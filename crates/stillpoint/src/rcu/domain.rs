@@ -440,7 +440,7 @@ impl DomainBuilder {
     /// There is no thread that watches. The hook is called by those that find the reader in the way of a grace period of
     /// theirs, which they have had under way for the threshold: by [`synchronize`](Domain::synchronize) and other calls that
     /// wait, by the polls of reclaimers and of futures, and by [`BackgroundReclaimer::run`]. Those that wait do so before
-    /// twice the threshold is over; those that are polled, with the first poll after it. What is known by its token alone
+    /// twice the threshold is over; those that are polled, with the first poll after it. What is known only by its token
     /// ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) calls nothing. Where several readers are in the
     /// way, one of them is found, and the next one when it has passed; [`Stall::others`] counts them all.
     ///

@@ -36,7 +36,7 @@ struct Waiting {
     asked: Option<(*const (), u64, Duration)>,
 }
 
-// SAFETY: the place is used through the core alone, which the future keeps alive, and under its lock; nothing is bound to
+// SAFETY: the place is used only through the core, which the future keeps alive, and under its lock; nothing is bound to
 // a thread. The pointer is compared, not followed.
 unsafe impl Send for GracePeriod {}
 // SAFETY: as above; a shared future does nothing.

@@ -166,7 +166,7 @@ fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
     });
 }
 
-/// A loop on `retire` alone comes to an end.
+/// A loop of nothing but `retire` comes to an end.
 #[test]
 fn a_retirement_that_is_repeated_makes_progress() {
     let domain = limited(100);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::rows::{DropCheck, Variance};
 use super::{generic, plain};
 
-/// Public in a private module, and not to be had from outside.
+/// Public in a private module, and unavailable outside.
 const PRIVATE: &[&str] = &["rcu::Core"];
 
 fn folder(name: &str) -> PathBuf {

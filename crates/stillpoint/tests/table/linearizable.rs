@@ -189,7 +189,7 @@ fn histories_with_a_constant_hash_are_linearizable() {
     episodes(rounds(30), Constant);
 }
 
-/// Three threads on one key, in a table that grows by insertions alone, slowly.
+/// Three threads on one key, in a table that grows only by insertions, slowly.
 #[test]
 fn histories_during_slow_growths_are_linearizable() {
     let rounds: u64 = if cfg!(miri) { 2 } else { 1_500 };

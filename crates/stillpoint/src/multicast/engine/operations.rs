@@ -39,7 +39,7 @@ impl Operations {
             let operation = Operation::new(number, newest).as_ptr();
             // Release: publishes the operation.
             if self.newest.compare_exchange(newest, operation, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                // SAFETY: published above, and freed with the group alone.
+                // SAFETY: published above, and freed only with the group.
                 return unsafe { &*operation };
             }
             // SAFETY: it was made above and not published.

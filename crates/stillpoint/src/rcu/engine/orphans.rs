@@ -102,7 +102,7 @@ impl Orphans {
     fn take_line(&self) -> Option<Box<Chain>> {
         // Acquire: pairs with the release in `join`. Release: pairs with the acquire in `is_empty`.
         let chain = self.line.swap(ptr::null_mut(), busted::order(Variant::LineRelaxed, Ordering::AcqRel));
-        // SAFETY: it came from `Box::into_raw` in `join`, and this exchange alone took it.
+        // SAFETY: it came from `Box::into_raw` in `join`, and only this exchange took it.
         (!chain.is_null()).then(|| unsafe { Box::from_raw(chain) })
     }
 

@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-// SAFETY: the lists, and the nodes in them, are used by the holder of the lock alone; wakers are `Send`.
+// SAFETY: the lists, and the nodes in them, are used only by the holder of the lock; wakers are `Send`.
 unsafe impl Send for Wakers {}
 // SAFETY: as above.
 unsafe impl Sync for Wakers {}

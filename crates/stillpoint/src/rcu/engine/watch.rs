@@ -64,7 +64,7 @@ impl Core {
         }
     }
 
-    /// When a sleep must end so that a stall is reported in time: for who waits since `since`.
+    /// When a sleep must end so that a stall is reported in time, of somebody who has waited since `since`.
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
         let due = since?.saturating_add(self.watch.as_ref()?.threshold);
         // What is overdue has been reported.

@@ -110,7 +110,7 @@ pub(crate) struct Arena<K, V> {
     fresh: CachePadded<AtomicU32>,
     /// No index reaches this.
     limit: u32,
-    /// Spare slots that are in use. Changed by the holder of the lock of `spare` alone.
+    /// Spare slots that are in use. Changed only by the holder of the lock of `spare`.
     owed: AtomicU32,
     /// As `fresh`, for spare slots; for the holder of the same lock.
     fresh_spare: AtomicU32,
@@ -263,7 +263,7 @@ impl<K, V> Arena<K, V> {
 #[derive(Default)]
 struct FreeList {
     locked: AtomicBool,
-    /// Changed by the holder of the lock alone, as the number of slots.
+    /// Changed only by the holder of the lock, as the number of slots.
     head: AtomicU32,
     len: AtomicU32,
 }

@@ -41,7 +41,7 @@ pub(crate) struct Array {
 #[derive(Debug)]
 struct Witness(loom::cell::UnsafeCell<bool>);
 
-// SAFETY: written by `end` alone; that this comes after every read is what the models check.
+// SAFETY: written only by `end`; that this comes after every read is what the models check.
 #[cfg(loom)]
 unsafe impl Sync for Witness {}
 // SAFETY: as above.
@@ -100,7 +100,7 @@ impl Array {
     /// # Safety
     /// Called once, by a thread that has synchronized with all that have used the buckets; none does later.
     pub(crate) unsafe fn take_slabs(&self) -> impl Iterator<Item = Slab<Bucket>> + '_ {
-        // Relaxed: read by the drop alone.
+        // Relaxed: read only by the drop.
         self.gone.store(true, Ordering::Relaxed);
         // SAFETY: neither is dropped, being in `ManuallyDrop`; the caller takes each once, and nobody uses them.
         let (buckets, overflow) =

@@ -86,7 +86,7 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes so many hints at most, and none that is given meanwhile: those of one look at the stack.
+    /// Takes that many hints at most, and none that is given meanwhile: those of one look at the stack.
     fn heed(&mut self, share: usize, left: &mut usize, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         if share > 0 && self.hints.is_empty() {
             self.hints = self.home.take_hints();

@@ -90,7 +90,7 @@ impl Limit {
     /// No limit: the poll does all there is to do.
     pub const NONE: Self = Self { expiries: usize::MAX, moves: usize::MAX };
 
-    /// At most so many expiries, and as many moves for each [level in use](super::WheelStats::levels): so the two together
+    /// At most that many expiries, and as many moves for each [level in use](super::WheelStats::levels): so the two together
     /// are at most `expiries` times one more than the levels in use.
     #[inline]
     pub fn expiries(expiries: usize) -> Self {
@@ -111,7 +111,7 @@ pub enum Progress {
     /// Everything that was due has fired.
     Done(usize),
     /// There is more to do at this very time: a limit was reached, or a callback has added a timer that is due already. What
-    /// is left may be moves ahead of time alone, with nothing due.
+    /// is left may be only moves ahead of time, with nothing due.
     More(usize),
 }
 

@@ -52,7 +52,7 @@ impl Lists {
         first
     }
 
-    /// Gives the memory of all links but the first so many timers' back. None of the others is in a list, and what was left
+    /// Gives the memory of all links back but those of that many timers. None of the others is in a list, and what was left
     /// in links that are in no list is to be left anew.
     pub(super) fn shrink(&mut self, timers: usize) {
         self.links.truncate(SENTINELS as usize + timers);

@@ -118,7 +118,7 @@ impl<T> Wheel<T> {
     /// [`Full`] instead.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if so many would
+    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
@@ -130,7 +130,7 @@ impl<T> Wheel<T> {
     /// As everywhere in the standard library, the process ends when there is no memory.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if so many would
+    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
     ///
     /// ```

@@ -37,7 +37,7 @@ impl<T> Wheel<T> {
         Budget { levels: self.levels_in_use(), left: [moves; EXACT_LEVELS as usize] }
     }
 
-    /// Lets time go on, and moves at most so many timers of each level in use, all levels together.
+    /// Lets time go on, and moves at most that many timers of each level in use, all levels together.
     pub(super) fn go_on(&mut self, now: u64, moves: usize) {
         let before = self.now;
         if now < before {
@@ -149,7 +149,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Moves at most so many overdue timers of a level to where they belong now, those that have waited longest first.
+    /// Moves at most that many overdue timers of a level to where they belong now, those that have waited longest first.
     fn move_overdue(&mut self, level: u32, left: &mut usize) {
         while *left > 0 {
             let Some(index) = self.slab.lists.pop(level::overdue(level)) else { break };

@@ -51,7 +51,7 @@ impl Scene {
     }
 }
 
-/// Whether there is room for so much more, and not for more than that.
+/// Whether there is room for that much more, and not for more than that.
 fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
     for _ in 0..2 {
         assert_eq!(inbox.reserve(bytes + 1), Err(Full::Queue), "for {bytes} bytes");
