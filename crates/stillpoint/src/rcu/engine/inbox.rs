@@ -83,10 +83,7 @@ impl Inbox {
 
     pub(crate) fn advance(&self, phase: usize) {
         // Release: pairs with the acquire load in `phase`.
-        // Relaxed on failure: nothing is learned. Not by `fetch_max`, which ThreadSanitizer does not see.
-        let _ = self
-            .phase
-            .fetch_update(Ordering::Release, Ordering::Relaxed, |now| (now < phase).then_some(phase));
+        self.phase.fetch_max(phase, Ordering::Release);
         self.core.event().notify();
     }
 
