@@ -114,7 +114,7 @@ impl<S: BuildHasher> Caller<'_, S> {
 }
 
 /// A new table, threads that call it with the same keys, and growths meanwhile, one after the other.
-fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) -> usize {
+fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
     let domain = Domain::new();
     let table: Table<u64, u64, S> = Table::builder(&domain).hasher(hasher).build().unwrap();
@@ -145,8 +145,9 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         barrier.wait();
         barrier.wait();
         let mut more = 0;
-        // A growth that is asked for moves all at once; insertions move a few chains each, and bring it to its end.
-        while more == 0 || running.load(Ordering::Relaxed) > 0 {
+        // A growth that is asked for moves all at once; insertions move a few chains each, and bring it to its end. An
+        // entry removed since the capacity was read is room, too: a reservation may need no growth, the next one does.
+        while table.stats().growths == 0 || running.load(Ordering::Relaxed) > 0 {
             let capacity = table.capacity();
             if capacity < 100_000 && more % 3 == 0 {
                 table.reserve(capacity + 1 - table.len().min(capacity)).unwrap();
@@ -166,16 +167,13 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         assert_eq!(events.len(), calls * threads);
         check(&events);
     }
-    table.stats().growths
 }
 
 fn episodes<S: BuildHasher + Clone + Send + Sync>(number: usize, hasher: S) {
-    let mut growths = 0;
     for seed in 0..number as u64 {
         let threads = if cfg!(miri) { 2 } else { [4, 6, 8][seed as usize % 3] };
-        growths += episode(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), threads, hasher.clone());
+        episode(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), threads, hasher.clone());
     }
-    assert!(growths >= number, "{growths} growths in {number} tables");
 }
 
 #[test]
