@@ -90,4 +90,9 @@ impl TimerContender for Floor {
     fn forget(&mut self) {
         self.handles.clear();
     }
+
+    /// Nothing ever fires: its polls are an empty loop.
+    fn millisecond(&self) -> Option<u64> {
+        Some(1)
+    }
 }

@@ -9,7 +9,7 @@ use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerConte
 use super::cycles::Bracket;
 use super::floor::Floor;
 use super::ours::Ours;
-use super::{HOUR, Plan, SPAN, remote};
+use super::{HOUR, Plan, SPAN, remote, steady};
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::{Row, number};
@@ -26,7 +26,7 @@ const POLLS: usize = 1_000;
 const STEP: u64 = 64;
 
 /// Cycles of each metric, one for each round.
-type Figures = BTreeMap<&'static str, Vec<f64>>;
+pub(super) type Figures = BTreeMap<&'static str, Vec<f64>>;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
@@ -34,13 +34,17 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
         stillpoint_peers::table::initialise_dpdk(64, false, cpu)?;
     }
     cpus::pin(cpu)?;
-    let progress = Progress::new(plan.timers.len() * plan.rounds as usize);
+    let steady = steady::TIMERS.len() * steady::rounds(plan) as usize;
+    let progress = Progress::new(plan.timers.len() * plan.rounds as usize + steady);
     let mut rows = Vec::new();
     if plan.scenarios.iter().any(|name| name == "own") {
         for &timers in &plan.timers {
             progress.stage(&format!("timer: {timers} timers"));
             rows.extend(own(plan, timers, &progress)?);
         }
+    }
+    if plan.scenarios.iter().any(|name| name == "steady") && !interrupt::requested() {
+        rows.extend(steady::run(plan, &progress)?);
     }
     if plan.scenarios.iter().any(|name| name == "remote") && !interrupt::requested() {
         progress.stage("timer: two threads");
@@ -49,7 +53,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
+pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(match name {
         "stillpoint/wheel" => Box::new(Ours::new(timers, None)),
         "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Some(Clock::new()))),
@@ -85,7 +89,7 @@ fn own(plan: &Plan, timers: usize, progress: &Progress) -> Result<Vec<Row>, Stri
         progress.step();
     }
     let measured = contenders.into_iter().filter(|(_, figures, void)| !figures.is_empty() || void.is_some());
-    Ok(measured.map(|(name, figures, void)| row(plan, timers, name, figures, void)).collect())
+    Ok(measured.map(|(name, figures, void)| row("own", plan.rounds, timers, name, figures, void)).collect())
 }
 
 /// The same for every contender.
@@ -232,11 +236,18 @@ fn in_steps(
     Ok(())
 }
 
-fn row(plan: &Plan, timers: usize, name: &str, figures: Figures, void: Option<String>) -> Row {
-    let params = [("timers", timers), ("rounds", plan.rounds as usize)];
+pub(super) fn row(
+    scenario: &str,
+    rounds: u32,
+    timers: usize,
+    name: &str,
+    figures: Figures,
+    void: Option<String>,
+) -> Row {
+    let params = [("timers", timers), ("rounds", rounds as usize)];
     Row {
         experiment: "timer".into(),
-        scenario: "own".to_owned(),
+        scenario: scenario.to_owned(),
         contender: name.to_owned(),
         params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
         metrics: if void.is_some() { Map::new() } else { metrics(figures) },

@@ -10,6 +10,7 @@ mod measure;
 mod ours;
 mod remote;
 mod show;
+mod steady;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +31,9 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "hierarchical_hash_wheel_timer",
 ];
 
-/// One thread with timers of its own, and two of which one adds to the other's wheel.
-pub(crate) const SCENARIOS: &[&str] = &["own", "remote"];
+/// One thread with timers of its own; the same with timeouts of one length that never end; and two threads of which one adds
+/// to the other's wheel.
+pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote"];
 
 /// The longest delay, in ticks.
 const SPAN: u64 = 1_000_000;

@@ -12,12 +12,19 @@ pub(super) struct Ours {
     clock: Option<Clock>,
     /// What the clock is ahead of the wheel.
     ahead: u64,
+    limit: Limit,
 }
 
 impl Ours {
     pub(super) fn new(timers: usize, clock: Option<Clock>) -> Self {
         let now = clock.as_ref().map_or(0, Clock::now);
-        Self { wheel: Wheel::with_capacity(now, timers), keys: Vec::with_capacity(timers), clock, ahead: 0 }
+        let wheel = Wheel::with_capacity(now, timers);
+        Self { wheel, keys: Vec::with_capacity(timers), clock, ahead: 0, limit: Limit::NONE }
+    }
+
+    /// The same with polls of at most that many expiries.
+    pub(super) fn within(self, expiries: usize) -> Self {
+        Self { limit: Limit::expiries(expiries), ..self }
     }
 
     #[inline(always)]
@@ -42,10 +49,10 @@ impl Ours {
     #[inline(always)]
     fn poll(&mut self, now: u64) -> u64 {
         let mut sum = 0;
-        let progress = self.wheel.poll(now, Limit::NONE, |_, expired| {
+        let progress = self.wheel.poll(now, self.limit, |_, expired| {
             sum += black_box(expired.into_value()).unwrap_or(0);
         });
-        debug_assert!(progress.is_done());
+        debug_assert!(progress.is_done() || self.limit != Limit::NONE);
         sum
     }
 }
@@ -100,5 +107,14 @@ impl TimerContender for Ours {
 
     fn forget(&mut self) {
         self.keys.clear();
+    }
+
+    fn millisecond(&self) -> Option<u64> {
+        self.clock.is_none().then_some(1_000_000)
+    }
+
+    fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
+        let at = self.wheel.now() + delay;
+        (0..count).try_for_each(|_| self.wheel.add(at, 1).map(drop)).map_err(|full| full.to_string())
     }
 }

@@ -19,6 +19,17 @@ const OWN: &[Column] = &[
     ("hour's jump", "jump_cycles"),
 ];
 
+const STEADY: &[Column] = &[
+    ("mean", "poll_cycles"),
+    ("p50", "poll_cycles_p50"),
+    ("p99", "poll_cycles_p99"),
+    ("p99.9", "poll_cycles_p999"),
+    ("max", "poll_cycles_max"),
+    ("p99.9, µs", "poll_us_p999"),
+    ("most fired", "most_fired"),
+    ("latest, ms", "latest_ms"),
+];
+
 const REMOTE: &[Column] = &[
     ("add, source", "remote_source_cycles"),
     ("add, target", "remote_target_cycles"),
@@ -30,13 +41,18 @@ const REMOTE: &[Column] = &[
 /// Prints a table for each number of timers, and one for two threads.
 pub(super) fn tables(rows: &[Row]) {
     let bold = anstyle::Style::new().bold();
-    let mut numbers: Vec<u64> =
-        rows.iter().filter(|row| row.scenario == "own").map(|row| param(row, "timers")).collect();
-    numbers.dedup();
-    for timers in numbers {
-        let of_number = rows.iter().filter(|row| row.scenario == "own" && param(row, "timers") == timers);
-        say(format!("\n{bold}Timers: {timers} on one thread, TSC cycles each{bold:#}"));
-        say(table::text(&of_rows(of_number, "contender", |row| row.contender.clone(), OWN)));
+    for (scenario, what, columns) in [
+        ("own", "on one thread, TSC cycles each", OWN),
+        ("steady", "with timeouts of 300 s, polled each millisecond: TSC cycles of a poll", STEADY),
+    ] {
+        let rows = || rows.iter().filter(|row| row.scenario == scenario);
+        let mut numbers: Vec<u64> = rows().map(|row| param(row, "timers")).collect();
+        numbers.dedup();
+        for timers in numbers {
+            let of_number = rows().filter(|row| param(row, "timers") == timers);
+            say(format!("\n{bold}Timers: {timers} {what}{bold:#}"));
+            say(table::text(&of_rows(of_number, "contender", |row| row.contender.clone(), columns)));
+        }
     }
     let mut remote = rows.iter().filter(|row| row.scenario == "remote").peekable();
     if remote.peek().is_some() {
@@ -44,7 +60,8 @@ pub(super) fn tables(rows: &[Row]) {
         say(table::text(&of_rows(remote, "burst", |row| param(row, "burst").to_string(), REMOTE)));
     }
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
-    say("floor: lists of the same memory alone, without keys, levels or expiry.");
+    say("floor: lists of the same memory alone, without keys, levels or expiry; as polls, an empty loop.");
+    say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
     say(
         "stillpoint/wheel takes the caller's time, +clock reads it at each call, as rte_timer does by itself.",
     );

@@ -60,4 +60,18 @@ pub trait TimerContender {
 
     /// Forgets the handles of timers that have all fired or been cancelled.
     fn forget(&mut self);
+
+    /// Ticks in a millisecond, where time is told; `None` where it passes by itself.
+    fn millisecond(&self) -> Option<u64> {
+        None
+    }
+
+    /// Adds so many timers of one delay, in ticks from now, whose handles nobody keeps.
+    ///
+    /// # Errors
+    /// When one of them was refused.
+    fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
+        let _ = (delay, count);
+        Ok(())
+    }
 }

@@ -96,6 +96,16 @@ impl TimerContender for Nexus {
             self.wheel.free(handle);
         }
     }
+
+    fn millisecond(&self) -> Option<u64> {
+        Some(1_000)
+    }
+
+    fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
+        let at = self.now + Duration::from_micros(delay);
+        (0..count).for_each(|_| self.wheel.schedule_forget(at, 1));
+        Ok(())
+    }
 }
 
 impl Drop for Nexus {
@@ -255,5 +265,13 @@ impl TimerContender for HashWheel {
     /// What was cancelled stays in the wheel until its time; so there is a new one for the next round.
     fn forget(&mut self) {
         *self = Self::new();
+    }
+
+    fn millisecond(&self) -> Option<u64> {
+        Some(1)
+    }
+
+    fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
+        (0..count).try_for_each(|_| self.add(&[delay]))
     }
 }

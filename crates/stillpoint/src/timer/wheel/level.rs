@@ -118,6 +118,19 @@ pub(super) fn reached(row: u32, occupied: u64, before: u64, now: u64) -> u64 {
     occupied.rotate_right((old + 1) as u32 % SLOTS) & reached
 }
 
+/// When the first of those slots begins; there is one.
+#[inline]
+pub(super) fn first(row: u32, reached: u64, before: u64) -> u64 {
+    start(row, index(row, before) + 1 + u64::from(reached.trailing_zeros()))
+}
+
+/// The exact levels of which time has left a slot between `before` and `now`, which is later: the lowest ones, a bit for each.
+#[inline]
+pub(super) fn left_behind(before: u64, now: u64) -> u64 {
+    let highest = (63 - (before ^ now).leading_zeros()) / EXACT_BITS;
+    (2 << highest) - 1
+}
+
 /// When the wheel has to look at a row first, after `now`; 0 for at once. `occupied` is not 0, and no slot is past.
 ///
 /// A slot of one tick and a coarse one are looked at when they begin. The timers of other slots are moved before that, from
@@ -141,12 +154,6 @@ const EXACT: u64 = (1 << EXACT_LEVELS) - 1;
 pub(super) const MOVED: u64 = EXACT - 1;
 /// The coarse levels.
 const COARSE: u64 = ((1 << COARSE_LEVELS) - 1) << COARSE_ROW;
-
-/// Of the rows in a set: the exact levels.
-#[inline]
-pub(super) fn exact_rows(rows: u64) -> u64 {
-    rows & EXACT
-}
 
 /// Of the rows in a set: the coarse levels.
 #[inline]

@@ -60,27 +60,33 @@ impl<T> Wheel<T> {
     /// in now.
     fn cross(&mut self, before: u64, budget: &mut Budget) {
         let lists = &self.slab.lists;
-        let mut slots = [0; EXACT_LEVELS as usize];
+        // Of each level: which of its slots are left, and when the first of them begins.
+        let mut reached = [(0, 0); EXACT_LEVELS as usize];
         let mut some = 0u64;
-        for row in level::bits(level::exact_rows(lists.rows())) {
-            let reached = level::reached(row, lists.occupied(row), before, self.now);
-            slots[row as usize % slots.len()] = reached;
-            some |= u64::from(reached != 0) << row;
+        for row in level::bits(lists.rows() & level::left_behind(before, self.now)) {
+            let slots = level::reached(row, lists.occupied(row), before, self.now);
+            if slots != 0 {
+                reached[row as usize % reached.len()] = (slots, level::first(row, slots, before));
+                some |= 1 << row;
+            }
         }
         while some != 0 {
             // The slot that begins first; of several, the widest, whose timers were armed before those of the others.
-            let (mut row, mut index, mut first) = (0, 0, u64::MAX);
+            let (mut row, mut start) = (0, u64::MAX);
             for other in level::bits(some) {
-                let further = u64::from(slots[other as usize % slots.len()].trailing_zeros());
-                let at = level::index(other, before) + 1 + further;
-                let start = level::start(other, at);
-                if start <= first {
-                    (row, index, first) = (other, at, start);
+                let (_, first) = reached[other as usize % reached.len()];
+                if first <= start {
+                    (row, start) = (other, first);
                 }
             }
-            let rest = &mut slots[row as usize % EXACT_LEVELS as usize];
-            *rest &= rest.wrapping_sub(1);
-            some &= !(u64::from(*rest == 0) << row);
+            let (slots, first) = &mut reached[row as usize % EXACT_LEVELS as usize];
+            *slots &= slots.wrapping_sub(1);
+            if *slots == 0 {
+                some &= !(1 << row);
+            } else {
+                *first = level::first(row, *slots, before);
+            }
+            let index = level::index(row, start);
             let head = level::head(row, index);
             if level::is_moved(row) && index == level::index(row, self.now) {
                 self.sift(row, head, budget);
@@ -89,10 +95,9 @@ impl<T> Wheel<T> {
             }
         }
         for row in level::bits(level::coarse_rows(self.slab.lists.rows())) {
-            let mut reached = level::reached(row, self.slab.lists.occupied(row), before, self.now);
-            while reached != 0 {
-                let index = level::index(row, before) + 1 + u64::from(reached.trailing_zeros());
-                reached &= reached - 1;
+            let slots = level::reached(row, self.slab.lists.occupied(row), before, self.now);
+            for further in level::bits(slots) {
+                let index = level::index(row, before) + 1 + u64::from(further);
                 self.slab.lists.splice(level::head(row, index), READY);
             }
         }

@@ -1,0 +1,127 @@
+//! Timeouts of one length that never end: what fires is added again. What a single poll takes, and how late timers are.
+//!
+//! Time is told, so a millisecond passes as fast as it is polled. Nothing counts until each timer has fired once: from then on
+//! all of them are added with the same delay, and lie as they would in a server that has run for long.
+
+use std::collections::VecDeque;
+
+use stillpoint_peers::timer::TimerContender;
+
+use super::Plan;
+use super::cycles::Bracket;
+use super::measure::{self, Figures};
+use super::ours::Ours;
+use crate::interrupt;
+use crate::machine::tsc;
+use crate::output::json::Row;
+use crate::output::progress::Progress;
+use crate::random::Random;
+
+pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
+/// The timeout, in milliseconds: so many polls until each timer has fired once.
+const TIMEOUT: u64 = 300_000;
+/// Timers that our polls fire at most, and move at most of each level.
+const LIMIT: usize = 64;
+
+/// Rounds of this scenario: each has hundreds of thousands of polls.
+pub(super) fn rounds(plan: &Plan) -> u32 {
+    match plan.scenarios.iter().any(|name| name == "steady") {
+        true => plan.rounds.min(5),
+        false => 0,
+    }
+}
+
+pub(super) fn run(plan: &Plan, progress: &Progress) -> Result<Vec<Row>, String> {
+    let (bracket, tsc_hz) = (Bracket::new(), tsc::frequency());
+    let mut rows = Vec::new();
+    for timers in TIMERS {
+        progress.stage(&format!("timer: {timers} timeouts"));
+        let mut random = Random::new(plan.seed);
+        let mut contenders: Vec<(&str, Figures, Option<String>)> =
+            plan.contenders.iter().map(|name| (name.as_str(), Figures::new(), None)).collect();
+        let count = contenders.len();
+        for round in 0..rounds(plan) as usize {
+            // The first deadlines: any time within the timeout, in the order of their being due.
+            let mut first: Vec<u64> = (0..timers).map(|_| 1 + random.next() % TIMEOUT).collect();
+            first.sort_unstable();
+            for turn in 0..count {
+                let (name, figures, void) = &mut contenders[(turn + round) % count];
+                if void.is_some() || interrupt::requested() {
+                    continue;
+                }
+                *void = make(name, timers)
+                    .and_then(|mut contender| polls(contender.as_mut(), &first, bracket, tsc_hz, figures))
+                    .err();
+            }
+            progress.step();
+        }
+        let measured =
+            contenders.into_iter().filter(|(_, figures, void)| !figures.is_empty() || void.is_some());
+        rows.extend(
+            measured.map(|(name, figures, void)| {
+                measure::row("steady", rounds(plan), timers, name, figures, void)
+            }),
+        );
+    }
+    Ok(rows)
+}
+
+fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
+    match name {
+        "stillpoint/wheel" => Ok(Box::new(Ours::new(timers, None).within(LIMIT))),
+        other => measure::make(other, timers),
+    }
+}
+
+/// Polls for twice the timeout, of which the second half counts.
+fn polls(
+    contender: &mut dyn TimerContender,
+    first: &[u64],
+    bracket: Bracket,
+    tsc_hz: Option<u64>,
+    figures: &mut Figures,
+) -> Result<(), String> {
+    let Some(millisecond) = contender.millisecond() else { return Ok(()) };
+    for deadline in first {
+        contender.renew(deadline * millisecond, 1)?;
+    }
+    // In milliseconds, in the order of their being due: each renewal is due after all the others.
+    let mut deadlines: VecDeque<u64> = first.iter().copied().collect();
+    let empty = contender.name() == "floor";
+    let mut cycles = Vec::with_capacity(TIMEOUT as usize);
+    let (mut most, mut latest) = (0, 0);
+    for now in 1..=2 * TIMEOUT {
+        let (taken, fired) = bracket.time(|| contender.expire(millisecond));
+        contender.renew(TIMEOUT * millisecond, fired)?;
+        for _ in 0..fired {
+            match deadlines.pop_front() {
+                Some(deadline) if deadline <= now => deadlines.push_back(now + TIMEOUT),
+                _ => return Err(format!("a timer has fired before its deadline, after {now} ms")),
+            }
+        }
+        if now <= TIMEOUT {
+            continue;
+        }
+        cycles.push(taken);
+        most = most.max(fired);
+        // What is due and has not fired does so in the next poll at the earliest.
+        if let Some(oldest) = deadlines.front().filter(|_| !empty) {
+            latest = latest.max((now + 1).saturating_sub(*oldest));
+        }
+    }
+    cycles.sort_by(f64::total_cmp);
+    let at = |of_thousand: usize| cycles[cycles.len() * of_thousand / 1_000];
+    let mut insert = |metric, value| figures.entry(metric).or_default().push(value);
+    insert("poll_cycles", cycles.iter().sum::<f64>() / cycles.len() as f64);
+    insert("poll_cycles_p50", at(500));
+    insert("poll_cycles_p99", at(990));
+    insert("poll_cycles_p999", at(999));
+    insert("poll_cycles_max", cycles[cycles.len() - 1]);
+    // Where there is no such counter, cycles are nanoseconds.
+    insert("poll_us_p999", at(999) * 1e6 / tsc_hz.unwrap_or(1_000_000_000) as f64);
+    if !empty {
+        insert("most_fired", most as f64);
+        insert("latest_ms", latest as f64);
+    }
+    Ok(())
+}
