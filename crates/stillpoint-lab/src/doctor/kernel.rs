@@ -78,8 +78,7 @@ fn signals() -> Finding {
 }
 
 fn rseq() -> Finding {
-    const COST: &str =
-        "no restartable sequences: readers cannot ask for a longer time slice, and per-CPU data needs locks";
+    const COST: &str = "no restartable sequences: per-CPU data needs locks";
     // SAFETY: a null area of length 0 is refused by the kernel before it is looked at.
     let result = unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<u8>(), 0, 0, 0) };
     let error = io::Error::last_os_error();

@@ -28,9 +28,6 @@ use crate::sys::sched::{self, Way};
 /// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
 /// offline. After help a thread's CPU mask is the one it had, as an explicit wish.
 ///
-/// Where the kernel has it (Linux 7.0), guards of such domains also ask it for a *time slice extension*: a thread that
-/// is to be preempted inside a short section runs on for some microseconds, to its end.
-///
 /// ```
 /// use stillpoint::rcu::{Domain, Help};
 ///

@@ -21,7 +21,6 @@ pub(crate) mod signal;
 #[cfg(all(test, not(any(loom, miri))))]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
-pub(crate) mod slice;
 mod thread;
 
 pub(crate) use clock::{ticks, TICKS_PER_MICRO};

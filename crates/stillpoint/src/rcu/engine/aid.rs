@@ -41,7 +41,6 @@ use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
 use crate::sys::sched::{Before, Finding, Subject, Way};
-use crate::sys::slice::Slice;
 
 const IDLE: u32 = 0;
 /// A helper looks at the thread.
@@ -106,8 +105,6 @@ pub(crate) struct Aid {
     subject: UnsafeCell<Option<Subject>>,
     /// Written by who is `STARTING`, read by who has one of the later bits.
     before: UnsafeCell<Option<Before>>,
-    /// Used by the thread alone.
-    slice: Cell<Option<Slice>>,
 }
 
 // SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations, and the
@@ -130,7 +127,6 @@ impl Default for Aid {
             claim: Cell::new(None),
             subject: UnsafeCell::new(None),
             before: UnsafeCell::new(None),
-            slice: Cell::new(None),
         }
     }
 }
@@ -326,7 +322,6 @@ impl Aid {
         let subject = Subject::current().ok();
         // SAFETY: the word is closed, by this thread.
         self.subject.with_mut(|cell| unsafe { *cell = subject });
-        self.slice.set(Slice::enable());
         self.not_before.store(0, RELAXED);
         // Release: pairs with the acquire in `start`.
         self.word.store(IDLE, Ordering::Release);
@@ -357,23 +352,6 @@ impl Aid {
             #[cfg(loom)]
             loom::thread::yield_now();
         }
-    }
-
-    /// Before a section that had better not be interrupted. For the thread itself.
-    pub(super) fn request_slice(&self) {
-        if let Some(slice) = self.slice.get() {
-            slice.request();
-        }
-    }
-
-    pub(super) fn release_slice(&self) {
-        if let Some(slice) = self.slice.get() {
-            slice.release();
-        }
-    }
-
-    pub(super) fn has_slices(&self) -> bool {
-        self.slice.get().is_some()
     }
 
     /// A record of the thread holds the aid from now on; or its `OwnAid`.

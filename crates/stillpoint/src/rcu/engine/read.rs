@@ -61,9 +61,6 @@ impl Core {
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, mode: Mode, record: &Record) {
-        if record.wants_attention() {
-            record.begin_slice();
-        }
         // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
         // what was unlinked before the token was started.
         let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
@@ -150,8 +147,6 @@ impl Core {
             self.tasks.wake();
         }
         self.end_own_help(record);
-        // Last, as it may give the CPU back.
-        record.end_slice();
     }
 }
 

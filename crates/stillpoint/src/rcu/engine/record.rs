@@ -22,11 +22,9 @@ const AWAITED: u32 = 1;
 /// In `attention`: the thread has been helped, or was some time ago (`aid.rs`).
 const HELPED: u32 = 2;
 /// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
-const FUTURE: u32 = 8;
-/// In `attention`, as long as the record has this holder: its guards ask for time slice extensions.
-const EXTENDS: u32 = 4;
+const FUTURE: u32 = 4;
 /// In `attention`, as long as the record has this holder: a full fence comes before the look at the others.
-const FENCES: u32 = 16;
+const FENCES: u32 = 8;
 
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
@@ -48,8 +46,7 @@ const LIGHT: u32 = 2;
 pub(crate) struct Record {
     /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
     state: AtomicU64,
-    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`],
-    /// [`EXTENDS`], [`FENCES`].
+    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`], [`FENCES`].
     attention: AtomicU32,
     /// The holder's [`Kind`], and [`LIGHT`] if it relies on light fences.
     kind: AtomicU32,
@@ -103,16 +100,13 @@ impl Record {
         self.reported.store(0, Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
         aid.inspect(|aid| aid.add_holder());
-        // Between two quiescent states there is no short section to extend.
-        let extends = kind == Kind::Reader && aid.is_some_and(Aid::has_slices);
-        let fences = is_unreached || (aid.is_some() && mode == Mode::Symmetric);
-        let attention = if extends { EXTENDS } else { 0 } | if fences { FENCES } else { 0 };
+        let attention = if is_unreached || (aid.is_some() && mode == Mode::Symmetric) { FENCES } else { 0 };
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
             // What was asked of the last holder stays, and is answered by this one: a future may have taken its state for
-            // that of the section that it waits for. Relaxed, both: as all requests; the bits are the holder's own.
-            self.attention.fetch_and(!(EXTENDS | FENCES), Ordering::Relaxed);
+            // that of the section that it waits for. Relaxed, both: as all requests; the bit is the holder's own.
+            self.attention.fetch_and(!FENCES, Ordering::Relaxed);
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
         // Release: pairs with the acquire load in `aid`.
@@ -132,21 +126,6 @@ impl Record {
             // it so. Relaxed: who still sees the old aid finds the record passive, or claimed by another thread.
             self.aid.store(ptr::null_mut(), Ordering::Relaxed);
             aid.remove_holder();
-        }
-    }
-
-    /// Before a guard's section, if [`wants_attention`](Record::wants_attention).
-    #[cold]
-    pub(super) fn begin_slice(&self) {
-        if self.has(EXTENDS) {
-            self.aid().inspect(|aid| aid.request_slice());
-        }
-    }
-
-    /// After a guard's section.
-    pub(super) fn end_slice(&self) {
-        if self.has(EXTENDS) {
-            self.aid().inspect(|aid| aid.release_slice());
         }
     }
 
@@ -408,7 +387,7 @@ impl Record {
     /// There is no other thread.
     pub(super) unsafe fn reset_after_fork(&self) {
         // Relaxed: there is no other thread.
-        self.attention.fetch_and(EXTENDS | FENCES, Ordering::Relaxed);
+        self.attention.fetch_and(FENCES, Ordering::Relaxed);
     }
 
     /// Asks the reader to wake the domain's futures when its state changes. Returns whether nobody had asked before:
