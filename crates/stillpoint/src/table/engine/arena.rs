@@ -7,14 +7,15 @@ use std::cell::UnsafeCell;
 #[cfg(not(loom))]
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-// Not modelled: the lists hand memory over, and are locked around a few instructions.
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+// Not modelled: the lists hand memory over, under a lock.
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crossbeam_utils::{Backoff, CachePadded};
+use crossbeam_utils::CachePadded;
 
 use super::bucket::NO_ENTRY;
 use super::chunks::Chunks;
 use super::slab::{Touch, Zeroed};
+use crate::sync::{Locked, TryLock};
 
 /// Key and value of an entry.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ impl<K, V> Arena<K, V> {
         Some(index)
     }
 
-    fn pop(&self, list: &Locked<'_>) -> Option<u32> {
+    fn pop(&self, list: &Held<'_>) -> Option<u32> {
         let index = list.head();
         if index == NO_ENTRY {
             return None;
@@ -173,7 +174,7 @@ impl<K, V> Arena<K, V> {
         Some(index)
     }
 
-    fn push(&self, list: &Locked<'_>, index: u32) {
+    fn push(&self, list: &Held<'_>, index: u32) {
         // SAFETY: the slot is the caller's, who has it from `free`; the list is locked.
         unsafe { (*(*self.slots.get(index)).0.get()).next = list.head() };
         list.set_head(index);
@@ -262,7 +263,7 @@ impl<K, V> Arena<K, V> {
 
 #[derive(Default)]
 struct FreeList {
-    locked: AtomicBool,
+    lock: TryLock<()>,
     /// Changed only by the holder of the lock, as the number of slots.
     head: AtomicU32,
     len: AtomicU32,
@@ -280,45 +281,34 @@ impl FreeList {
         self.len.load(Ordering::Relaxed) as usize
     }
 
-    fn try_lock(&self) -> Option<Locked<'_>> {
-        // Relaxed: spares the exchange where it would fail. Acquire: pairs with the release of `Locked`'s drop.
-        let free = !self.locked.load(Ordering::Relaxed) && !self.locked.swap(true, Ordering::Acquire);
-        // Not `then_some`: a lock that is made and dropped unlocks.
-        free.then(|| Locked(self))
+    fn try_lock(&self) -> Option<Held<'_>> {
+        self.lock.try_lock().map(|lock| Held { list: self, _lock: lock })
     }
 
-    fn lock(&self) -> Locked<'_> {
-        let backoff = Backoff::new();
-        loop {
-            if let Some(locked) = self.try_lock() {
-                return locked;
-            }
-            backoff.snooze();
-        }
+    fn lock(&self) -> Held<'_> {
+        Held { list: self, _lock: self.lock.lock() }
     }
 }
 
-struct Locked<'l>(&'l FreeList);
+/// A locked list.
+struct Held<'l> {
+    list: &'l FreeList,
+    _lock: Locked<'l, ()>,
+}
 
-impl Locked<'_> {
+impl Held<'_> {
     // Relaxed, in all of these: the lock orders its holders.
     fn head(&self) -> u32 {
-        self.0.head.load(Ordering::Relaxed)
+        self.list.head.load(Ordering::Relaxed)
     }
 
     fn set_head(&self, index: u32) {
-        self.0.head.store(index, Ordering::Relaxed);
+        self.list.head.store(index, Ordering::Relaxed);
     }
 
     fn count(&self, more: i32) {
-        self.0.len.store(self.0.len.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        // Release: pairs with the acquire in `try_lock`.
-        self.0.locked.store(false, Ordering::Release);
+        let len = &self.list.len;
+        len.store(len.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
     }
 }
 

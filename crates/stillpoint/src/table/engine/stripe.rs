@@ -5,28 +5,23 @@
 //! stripe. With the lock go the stripe's own idea of the array, its share of a growth, and its count of entries:
 //! a writer reads the array under the lock alone, so an array that every stripe has left has no writer.
 
-use std::cell::UnsafeCell;
+// Not modelled: counts for readers of statistics.
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::array::Array;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::spin;
+use crate::sync::{Locked, TryLock};
 
 pub(crate) const STRIPES: usize = if cfg!(loom) { 1 } else { 256 };
-
-/// Turns of a waiter before it yields its core: a holder that runs is done by then.
-const SPINS: u32 = 128;
 
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Stripe {
-    locked: AtomicBool,
-    /// Not modelled: a count for readers of statistics, written by the holder of the lock alone.
-    entries: std::sync::atomic::AtomicU32,
-    most_moved: std::sync::atomic::AtomicU32,
-    progress: UnsafeCell<Progress>,
+    progress: TryLock<Progress>,
+    /// Written by the holder of the lock alone, as the next one.
+    entries: AtomicU32,
+    most_moved: AtomicU32,
 }
 
-/// For the holder of the lock.
 #[derive(Debug)]
 struct Progress {
     array: *const Array,
@@ -34,66 +29,51 @@ struct Progress {
     cursor: usize,
 }
 
-// SAFETY: `progress` is used by the holder of the lock alone; what it points to is `Sync`.
-unsafe impl Sync for Stripe {}
-// SAFETY: as above.
-unsafe impl Send for Stripe {}
+// SAFETY: what the pointer leads to is `Sync`.
+unsafe impl Send for Progress {}
 
 impl Stripe {
     pub(crate) fn new(array: *const Array) -> Self {
         Self {
-            locked: AtomicBool::new(false),
+            progress: TryLock::new(Progress { array, cursor: 0 }),
             entries: Default::default(),
             most_moved: Default::default(),
-            progress: UnsafeCell::new(Progress { array, cursor: 0 }),
         }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_> {
-        let mut turns = 0;
-        loop {
-            if let Some(held) = self.try_lock() {
-                return held;
-            }
-            spin();
-            turns += 1;
-            if turns % SPINS == 0 && !cfg!(loom) {
-                std::thread::yield_now();
-            }
-        }
+        Held { stripe: self, progress: self.progress.lock() }
     }
 
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
-        // Acquire: pairs with the release in the drop of `Held`. Relaxed on failure: nothing was learned.
-        let locked = self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a lock that is made and dropped unlocks.
-        locked.is_ok().then(|| Held { stripe: self })
+        self.progress.try_lock().map(|progress| Held { stripe: self, progress })
     }
 
     pub(crate) fn entries(&self) -> usize {
         // Relaxed: a count that may be old by the time it is read.
-        self.entries.load(std::sync::atomic::Ordering::Relaxed) as usize
+        self.entries.load(Ordering::Relaxed) as usize
     }
 
     /// The most buckets that one call has moved under this lock.
     pub(crate) fn most_moved(&self) -> usize {
         // Relaxed: for statistics.
-        self.most_moved.load(std::sync::atomic::Ordering::Relaxed) as usize
+        self.most_moved.load(Ordering::Relaxed) as usize
     }
 }
 
 /// A locked stripe; unlocked when dropped, also by a panic of the user's `Eq` or `Hash`.
 pub(crate) struct Held<'s> {
     stripe: &'s Stripe,
+    progress: Locked<'s, Progress>,
 }
 
 impl<'s> Held<'s> {
     /// The array of this stripe. Its buckets are there until the stripe has left it, and is counted as moved.
     pub(crate) fn array(&self) -> &'s Array {
-        // SAFETY: the lock is held; every array stays as long as the table.
-        unsafe { &*(*self.stripe.progress.get()).array }
+        // SAFETY: every array stays as long as the table.
+        unsafe { &*self.progress.array }
     }
 
     /// The array that this stripe's entries are in, or move to.
@@ -103,25 +83,22 @@ impl<'s> Held<'s> {
     }
 
     pub(crate) fn cursor(&self) -> usize {
-        // SAFETY: the lock is held.
-        unsafe { (*self.stripe.progress.get()).cursor }
+        self.progress.cursor
     }
 
     pub(crate) fn set_cursor(&mut self, cursor: usize) {
-        // SAFETY: the lock is held.
-        unsafe { (*self.stripe.progress.get()).cursor = cursor };
+        self.progress.cursor = cursor;
     }
 
     /// Leaves the array for the next one.
     pub(crate) fn leave_for(&mut self, next: *const Array) {
-        // SAFETY: the lock is held.
-        unsafe { *self.stripe.progress.get() = Progress { array: next, cursor: 0 } };
+        *self.progress = Progress { array: next, cursor: 0 };
     }
 
     pub(crate) fn count(&mut self, more: i32) {
-        // Relaxed: written under the lock.
-        let entries = self.stripe.entries.load(std::sync::atomic::Ordering::Relaxed);
-        self.stripe.entries.store(entries.wrapping_add_signed(more), std::sync::atomic::Ordering::Relaxed);
+        // Relaxed: written under the lock, as below.
+        let entries = self.stripe.entries.load(Ordering::Relaxed);
+        self.stripe.entries.store(entries.wrapping_add_signed(more), Ordering::Relaxed);
     }
 
     pub(crate) fn entries(&self) -> usize {
@@ -130,14 +107,7 @@ impl<'s> Held<'s> {
 
     pub(crate) fn note_moved(&mut self, buckets: usize) {
         if buckets > self.stripe.most_moved() {
-            self.stripe.most_moved.store(buckets as u32, std::sync::atomic::Ordering::Relaxed);
+            self.stripe.most_moved.store(buckets as u32, Ordering::Relaxed);
         }
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        // Release: pairs with the acquire in `try_lock`.
-        self.stripe.locked.store(false, Ordering::Release);
     }
 }

@@ -1,4 +1,8 @@
-//! The atomics of the engine, and its cells: the standard library's, or loom's in a model.
+//! The atomics of the engine, and its cells: the standard library's, or loom's in a model; and a lock for short work.
+
+mod try_lock;
+
+pub(crate) use try_lock::{Locked, TryLock};
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;

@@ -1,0 +1,108 @@
+//! A lock for short work: whoever finds it taken does something else meanwhile, or spins.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+use super::atomic::{AtomicBool, Ordering};
+
+/// Turns of a waiter before it yields its core: a holder that runs is done by then.
+const SPINS: u32 = 128;
+
+#[derive(Debug, Default)]
+pub(crate) struct TryLock<T> {
+    is_locked: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is used by the holder of the lock only, on one thread at a time.
+unsafe impl<T: Send> Sync for TryLock<T> {}
+
+impl<T> TryLock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { is_locked: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// The value, unless somebody has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
+        // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: nothing was learned.
+        let answer = self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        // Not `then_some`: a `Locked` that is made and dropped unlocks.
+        answer.is_ok().then(|| Locked(self))
+    }
+
+    /// The value, once nobody else has it. Only for what is held for a few instructions.
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_, T> {
+        let mut turns = 0;
+        loop {
+            if let Some(locked) = self.try_lock() {
+                return locked;
+            }
+            super::spin();
+            turns += 1;
+            if turns % SPINS == 0 && !cfg!(loom) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// The right to use the value. Unlocks when it is dropped, by a panic, too.
+#[derive(Debug)]
+pub(crate) struct Locked<'l, T>(&'l TryLock<T>);
+
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Locked<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and `self` borrowed exclusively.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Locked<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `try_lock`.
+        self.0.is_locked.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_the_value() {
+        let lock = TryLock::new(1);
+        let mut locked = lock.try_lock().unwrap();
+        *locked += 1;
+        assert!(lock.try_lock().is_none());
+        drop(locked);
+        assert_eq!(*lock.try_lock().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_panic_unlocks() {
+        let lock = TryLock::new(1);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _locked = lock.try_lock();
+            panic!("as expected");
+        }));
+        assert!(panicked.is_err() && lock.try_lock().is_some());
+    }
+}
