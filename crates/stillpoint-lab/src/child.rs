@@ -26,20 +26,27 @@ pub(crate) enum OnInterrupt {
     End,
 }
 
-/// Runs this program with `order` in the variable, and returns what it answers; `None` when it was ended.
-///
-/// `what` it does is named in errors.
-pub(crate) fn ask<A: DeserializeOwned>(
-    variable: &str,
-    what: &str,
-    order: &impl Serialize,
-    on_interrupt: OnInterrupt,
-) -> Result<Option<A>, Stop> {
+/// What a child process is asked to do.
+pub(crate) trait Order: Serialize + DeserializeOwned {
+    /// Holds the order, in the child only.
+    const VARIABLE: &'static str;
+    /// What the child does, for errors.
+    const WORK: &'static str;
+    const ON_INTERRUPT: OnInterrupt = OnInterrupt::Wait;
+
+    type Answer: Serialize + DeserializeOwned;
+
+    /// In the child: does it.
+    fn obey(self) -> Result<Self::Answer, String>;
+}
+
+/// Runs this program with the order in its environment, and returns what it answers; `None` when it was ended.
+pub(crate) fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let failed = |why: &str, error: &dyn Display| Stop::Failed(format!("{why}: {error}"));
     let order = serde_json::to_string(order).map_err(|error| failed("the order has no form", &error))?;
     let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
     let mut child = Command::new(program)
-        .env(variable, order)
+        .env(O::VARIABLE, order)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.
@@ -60,7 +67,7 @@ pub(crate) fn ask<A: DeserializeOwned>(
     let mut told = false;
     let bytes = loop {
         match answer.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) if on_interrupt == OnInterrupt::End && interrupt::requested() => {
+            Err(RecvTimeoutError::Timeout) if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() => {
                 // It may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
@@ -75,12 +82,12 @@ pub(crate) fn ask<A: DeserializeOwned>(
         }
     };
     let status = child.wait().map_err(|error| failed("the child process is lost", &error))?;
-    let ended = on_interrupt == OnInterrupt::End || !status.success();
+    let ended = O::ON_INTERRUPT == OnInterrupt::End || !status.success();
     if ended && interrupt::requested() {
         return Ok(None);
     }
     if !status.success() {
-        return Err(Stop::Failed(format!("the child process that {what} ended with {status}")));
+        return Err(Stop::Failed(format!("the child process that {} ended with {status}", O::WORK)));
     }
     // What libraries print comes before the last line.
     let text = String::from_utf8_lossy(&bytes);
@@ -101,17 +108,14 @@ pub(crate) struct OnHugePages<P> {
 }
 
 /// In the child: does what the variable says. `None` in a process that is no such child.
-pub(crate) fn answer<O: DeserializeOwned, A: Serialize>(
-    variable: &str,
-    work: impl FnOnce(O) -> Result<A, String>,
-) -> Option<ExitCode> {
-    let order = std::env::var(variable).ok()?;
+pub(crate) fn run_if_child<O: Order>() -> Option<ExitCode> {
+    let order = std::env::var(O::VARIABLE).ok()?;
     interrupt::listen();
     // Nobody waits for the answer when the parent is gone. An error leaves the child alone with its work.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)
-        .map_err(|error| format!("{variable} is not for users: {error}"))
-        .and_then(work)
+        .map_err(|error| format!("{} is not for users: {error}", O::VARIABLE))
+        .and_then(O::obey)
         .and_then(|answer| serde_json::to_string(&answer).map_err(|error| error.to_string()));
     Some(match answer {
         Ok(text) => {

@@ -34,11 +34,11 @@ use crate::cli::Command;
 
 fn main() -> ExitCode {
     let children = [
-        table::child::run_if_child,
-        preempt::child::run_if_child,
-        membarrier::child::run_if_child,
-        timer::child::run_if_child,
-        pool::child::run_if_child,
+        child::run_if_child::<child::OnHugePages<table::Plan>>,
+        child::run_if_child::<preempt::child::Order>,
+        child::run_if_child::<membarrier::Plan>,
+        child::run_if_child::<timer::Plan>,
+        child::run_if_child::<pool::child::Order>,
     ];
     if let Some(code) = children.iter().find_map(|run_if_child| run_if_child()) {
         return code;

@@ -35,10 +35,10 @@ pub(crate) fn main() -> std::io::Result<()> {
     let table = RcuArray::new(&domain, SLOTS, |_| session(0));
 
     let mut background = domain
-        .background_builder()
+        .reclaimer_builder()
         .capacity(512) // whoever submits more gets it handed back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
-        .build();
+        .build_background();
     let submitter = background.submitter();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
 

@@ -39,6 +39,7 @@ extern crate alloc;
 #[cfg(all(feature = "std", not(target_os = "linux")))]
 compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
 
+mod bits;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod busted;
@@ -46,6 +47,8 @@ pub mod busted;
 pub mod fence;
 #[cfg(feature = "std")]
 pub mod multicast;
+#[cfg(feature = "std")]
+mod panics;
 #[cfg(feature = "std")]
 pub mod pool;
 #[cfg(feature = "std")]

@@ -8,7 +8,6 @@
 //! other in rotated order.
 
 mod barriers;
-pub(crate) mod child;
 mod crowd;
 mod measure;
 mod readers;
@@ -20,6 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 
+use crate::child;
 use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment::{self, group};
@@ -98,6 +98,18 @@ fn missing(contender: &str) -> Option<String> {
     })
 }
 
+/// Its threads are all that barriers have to reach there.
+impl child::Order for Plan {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_MEMBARRIER";
+    const WORK: &'static str = "measures barriers";
+
+    type Answer = Vec<Row>;
+
+    fn obey(self) -> Result<Vec<Row>, String> {
+        measure::run(&self)
+    }
+}
+
 impl experiment::Plan for Plan {
     const NAME: &'static str = "membarrier";
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
@@ -145,7 +157,7 @@ impl experiment::Plan for Plan {
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = child::run(self)?;
+        let rows = child::ask(self)?.unwrap_or_default();
         if !silent {
             show::tables(&rows);
         }

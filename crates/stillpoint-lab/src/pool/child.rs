@@ -1,24 +1,19 @@
 //! The child process in which the pools are measured.
 
-use std::process::ExitCode;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
-use crate::child::{self, OnHugePages, OnInterrupt};
+use crate::child::{self, OnHugePages};
 use crate::error::Stop;
 use crate::interrupt;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;
 
-/// Holds the plan, in the child alone.
-const VARIABLE: &str = "STILLPOINT_BENCH_POOL";
-
 #[derive(Serialize, Deserialize)]
-pub(super) struct Order<P = Plan> {
-    pub(super) on: OnHugePages<P>,
+pub(crate) struct Order {
+    pub(super) on: OnHugePages<Plan>,
     /// The setting to begin with.
     pub(super) first: usize,
     /// What did not end, in a child before this one: contenders by name and cache.
@@ -27,12 +22,24 @@ pub(super) struct Order<P = Plan> {
 
 /// What the child answers.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub(super) rows: Vec<Row>,
     /// A sentence about each pool.
     pub(super) notes: Vec<String>,
     /// The setting at which a contender did not end, and its row there. Nothing was measured from then on.
     pub(super) unfinished: Option<(usize, Row)>,
+}
+
+impl child::Order for Order {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_POOL";
+    const WORK: &'static str = "measures pools";
+
+    type Answer = Answer;
+
+    fn obey(self) -> Result<Answer, String> {
+        let limit = super::watch::limit(&self.on.plan);
+        super::watch::over(limit, move |report| super::measure::run(&self, report))
+    }
 }
 
 /// Runs a plan in a child. Returns its rows, and notes to print below them.
@@ -44,9 +51,9 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let pages = HugePages::reserve(for_dpdk + ours);
     let _restore = pages.as_ref().map(|pages| interrupt::at_the_end(pages.restorer()));
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
-    let on = OnHugePages { plan, megabytes: for_dpdk, huge_pages: pages.is_some() };
+    let on = OnHugePages { plan: plan.clone(), megabytes: for_dpdk, huge_pages: pages.is_some() };
     let mut order = Order { on, first: 0, without: Vec::new() };
-    while let Some(answer) = child::ask::<Answer>(VARIABLE, "measures pools", &order, OnInterrupt::Wait)? {
+    while let Some(answer) = child::ask(&order)? {
         rows.extend(answer.rows);
         let new: Vec<String> = answer.notes.into_iter().filter(|note| !notes.contains(note)).collect();
         notes.extend(new);
@@ -67,12 +74,4 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
         }
     });
     Ok((rows, notes))
-}
-
-/// In the child: measures what the variable says. `None` in a process that is no such child.
-pub(crate) fn run_if_child() -> Option<ExitCode> {
-    child::answer(VARIABLE, |order: Order| {
-        let limit = super::watch::limit(&order.on.plan);
-        super::watch::over(limit, move |report| super::measure::run(&order, report))
-    })
 }

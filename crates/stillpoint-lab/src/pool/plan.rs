@@ -33,7 +33,7 @@ impl Setting {
 }
 
 /// What to measure. It travels to the child process as JSON.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(super) settings: Vec<Setting>,
     pub(super) contenders: Vec<String>,

@@ -1,6 +1,5 @@
 //! One round in a process of its own, so that what it leaves in memory is none of the next one's.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +12,12 @@ use crate::preempt::workload::Workload;
 use crate::reclaim::ours;
 use crate::reclaim::plan::is_ours;
 
-/// Holds the order, in the child alone.
-const VARIABLE: &str = "STILLPOINT_BENCH_PREEMPT";
 /// Samples that are kept at the most; of more, every second, fourth, ... is.
 const MOST_SAMPLES: usize = 1 << 18;
 
 /// A round of one contender.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(crate) struct Order {
     pub(super) contender: String,
     pub(super) workload: Workload,
     pub(super) inside_steps: u64,
@@ -35,13 +32,19 @@ pub(super) struct Order {
 /// Runs a round in a child. `None` when Ctrl-C has ended it. An error says why it does not count: a scheme that has freed
 /// too much may end its process.
 pub(super) fn run(order: &Order) -> Option<Result<Outcome, String>> {
-    child::ask(VARIABLE, "measures a round", order, OnInterrupt::End)
-        .unwrap_or_else(|stop| Some(Err(stop.to_string())))
+    child::ask(order).unwrap_or_else(|stop| Some(Err(stop.to_string())))
 }
 
-/// In the child: runs the round. `None` in a process that is no such child.
-pub(crate) fn run_if_child() -> Option<ExitCode> {
-    child::answer(VARIABLE, |order: Order| Ok(obey(&order)))
+impl child::Order for Order {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_PREEMPT";
+    const WORK: &'static str = "measures a round";
+    const ON_INTERRUPT: OnInterrupt = OnInterrupt::End;
+
+    type Answer = Result<Outcome, String>;
+
+    fn obey(self) -> Result<Self::Answer, String> {
+        Ok(obey(&self))
+    }
 }
 
 fn obey(order: &Order) -> Result<Outcome, String> {

@@ -1,16 +1,22 @@
 //! The child process in which the tables are measured.
 
-use std::process::ExitCode;
-
 use super::Plan;
-use crate::child::{self, OnHugePages, OnInterrupt};
+use crate::child::{self, OnHugePages};
 use crate::error::Stop;
 use crate::interrupt;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;
 
-/// Holds the plan, in the child alone.
-const VARIABLE: &str = "STILLPOINT_BENCH_TABLE";
+impl child::Order for OnHugePages<Plan> {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_TABLE";
+    const WORK: &'static str = "measures tables";
+
+    type Answer = Vec<Row>;
+
+    fn obey(self) -> Result<Vec<Row>, String> {
+        super::measure::run(&self.plan, self.megabytes, self.huge_pages)
+    }
+}
 
 /// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
@@ -18,8 +24,8 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
     let megabytes = ((plan.entries * 96) >> 20) + 64;
     let pages = plan.has_dpdk().then(|| HugePages::reserve(megabytes)).flatten();
     let _restore = pages.as_ref().map(|pages| interrupt::at_the_end(pages.restorer()));
-    let order = OnHugePages { plan, megabytes, huge_pages: pages.is_some() };
-    let rows: Option<Vec<Row>> = child::ask(VARIABLE, "measures tables", &order, OnInterrupt::Wait)?;
+    let order = OnHugePages { plan: plan.clone(), megabytes, huge_pages: pages.is_some() };
+    let rows = child::ask(&order)?;
     let about = match &pages {
         Some(pages) => format!("rte_hash has {} reserved huge pages of 2 MiB", pages.count()),
         None if !plan.has_dpdk() => "no huge pages were reserved".to_owned(),
@@ -28,11 +34,4 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
         }
     };
     Ok((rows.unwrap_or_default(), about))
-}
-
-/// In the child: measures what the variable says. `None` in a process that is no such child.
-pub(crate) fn run_if_child() -> Option<ExitCode> {
-    child::answer(VARIABLE, |OnHugePages { plan, megabytes, huge_pages }: OnHugePages<Plan>| {
-        super::measure::run(&plan, megabytes, huge_pages)
-    })
 }

@@ -42,7 +42,7 @@ struct Setting {
 }
 
 /// What to measure. It travels to the child process as JSON.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     settings: Vec<Setting>,
     contenders: Vec<String>,

@@ -3,7 +3,6 @@
 //! All contenders get the same random delays, in ticks of their own, in a child process. Short slices of each follow each
 //! other in rotated order; what has fired and what was cancelled must be what was added.
 
-pub(crate) mod child;
 mod cycles;
 mod floor;
 mod measure;
@@ -14,6 +13,7 @@ mod steady;
 
 use serde::{Deserialize, Serialize};
 
+use crate::child;
 use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment;
@@ -51,6 +51,18 @@ pub(crate) struct Plan {
     seed: u64,
 }
 
+/// DPDK can be initialised only once in a process.
+impl child::Order for Plan {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_TIMER";
+    const WORK: &'static str = "measures timers";
+
+    type Answer = Vec<Row>;
+
+    fn obey(self) -> Result<Vec<Row>, String> {
+        measure::run(&self)
+    }
+}
+
 impl experiment::Plan for Plan {
     const NAME: &'static str = "timer";
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
@@ -84,7 +96,7 @@ impl experiment::Plan for Plan {
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = child::run(self)?;
+        let rows = child::ask(self)?.unwrap_or_default();
         if !silent {
             show::tables(&rows);
         }

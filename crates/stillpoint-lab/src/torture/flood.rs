@@ -106,7 +106,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
     let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
     let mut background =
-        domain.background_builder().capacity(limit).batch(batch).when_full(when_full(rng)).build();
+        domain.reclaimer_builder().capacity(limit).batch(batch).when_full(when_full(rng)).build_background();
     let submitter = background.submitter();
     Ok(thread::scope(|scope| {
         let runner = scope.spawn(move || background.run());

@@ -96,7 +96,7 @@ impl Ward {
         let builder = shared.into_iter().fold(builder, DomainBuilder::capacity);
         let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = RcuCell::new(&domain, *maker.make().ok_or("too many objects are alive")?);
-        let background = domain.background_builder().capacity(LIMIT).batch(16).build();
+        let background = domain.reclaimer_builder().capacity(LIMIT).batch(16).build_background();
         let submitter = background.submitter();
         let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
         Ok((Self { context, kind, domain, cell, submitter, thread, stop, shared, reports }, background))

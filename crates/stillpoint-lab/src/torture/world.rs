@@ -63,12 +63,12 @@ impl World {
         };
         let cells = std::iter::repeat_with(cell).take(CELLS).collect();
         let background = domain
-            .background_builder()
+            .reclaimer_builder()
             .capacity(1 << rng.u32(6..16))
             .batch(1 << rng.u32(0..9))
             .when_full(when_full(rng))
             .fence_interval(Duration::from_micros(rng.u64(0..200)))
-            .build();
+            .build_background();
         let (sections, submitter) = (Arc::new(Sections::new(slots)), background.submitter());
         Ok((Self { context, domain, cells, sections, submitter, reports }, background))
     }

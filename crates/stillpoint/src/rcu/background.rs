@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
-use super::engine::garbage::{self, Garbage, Panic};
+use super::engine::garbage::Garbage;
 use super::engine::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::wait::{Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, RetireReason};
+use super::error::RetireError;
 use super::limits::WhenFull;
+use super::retire::{self, Queue};
 use super::retired::Retired;
 use crate::busted::{self, Variant};
+use crate::panics::{self, Panic};
 
 /// Reclaims on a thread of its own: retirements come from any thread through a [`Submitter`].
 ///
@@ -43,6 +45,14 @@ pub struct BackgroundReclaimer {
 }
 
 impl BackgroundReclaimer {
+    /// A million objects: whoever submits does not wait for readers, so the default is roomy.
+    pub(super) const DEFAULT_CAPACITY: usize = 1 << 20;
+
+    pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
+        let inbox = Arc::new(Inbox::new(Arc::clone(&core), limits));
+        Self { inbox, backlog: Backlog::new(core, pace, limits), when_full }
+    }
+
     /// A way to hand objects in. Cheap, cloned and shared freely.
     pub fn submitter(&self) -> Submitter {
         Submitter::new(Arc::clone(&self.inbox), self.when_full)
@@ -86,7 +96,7 @@ impl BackgroundReclaimer {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
         let panic = Serving(self).0.serve(&core);
-        garbage::resume(panic);
+        panics::resume(panic);
     }
 
     /// Returns the first panic of a destructor.
@@ -124,7 +134,7 @@ impl BackgroundReclaimer {
         match answer {
             Ok(freed) => freed > 0,
             Err(panic) => {
-                garbage::keep_first(first, panic);
+                panics::keep_first(first, panic);
                 true
             }
         }
@@ -219,7 +229,7 @@ impl Submitter {
     }
 
     /// What this submitter, and those that are cloned from it, do when there is no room. Without this call: what the
-    /// [builder](BackgroundBuilder::when_full) was told.
+    /// [builder](super::ReclaimerBuilder::when_full) was told.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, WhenFull};
@@ -252,18 +262,7 @@ impl Submitter {
             inbox.submit(retired.into_garbage());
             return Ok(());
         }
-        self.retire_otherwise(retired)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn retire_otherwise<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        match (self.attempt(retired), self.when_full) {
-            (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
-                self.wait_for_room(error, Instant::now().checked_add(limit))
-            }
-            (answer, _) => self.answer(answer),
-        }
+        retire::retire(&mut &*self, retired)
     }
 
     /// As [`retire`](Submitter::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
@@ -279,36 +278,7 @@ impl Submitter {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        let deadline = Instant::now().checked_add(limit);
-        match self.attempt(retired) {
-            Err(error) if error.reason.is_full() => self.wait_for_room(error, deadline),
-            answer => self.answer(answer),
-        }
-    }
-
-    /// Hands the object in if there is room now, or is after it has assisted.
-    fn attempt<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        let inbox = &*self.inbox;
-        let reason = if !retired.is_of(inbox.core()) {
-            RetireReason::ForeignDomain
-        } else if inbox.phase() == CLOSED {
-            RetireReason::Closed
-        } else if let Err(full) = self.reserve(Retired::<T>::bytes()) {
-            full.into()
-        } else {
-            inbox.submit(retired.into_garbage());
-            return Ok(());
-        };
-        Err(RetireError { retired, reason })
-    }
-
-    #[inline]
-    fn reserve(&self, bytes: usize) -> Result<(), Full> {
-        let answer = self.inbox.reserve(bytes);
-        match (answer, self.when_full) {
-            (Err(full), WhenFull::Assist) => self.assist(full, bytes),
-            _ => answer,
-        }
+        retire::retire_timeout(&mut &*self, retired, limit)
     }
 
     #[cold]
@@ -320,48 +290,15 @@ impl Submitter {
         self.inbox.reserve(bytes)
     }
 
-    #[cold]
-    fn wait_for_room<T: Send + Sync + 'static>(
-        &self,
-        mut error: RetireError<T>,
-        deadline: Option<Instant>,
-    ) -> Result<(), RetireError<T>> {
-        let core = self.inbox.core();
-        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-        if is_early() {
-            core.shared_ledger().count_wait();
-        }
-        let mut patience = Patience::new();
-        while is_early() {
-            patience.wait(core.event(), Next::News, deadline, || false);
-            match self.attempt(error.retired) {
-                Err(again) if again.reason.is_full() => error = again,
-                answer => return answer,
-            }
-        }
-        self.answer(Err(error))
-    }
-
-    /// Counts it if a full queue hands the object back.
-    fn answer<T: Send + Sync + 'static>(
-        &self,
-        answer: Result<(), RetireError<T>>,
-    ) -> Result<(), RetireError<T>> {
-        if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
-            self.inbox.core().shared_ledger().count_handed_back();
-        }
-        answer
-    }
-
-    /// As [`retire`](Submitter::retire), without waiting, for an object that is made into garbage when it is taken in. False when it is
-    /// not.
+    /// As [`retire`](Submitter::retire), without waiting or assisting, for an object that is made into garbage when it is
+    /// taken in. False when it is not.
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let inbox = &*self.inbox;
-        let taken = inbox.phase() != CLOSED && inbox.reserve(bytes).is_ok();
-        if taken {
+        let is_taken = inbox.phase() != CLOSED && inbox.reserve(bytes).is_ok();
+        if is_taken {
             inbox.submit(garbage());
         }
-        taken
+        is_taken
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -396,6 +333,43 @@ impl Submitter {
     }
 }
 
+impl Queue for &Submitter {
+    fn core(&self) -> &Arc<Core> {
+        self.inbox.core()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inbox.phase() == CLOSED
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+        match (self.inbox.reserve(bytes), self.when_full) {
+            (Err(full), WhenFull::Assist) => self.assist(full, bytes),
+            (answer, _) => answer,
+        }
+    }
+
+    fn push(&mut self, garbage: Garbage) {
+        self.inbox.submit(garbage);
+    }
+
+    fn when_full(&self) -> WhenFull {
+        self.when_full
+    }
+
+    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
+        patience.wait(self.inbox.core().event(), Next::News, deadline, || false);
+    }
+
+    fn count_wait(&self) {
+        self.inbox.core().shared_ledger().count_wait();
+    }
+
+    fn count_handed_back(&self) {
+        self.inbox.core().shared_ledger().count_handed_back();
+    }
+}
+
 impl Clone for Submitter {
     fn clone(&self) -> Self {
         Self::new(Arc::clone(&self.inbox), self.when_full)
@@ -414,77 +388,5 @@ impl fmt::Debug for Submitter {
             .field("domain", &self.inbox.core().name())
             .field("pending", &self.pending())
             .finish_non_exhaustive()
-    }
-}
-
-/// Makes a [`BackgroundReclaimer`]. Counts as a handle of the domain, like the reclaimer itself.
-///
-/// ```
-/// # use std::time::Duration;
-/// # let domain = stillpoint::rcu::Domain::new();
-/// let background = domain
-///     .background_builder()
-///     .capacity(100_000)
-///     .batch(64)
-///     .fence_interval(Duration::from_micros(200))
-///     .build();
-/// # drop(background);
-/// ```
-#[derive(Debug, Clone)]
-pub struct BackgroundBuilder {
-    core: Arc<Core>,
-    limits: Limits,
-    pace: Pace,
-    when_full: WhenFull,
-}
-
-impl BackgroundBuilder {
-    /// A million objects: whoever submits does not wait for readers, so the default is roomy.
-    const DEFAULT_CAPACITY: usize = 1 << 20;
-
-    pub(super) fn new(core: Arc<Core>) -> Self {
-        let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
-        Self { core, limits, pace: Pace::DEFAULT, when_full: WhenFull::default() }
-    }
-
-    /// Objects that may wait at a time; 1,048,576 by default, and at least 1.
-    pub fn capacity(mut self, objects: usize) -> Self {
-        self.limits.objects = objects.max(1);
-        self
-    }
-
-    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default.
-    pub fn byte_capacity(mut self, bytes: usize) -> Self {
-        self.limits.bytes = bytes;
-        self
-    }
-
-    /// Number of objects for which a grace period starts at once; 128 by default, at least 1.
-    pub fn batch(mut self, objects: usize) -> Self {
-        self.pace.batch = objects.max(1);
-        self
-    }
-
-    /// Age at which a smaller batch starts its grace period, counted from the start before; 50 µs by default.
-    /// It bounds how often heavy fences interrupt the other cores, and matters only to domains that need them.
-    pub fn fence_interval(mut self, interval: Duration) -> Self {
-        self.pace.interval = interval;
-        self
-    }
-
-    /// What its submitters do when there is no room; they hand the object back by default. Each may be told otherwise:
-    /// see [`Submitter::when_full`].
-    pub fn when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
-        self
-    }
-
-    /// Makes the reclaimer.
-    pub fn build(self) -> BackgroundReclaimer {
-        BackgroundReclaimer {
-            inbox: Arc::new(Inbox::new(Arc::clone(&self.core), self.limits)),
-            backlog: Backlog::new(self.core, self.pace, self.limits),
-            when_full: self.when_full,
-        }
     }
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::background::{BackgroundBuilder, BackgroundReclaimer};
+use super::background::BackgroundReclaimer;
 use super::cell::RcuCell;
 use super::engine::backlog::{Backlog, Limits, Pace};
 use super::engine::grace::Grace;
@@ -114,12 +114,7 @@ impl Domain {
 
     /// A reclaimer to be run by a thread of its own, fed from any thread.
     pub fn background(&self) -> BackgroundReclaimer {
-        self.background_builder().build()
-    }
-
-    /// A background reclaimer with limits and pace to be chosen.
-    pub fn background_builder(&self) -> BackgroundBuilder {
-        BackgroundBuilder::new(Arc::clone(&self.core))
+        self.reclaimer_builder().build_background()
     }
 
     /// Starts a grace period and returns at once. One atomic addition.
@@ -528,7 +523,7 @@ impl Core {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         self.wait(token, deadline).map_err(|interrupted| match interrupted {
-            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record),
+            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record.kind().into()),
             Interrupted::Late(record) => {
                 SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
             }

@@ -2,7 +2,6 @@ use std::error::Error;
 use std::fmt;
 
 use super::engine::backlog::Full;
-use super::engine::record::Record;
 use super::engine::Core;
 use super::help::Help;
 use super::retired::Retired;
@@ -37,8 +36,8 @@ pub enum SynchronizeError {
 }
 
 impl SynchronizeError {
-    pub(super) fn would_deadlock(core: &Core, record: &Record) -> Self {
-        Self::WouldDeadlock { domain: core.name().to_owned(), reader: record.kind().into() }
+    pub(super) fn would_deadlock(core: &Core, reader: ReaderKind) -> Self {
+        Self::WouldDeadlock { domain: core.name().to_owned(), reader }
     }
 }
 

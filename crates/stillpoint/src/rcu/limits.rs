@@ -5,8 +5,7 @@ use std::time::Duration;
 /// A [`Reclaimer`](super::Reclaimer) has then freed what was ready of its own, as its polls do, and in a full domain a share
 /// of what was left to that: whatever was chosen.
 ///
-/// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full),
-/// [`BackgroundBuilder::when_full`](super::BackgroundBuilder::when_full) and
+/// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
 /// [`Submitter::when_full`](super::Submitter::when_full). Whatever it is, nothing is lost: what is not taken in is
 /// handed back.
 ///

@@ -54,6 +54,7 @@ mod qsbr;
 mod reader;
 mod reclaimer;
 pub(crate) mod region;
+mod retire;
 mod retired;
 mod stall;
 mod stats;
@@ -61,7 +62,7 @@ mod stats;
 mod wakes;
 
 pub use array::RcuArray;
-pub use background::{BackgroundBuilder, BackgroundReclaimer, Submitter};
+pub use background::{BackgroundReclaimer, Submitter};
 pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};

@@ -2,12 +2,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::{Backlog, Limits, Obstacle, Pace};
+use super::background::BackgroundReclaimer;
+use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
 use super::engine::garbage::Garbage;
 use super::engine::wait::{earliest, Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, RetireReason, SynchronizeError};
+use super::error::{RetireError, SynchronizeError};
 use super::limits::WhenFull;
+use super::retire::{self, Queue};
 use super::retired::Retired;
 use super::stall::ReaderKind;
 
@@ -46,6 +48,9 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
+    /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
+    const DEFAULT_CAPACITY: usize = 1 << 16;
+
     /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
     /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room, or protected
     /// loads hold a whole batch. If it is the domain that is full, it also adopts and frees 64 of the objects that were left
@@ -61,20 +66,7 @@ impl Reclaimer {
             self.backlog.retire_reserved(retired.into_garbage());
             return Ok(());
         }
-        self.retire_otherwise(retired)
-    }
-
-    #[inline(never)]
-    fn retire_otherwise<T: Send + Sync + 'static>(
-        &mut self,
-        retired: Retired<T>,
-    ) -> Result<(), RetireError<T>> {
-        match (self.attempt(retired), self.when_full) {
-            (Err(error), WhenFull::Wait(limit)) if error.reason.is_full() => {
-                self.wait_for_room(error, Instant::now().checked_add(limit))
-            }
-            (answer, _) => self.answer(answer),
-        }
+        retire::retire(self, retired)
     }
 
     /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
@@ -103,56 +95,7 @@ impl Reclaimer {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        let deadline = Instant::now().checked_add(limit);
-        match self.attempt(retired) {
-            Err(error) if error.reason.is_full() => self.wait_for_room(error, deadline),
-            answer => self.answer(answer),
-        }
-    }
-
-    /// Takes the object in if there is room, or is after what is ready has been freed.
-    fn attempt<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        let reason = if !retired.is_of(self.backlog.core()) {
-            RetireReason::ForeignDomain
-        } else if let Err(full) = self.backlog.make_room(Retired::<T>::bytes()) {
-            full.into()
-        } else {
-            self.backlog.retire_reserved(retired.into_garbage());
-            return Ok(());
-        };
-        Err(RetireError { retired, reason })
-    }
-
-    #[cold]
-    fn wait_for_room<T: Send + Sync + 'static>(
-        &mut self,
-        mut error: RetireError<T>,
-        deadline: Option<Instant>,
-    ) -> Result<(), RetireError<T>> {
-        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-        if is_early() {
-            self.backlog.ledger().count_wait();
-        }
-        let mut patience = Patience::new();
-        while is_early() {
-            self.pause(&mut patience, deadline);
-            match self.attempt(error.retired) {
-                Err(again) if again.reason.is_full() => error = again,
-                answer => return answer,
-            }
-        }
-        self.answer(Err(error))
-    }
-
-    /// Counts it if a full queue hands the object back.
-    fn answer<T: Send + Sync + 'static>(
-        &self,
-        answer: Result<(), RetireError<T>>,
-    ) -> Result<(), RetireError<T>> {
-        if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
-            self.backlog.ledger().count_handed_back();
-        }
-        answer
+        retire::retire_timeout(self, retired, limit)
     }
 
     /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every region reader
@@ -239,8 +182,7 @@ impl Reclaimer {
                 return Ok(());
             }
             if self.backlog.held_by_caller() > 0 {
-                let domain = self.backlog.core().name().to_owned();
-                return Err(SynchronizeError::WouldDeadlock { domain, reader: ReaderKind::ProtectedLoad });
+                return Err(SynchronizeError::would_deadlock(self.backlog.core(), ReaderKind::ProtectedLoad));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(self.why_late(begun));
@@ -262,7 +204,38 @@ impl Reclaimer {
         }
     }
 
-    /// Waits a little for whatever is in the way.
+    /// Objects that wait to be freed.
+    pub fn pending(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// Their size in bytes, without what they own elsewhere.
+    pub fn pending_bytes(&self) -> usize {
+        self.backlog.bytes()
+    }
+}
+
+impl Queue for Reclaimer {
+    fn core(&self) -> &Arc<Core> {
+        self.backlog.core()
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+        self.backlog.make_room(bytes)
+    }
+
+    fn push(&mut self, garbage: Garbage) {
+        self.backlog.retire_reserved(garbage);
+    }
+
+    fn when_full(&self) -> WhenFull {
+        self.when_full
+    }
+
     fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
         let next = match self.backlog.obstacle() {
             Ok(Obstacle::Reader(record)) => Next::Passage(record),
@@ -273,14 +246,12 @@ impl Reclaimer {
         patience.wait(self.backlog.core().event(), next, wake_up, || false);
     }
 
-    /// Objects that wait to be freed.
-    pub fn pending(&self) -> usize {
-        self.backlog.len()
+    fn count_wait(&self) {
+        self.backlog.ledger().count_wait();
     }
 
-    /// Their size in bytes, without what they own elsewhere.
-    pub fn pending_bytes(&self) -> usize {
-        self.backlog.bytes()
+    fn count_handed_back(&self) {
+        self.backlog.ledger().count_handed_back();
     }
 }
 
@@ -293,50 +264,48 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a [`Reclaimer`]. Counts as a handle of the domain, like the reclaimer itself.
+/// Makes a [`Reclaimer`], or a [`BackgroundReclaimer`]. Counts as a handle of the domain, like these.
 ///
 /// ```
 /// # use std::time::Duration;
 /// # let domain = stillpoint::rcu::Domain::new();
-/// let reclaimer = domain
+/// let builder = domain
 ///     .reclaimer_builder()
 ///     .capacity(10_000)
 ///     .byte_capacity(64 << 20)
 ///     .batch(32)
-///     .fence_interval(Duration::from_micros(100))
-///     .build();
-/// # drop(reclaimer);
+///     .fence_interval(Duration::from_micros(100));
+/// let reclaimer = builder.clone().build();
+/// let background = builder.build_background();
+/// # drop((reclaimer, background));
 /// ```
 #[derive(Debug, Clone)]
 pub struct ReclaimerBuilder {
     core: Arc<Core>,
-    limits: Limits,
+    objects: Option<usize>,
+    bytes: usize,
     pace: Pace,
     when_full: WhenFull,
 }
 
 impl ReclaimerBuilder {
-    /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
-    const DEFAULT_CAPACITY: usize = 1 << 16;
-
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let limits = Limits { objects: Self::DEFAULT_CAPACITY, bytes: usize::MAX };
-        Self { core, limits, pace: Pace::DEFAULT, when_full: WhenFull::default() }
+        Self { core, objects: None, bytes: usize::MAX, pace: Pace::DEFAULT, when_full: WhenFull::default() }
     }
 
-    /// Objects that may wait at a time; 65,536 by default, and at least 1.
+    /// Objects that may wait at a time, at least 1; by default 65,536, of a background reclaimer 1,048,576.
     pub fn capacity(mut self, objects: usize) -> Self {
-        self.limits.objects = objects.max(1);
+        self.objects = Some(objects.max(1));
         self
     }
 
     /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default.
     pub fn byte_capacity(mut self, bytes: usize) -> Self {
-        self.limits.bytes = bytes;
+        self.bytes = bytes;
         self
     }
 
-    /// Number of retired objects for which a poll starts a grace period at once; 128 by default, at least 1.
+    /// Number of retired objects for which a grace period starts at once; 128 by default, at least 1.
     pub fn batch(mut self, objects: usize) -> Self {
         self.pace.batch = objects.max(1);
         self
@@ -350,15 +319,26 @@ impl ReclaimerBuilder {
         self
     }
 
-    /// What [`Reclaimer::retire`] does when there is no room; it hands the object back by default.
+    /// What [`Reclaimer::retire`] does when there is no room, and a background reclaimer's submitters, unless they are
+    /// [told otherwise](super::Submitter::when_full); the object is handed back by default.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self
     }
 
-    /// Makes the reclaimer.
+    /// Makes a reclaimer that its owner polls.
     pub fn build(self) -> Reclaimer {
-        let backlog = Backlog::new(self.core, self.pace, self.limits);
-        Reclaimer { backlog, when_full: self.when_full }
+        let limits = self.limits(Reclaimer::DEFAULT_CAPACITY);
+        Reclaimer { backlog: Backlog::new(self.core, self.pace, limits), when_full: self.when_full }
+    }
+
+    /// Makes a reclaimer for a thread of its own.
+    pub fn build_background(self) -> BackgroundReclaimer {
+        let limits = self.limits(BackgroundReclaimer::DEFAULT_CAPACITY);
+        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
+    }
+
+    fn limits(&self, default: usize) -> Limits {
+        Limits { objects: self.objects.unwrap_or(default), bytes: self.bytes }
     }
 }

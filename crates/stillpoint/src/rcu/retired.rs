@@ -12,6 +12,7 @@ use super::engine::Core;
 use super::error::{FreeError, SynchronizeError};
 use super::home::Home;
 use super::stall::ReaderKind;
+use crate::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
 ///
@@ -147,11 +148,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let mut patience = Patience::new();
         while !self.is_free() {
             if core.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
-                let (domain, reader) = (core.name().to_owned(), ReaderKind::ProtectedLoad);
-                return Err(FreeError {
-                    retired: self,
-                    cause: SynchronizeError::WouldDeadlock { domain, reader },
-                });
+                let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
+                return Err(FreeError { retired: self, cause });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let cause = SynchronizeError::Pinned { domain: core.name().to_owned(), objects: 1 };
@@ -251,7 +249,7 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
             core.add_orphan(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
-            garbage::resume(unsafe { garbage::free_left(garbage) });
+            panics::resume(unsafe { garbage::free_left(garbage) });
         }
     }
 }

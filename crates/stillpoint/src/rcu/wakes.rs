@@ -124,7 +124,7 @@ fn what_a_submitter_frees_wakes_those_who_wait_for_room() {
     assert_eq!(inbox.pending(), 0);
     assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
 
-    let background = domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+    let background = domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
     let submitter = background.submitter();
     submitter.retire(retired(&domain)).expect("there is room");
     reader.quiescent();

@@ -16,7 +16,8 @@ use crate::{limited, panic_of, retired, troubles, LONG};
 const SHARE: usize = 64;
 
 fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, Submitter) {
-    let background = domain.background_builder().capacity(capacity).when_full(WhenFull::Assist).build();
+    let background =
+        domain.reclaimer_builder().capacity(capacity).when_full(WhenFull::Assist).build_background();
     let submitter = background.submitter();
     (background, submitter)
 }

@@ -97,7 +97,8 @@ fn a_patient_reclaimer_hands_back_when_its_time_is_up() {
 fn a_patient_submitter_waits_and_hands_back_when_its_time_is_up() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
-        let mut background = domain.background_builder().capacity(1).when_full(WhenFull::Wait(SHORT)).build();
+        let mut background =
+            domain.reclaimer_builder().capacity(1).when_full(WhenFull::Wait(SHORT)).build_background();
         let submitter = background.submitter();
         let hasty = submitter.clone().when_full(WhenFull::HandBack);
         submitter.retire(retired(&domain, census.object())).expect("there is room");
@@ -126,7 +127,7 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
     let error = patient.retire(retired(&other, 1)).expect_err("it is of another domain");
     assert_eq!((error.reason, error.reason.is_full()), (RetireReason::ForeignDomain, false));
-    let background = domain.background_builder().when_full(WhenFull::Wait(LONG)).build();
+    let background = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build_background();
     let submitter = background.submitter();
     drop(background);
     let error = submitter.retire(retired(&domain, 1)).expect_err("the reclaimer is gone");

@@ -170,7 +170,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
             for (seed, when_full) in policies.into_iter().enumerate() {
                 scope.spawn(move || world.retires(seed, when_full));
             }
-            let mut background = world.domain.background_builder().capacity(LIMIT / 2).build();
+            let mut background = world.domain.reclaimer_builder().capacity(LIMIT / 2).build_background();
             for (seed, when_full) in policies.into_iter().enumerate() {
                 let submitter = background.submitter().when_full(when_full);
                 scope.spawn(move || world.submits(seed, &submitter));

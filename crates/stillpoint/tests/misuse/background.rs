@@ -31,7 +31,7 @@ fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclai
 #[test]
 fn a_full_inbox_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.background_builder().capacity(2).build();
+    let mut background = domain.reclaimer_builder().capacity(2).build_background();
     let submitter = background.submitter();
     submitter.retire(retired(&domain, &census)).expect("there is room");
     submitter.clone().retire(retired(&domain, &census)).expect("there is room");
@@ -54,7 +54,7 @@ fn a_full_inbox_hands_the_object_back() {
 #[test]
 fn an_inbox_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();
-    let mut background = domain.background_builder().byte_capacity(1000).build();
+    let mut background = domain.reclaimer_builder().byte_capacity(1000).build_background();
     let submitter = background.submitter();
     let retired = |byte: u8| domain.cell([byte; 400]).take().expect("the cell is full");
     submitter.retire(retired(1)).expect("there is room");
@@ -74,7 +74,7 @@ fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let guard = reader.pin();
-    let background = domain.background_builder().capacity(2).build();
+    let background = domain.reclaimer_builder().capacity(2).build_background();
     let submitter = background.submitter();
     let returned = spawn(background);
     submitter.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
@@ -203,7 +203,7 @@ fn being_without_submitters_is_a_state_and_not_an_end() {
 #[test]
 fn a_panicking_destructor_does_not_end_a_run() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.background_builder().capacity(1).build();
+    let mut background = domain.reclaimer_builder().capacity(1).build_background();
     let submitter = background.submitter();
     let running = thread::spawn(move || {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));

@@ -57,7 +57,7 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
                 Box::new(reclaimer)
             }
             9 | 10 => {
-                let background = domain.background_builder().capacity(2).build();
+                let background = domain.reclaimer_builder().capacity(2).build_background();
                 let submitter = background.submitter();
                 if random.below(2) == 0 {
                     let cell = RcuCell::new(&domain, RcuCell::new(&domain, census.object()));

@@ -79,7 +79,7 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
     let threads = random.below(4);
     thread::scope(|scope| {
         let world = &world;
-        let background = world.domain.background_builder().capacity(1 + random.below(100)).build();
+        let background = world.domain.reclaimer_builder().capacity(1 + random.below(100)).build_background();
         let submitters: Vec<_> = (0..threads + 2).map(|_| background.submitter()).collect();
         // Without a thread that runs it, it is full at once, or dropped in the midst of it all.
         let running = random.below(3) > 0;

@@ -62,7 +62,6 @@ pub(crate) fn table() -> Vec<Row> {
 
         "rcu::Submitter" = rcu::Submitter;                                     true, true, false, false;
         "rcu::BackgroundReclaimer" = rcu::BackgroundReclaimer;                 true, false, false, false;
-        "rcu::BackgroundBuilder" = rcu::BackgroundBuilder;                     true, true, false, false;
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;

@@ -75,7 +75,7 @@ fn what_waits_elsewhere_outlives_the_table() {
 fn writers_free_what_an_attached_reclaimer_does_not_take() {
     let census = Census::default();
     let domain = Domain::new();
-    let background = domain.background_builder().capacity(10).build();
+    let background = domain.reclaimer_builder().capacity(10).build_background();
     let table: Table<u64, Counted> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
     let replace = |from: u64| {
         for number in from..from + 1_000 {

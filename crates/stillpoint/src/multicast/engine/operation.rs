@@ -2,7 +2,7 @@
 //! before their group: after a time limit, nodes may still lie in mailboxes.
 
 use std::any::Any;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::catch_unwind;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicUsize as PlainUsize};
 
@@ -11,6 +11,7 @@ use super::{Options, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::plan::{rotation, Strategy};
 use crate::multicast::Acknowledgement;
+use crate::panics::discard;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
 use crate::work::step;
@@ -471,12 +472,6 @@ impl Operation {
         self.state.store(LINGERING, Ordering::Release);
         false
     }
-}
-
-/// Drops what a function has panicked with. Its destructor may panic as well, and so may the destructor of what comes of
-/// that, which is forgotten.
-fn discard(panic: Box<dyn Any + Send>) {
-    catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
 }
 
 // SAFETY: the order is written by the initiator alone, before it sends, and read by who has a message; everything else

@@ -12,6 +12,8 @@ use crossbeam_utils::CachePadded;
 
 use super::mailbox::Mailbox;
 use super::PLAIN;
+#[cfg(not(loom))]
+use crate::bits::bits;
 use crate::multicast::busted::{self, Variant};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::work::step;
@@ -170,8 +172,8 @@ impl Slots {
         for chunk in chunks(self.newest.load(Ordering::Relaxed)) {
             let mut holders = 0;
             for (word, slots) in chunk.taken.iter().zip(chunk.slots.chunks(BITS)) {
-                let is_own = |&bit: &usize| {
-                    let slot = &slots[bit];
+                let is_own = |&bit: &u32| {
+                    let slot = &slots[bit as usize];
                     let is_own = slot.is_of(thread);
                     slot.mailbox.reset(is_own);
                     if is_own {
@@ -306,16 +308,6 @@ impl Chunk {
         let place = ptr::from_ref(slot).addr().wrapping_sub(self.slots.as_ptr().addr()) / size;
         (place < self.slots.len()).then_some(place)
     }
-}
-
-/// The numbers of the bits that are set, from the lowest.
-#[cfg(not(loom))]
-fn bits(mut word: u64) -> impl Iterator<Item = usize> + Clone {
-    std::iter::from_fn(move || {
-        let lowest = (word != 0).then(|| word.trailing_zeros() as usize);
-        word &= word.wrapping_sub(1);
-        lowest
-    })
 }
 
 /// The chunks from this one on. They live as long as the `Slots` that the caller borrows.

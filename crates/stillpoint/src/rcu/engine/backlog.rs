@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::garbage::{self, Garbage, Panic};
+use super::garbage::Garbage;
 use super::grace::Grace;
 use super::help::Giver;
 use super::ledger::Ledger;
@@ -23,6 +23,7 @@ use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
+use crate::panics::{self, Panic};
 use crate::rcu::stall::Behind;
 use crate::work;
 
@@ -438,7 +439,7 @@ impl Backlog {
             }
         }
         self.account(freed.objects);
-        garbage::resume(freed.panic);
+        panics::resume(freed.panic);
         freed.objects
     }
 
@@ -508,7 +509,7 @@ impl Backlog {
         freed.objects += 1;
         // SAFETY: the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
-            garbage::keep_first(&mut freed.panic, panic);
+            panics::keep_first(&mut freed.panic, panic);
         }
         if ROOM && !busted::is(Variant::RoomBeforeFree) {
             self.core.give_room_back(bytes);

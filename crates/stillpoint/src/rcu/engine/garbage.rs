@@ -3,34 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
-/// What a destructor panicked with.
-pub(crate) type Panic = Box<dyn std::any::Any + Send>;
-
-/// Keeps the first panic of several. The payload of a later one is dropped, and leaked if that panics, too.
-pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
-    if first.is_none() {
-        *first = Some(panic);
-    } else {
-        discard(panic);
-    }
-}
-
-/// Drops the payload of a panic, and leaks what that panics with.
-pub(crate) fn discard(panic: Panic) {
-    catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
-}
-
-/// Goes on with the panic of a destructor, unless the thread is unwinding already: a second panic would abort.
-pub(crate) fn resume(panic: Option<Panic>) {
-    match panic {
-        Some(panic) if std::thread::panicking() => discard(panic),
-        Some(panic) => resume_unwind(panic),
-        None => {}
-    }
-}
+use crate::panics::{keep_first, resume, Panic};
 
 /// Contents of cells that are dropped one within the other, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.

@@ -47,6 +47,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::fence::Mode;
+use crate::panics;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use backlog::Limits;
 use garbage::Garbage;
@@ -271,9 +272,9 @@ impl Drop for Core {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more. The handles'
             // count is acquired by `Arc` before it drops its contents.
             if let Some(panic) = unsafe { garbage::free_left(orphan) } {
-                garbage::keep_first(&mut first, panic);
+                panics::keep_first(&mut first, panic);
             }
         });
-        garbage::resume(first);
+        panics::resume(first);
     }
 }

@@ -63,10 +63,14 @@ impl Orphans {
     pub(crate) fn append(&self, orphans: impl Iterator<Item = Garbage>) {
         if let Some(chain) = Chain::of(orphans) {
             // What was left one by one came before.
-            if let Some(older) = self.take_incoming() {
-                self.join(older, End::Back);
-            }
-            self.join(Box::new(chain), End::Back);
+            let chain = match self.take_incoming() {
+                Some(mut older) => {
+                    older.extend(chain);
+                    older
+                }
+                None => Box::new(chain),
+            };
+            self.join(chain, End::Back);
         }
     }
 

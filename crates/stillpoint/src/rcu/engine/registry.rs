@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
+use crate::bits::bits;
 use crate::busted::{self, Variant};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::work;
@@ -87,7 +88,9 @@ impl<T: Default> Registry<T> {
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
             // Acquire: pairs with the release in `release`: a slot that is no longer claimed has been left.
             let order = busted::order(Variant::UnregisterRelaxed, Ordering::Acquire);
-            Bits(chunk.claimed.load(order)).inspect(|_| work::step()).map(|index| &*chunk.slots[index])
+            bits(chunk.claimed.load(order))
+                .inspect(|_| work::step())
+                .map(|index| &*chunk.slots[index as usize])
         })
     }
 
@@ -95,8 +98,10 @@ impl<T: Default> Registry<T> {
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
         // Acquire, both: as in `iter`.
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
-            Bits(chunk.claimed.load(Ordering::Acquire))
-                .map(move |index| (&*chunk.slots[index], Claim { chunk: NonNull::from(chunk), index }))
+            bits(chunk.claimed.load(Ordering::Acquire)).map(move |index| {
+                let index = index as usize;
+                (&*chunk.slots[index], Claim { chunk: NonNull::from(chunk), index })
+            })
         })
     }
 
@@ -180,22 +185,6 @@ impl<T> Drop for Registry<T> {
 unsafe impl<T: Send + Sync> Send for Registry<T> {}
 // SAFETY: as above; all mutation goes through atomics.
 unsafe impl<T: Send + Sync> Sync for Registry<T> {}
-
-/// The indices of the bits that are set, from the lowest.
-struct Bits(u64);
-
-impl Iterator for Bits {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        if self.0 == 0 {
-            return None;
-        }
-        let index = self.0.trailing_zeros() as usize;
-        self.0 &= self.0 - 1;
-        Some(index)
-    }
-}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -65,25 +65,23 @@ impl Event {
 
     /// Wakes all sleepers. What the caller did before is seen by their `changed`.
     pub(crate) fn notify(&self) {
-        // SeqCst: pairs with the fence in `sleep_unless`.
-        fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
-            // Release: pairs with the acquire load in `sleep_unless`.
-            self.generation.fetch_add(1, Ordering::Release);
-            crate::sys::wake_all(&self.generation);
-        }
+        self.notify_some(i32::MAX as u32);
     }
 
     /// As [`notify`](Event::notify), for readers, which should not wake a thousand threads: wakes [`SHARE`] of the sleepers,
     /// each of which wakes as many when it has found the notification. A sleeper that is late for another one's lack of a
     /// CPU looks again by itself.
     pub(crate) fn notify_by_shares(&self) {
-        // SeqCst and relaxed: as in `notify`.
+        self.notify_some(SHARE);
+    }
+
+    fn notify_some(&self, most: u32) {
+        // SeqCst: pairs with the fence in `sleep_unless`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
-            // Release: as in `notify`.
+            // Release: pairs with the acquire load in `sleep_unless`.
             self.generation.fetch_add(1, Ordering::Release);
-            crate::sys::wake(&self.generation, SHARE);
+            crate::sys::wake(&self.generation, most);
         }
     }
 

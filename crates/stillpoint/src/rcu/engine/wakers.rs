@@ -18,8 +18,8 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::garbage;
 use crate::busted::{self, Variant};
+use crate::panics;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{spin, UnsafeCell};
 use crate::work;
@@ -313,7 +313,7 @@ impl Share {
     /// calls this has nothing to do with it.
     fn wake(self) {
         for waker in self.wakers.into_iter().flatten() {
-            catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(garbage::discard);
+            catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(panics::discard);
         }
     }
 }

@@ -119,7 +119,7 @@ fn an_object_has_its_room_until_it_is_freed() {
 fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     explore(EVERY, || {
         let shared = Shared::<2>::new();
-        let mut background = shared.domain.background_builder().capacity(1).build();
+        let mut background = shared.domain.reclaimer_builder().capacity(1).build_background();
         let submitter = background.submitter();
         // A QSBR reader that never reports: nothing is freed.
         let reader = shared.domain.qsbr_reader();
@@ -141,7 +141,7 @@ fn a_submitter_assists_while_the_reclaimer_stops() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let mut background =
-            shared.domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+            shared.domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
         let submitter = background.submitter();
         submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
         let helper = submitter.clone();
@@ -163,7 +163,8 @@ fn a_submitter_assists_while_the_reclaimer_stops() {
 fn a_submitter_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
         let shared = Shared::<2>::new();
-        let background = shared.domain.background_builder().capacity(1).when_full(WhenFull::Assist).build();
+        let background =
+            shared.domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
         let submitter = background.submitter();
         let reader = shared.domain.qsbr_reader();
         submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");

@@ -4,7 +4,6 @@
 //! entry on a stack when all are taken. So no writer waits for another one, nor for a reader, and an entry is
 //! never lost: what cannot be freed yet stays, and its memory with it.
 
-use std::cell::UnsafeCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 // Not modelled: counts.
@@ -12,11 +11,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
+use crate::panics::{keep_first, resume, Panic};
 use crate::rcu::engine::backlog::{Backlog, Limits, Pace};
-use crate::rcu::engine::garbage::{keep_first, resume, Garbage, Panic};
+use crate::rcu::engine::garbage::Garbage;
 use crate::rcu::engine::stack::Stack;
 use crate::rcu::engine::Core;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Locked, TryLock};
 use crate::sys::{ticks, TICKS_PER_MICRO};
 
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
@@ -39,26 +40,21 @@ pub(crate) struct Bin {
 }
 
 struct Shard {
-    locked: AtomicBool,
     /// Length of the backlog, written under the lock.
     pending: AtomicUsize,
     polls: AtomicUsize,
     /// When a writer polled last, in ticks.
     polled: AtomicU64,
-    backlog: UnsafeCell<Backlog>,
+    backlog: TryLock<Backlog>,
 }
-
-// SAFETY: the backlog, which is `Send`, is used by the holder of the lock alone.
-unsafe impl Sync for Shard {}
 
 impl Bin {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         let shard = || Shard {
-            locked: AtomicBool::new(false),
             pending: AtomicUsize::new(0),
             polls: AtomicUsize::new(0),
             polled: AtomicU64::new(0),
-            backlog: UnsafeCell::new(Backlog::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
+            backlog: TryLock::new(Backlog::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
         };
         Self {
             shards: std::array::from_fn(|_| CachePadded::new(shard())),
@@ -70,7 +66,7 @@ impl Bin {
     /// Takes in what was unlinked just now. Never waits, and frees nothing.
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
         if let Some(mut shard) = self.any(hint) {
-            shard.backlog().retire(garbage);
+            shard.backlog.retire(garbage);
         } else {
             // Relaxed: a count.
             self.stacked.fetch_add(1, Ordering::Relaxed);
@@ -119,10 +115,10 @@ impl Bin {
         if self.stacked.load(Ordering::Relaxed) > 0 {
             for garbage in self.stack.take() {
                 self.stacked.fetch_sub(1, Ordering::Relaxed);
-                shard.backlog().retire(garbage);
+                shard.backlog.retire(garbage);
             }
         }
-        shard.backlog().poll(limit)
+        shard.backlog.poll(limit)
     }
 
     /// Frees all that is ready, whoever left it.
@@ -149,7 +145,7 @@ impl Bin {
     pub(crate) fn press(&self) {
         for shard in &self.shards {
             if let Some(mut shard) = shard.try_lock() {
-                shard.backlog().close();
+                shard.backlog.close();
             }
         }
         self.poll_all();
@@ -161,7 +157,7 @@ impl Bin {
         shards.sum::<usize>() + self.stacked.load(Ordering::Relaxed)
     }
 
-    fn any(&self, hint: usize) -> Option<Locked<'_>> {
+    fn any(&self, hint: usize) -> Option<Held<'_>> {
         (0..SHARDS).find_map(|turn| self.shards[hint.wrapping_add(turn) % SHARDS].try_lock())
     }
 
@@ -188,29 +184,20 @@ impl Bin {
 }
 
 impl Shard {
-    fn try_lock(&self) -> Option<Locked<'_>> {
-        // Relaxed: spares the exchange where it would fail. Acquire: pairs with the release of `Locked`'s drop.
-        let free = !self.locked.load(Ordering::Relaxed) && !self.locked.swap(true, Ordering::Acquire);
-        // Not `then_some`: a lock that is made and dropped unlocks.
-        free.then(|| Locked(self))
+    fn try_lock(&self) -> Option<Held<'_>> {
+        self.backlog.try_lock().map(|backlog| Held { pending: &self.pending, backlog })
     }
 }
 
-struct Locked<'b>(&'b Shard);
-
-impl Locked<'_> {
-    fn backlog(&mut self) -> &mut Backlog {
-        // SAFETY: the lock is held, and `self` borrowed exclusively.
-        unsafe { &mut *self.0.backlog.get() }
-    }
+/// A locked shard, which counts what is left in it when it is dropped.
+struct Held<'b> {
+    pending: &'b AtomicUsize,
+    backlog: Locked<'b, Backlog>,
 }
 
-impl Drop for Locked<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let pending = self.backlog().len();
         // Relaxed: a count.
-        self.0.pending.store(pending, Ordering::Relaxed);
-        // Release: pairs with the acquire in `try_lock`.
-        self.0.locked.store(false, Ordering::Release);
+        self.pending.store(self.backlog.len(), Ordering::Relaxed);
     }
 }

@@ -29,7 +29,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::rcu::engine::garbage::{keep_first, resume};
+use crate::panics::{keep_first, resume};
 use crate::rcu::engine::Core;
 use crate::rcu::Submitter;
 use crate::sync::atomic::{AtomicPtr, Ordering};

@@ -15,7 +15,7 @@ use super::bucket::{tag_of, Bucket};
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
-use crate::rcu::engine::garbage::{keep_first, resume};
+use crate::panics::{keep_first, resume};
 use crate::rcu::engine::record::{set_hazard, Hazard};
 use crate::sync::atomic::Ordering;
 

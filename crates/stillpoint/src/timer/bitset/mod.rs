@@ -172,11 +172,6 @@ impl Bitset {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Whether every bit is set.
-    pub fn is_full(&self) -> bool {
-        self.first_clear().is_none()
-    }
-
     /// The first bit that is set.
     #[inline]
     pub fn first_set(&self) -> Option<usize> {
@@ -218,9 +213,9 @@ impl Bitset {
     /// ```
     /// use stillpoint::timer::Bitset;
     ///
-    /// let bits: Bitset = [3, 64, 130].into_iter().collect();
+    /// let mut bits = Bitset::new(131);
+    /// [3, 64, 130].map(|bit| bits.set(bit));
     /// assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 130]);
-    /// assert_eq!(bits.size(), 131);
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
@@ -228,61 +223,6 @@ impl Bitset {
             rest.take_while(|&word| word != 0)
                 .map(move |word| index * words::BITS + word.trailing_zeros() as usize)
         })
-    }
-
-    /// Keeps the bits that are set in both.
-    ///
-    /// # Panics
-    /// If the sets differ in size.
-    pub fn and(&mut self, other: &Self) {
-        self.combine(other, |own, other| own & other);
-    }
-
-    /// Sets the bits that are set in the other.
-    ///
-    /// # Panics
-    /// If the sets differ in size.
-    pub fn or(&mut self, other: &Self) {
-        self.combine(other, |own, other| own | other);
-    }
-
-    /// Flips the bits that are set in the other.
-    ///
-    /// # Panics
-    /// If the sets differ in size.
-    pub fn xor(&mut self, other: &Self) {
-        self.combine(other, |own, other| own ^ other);
-    }
-
-    /// Clears the bits that are set in the other.
-    ///
-    /// # Panics
-    /// If the sets differ in size.
-    pub fn and_not(&mut self, other: &Self) {
-        self.combine(other, |own, other| own & !other);
-    }
-
-    /// Flips every bit.
-    pub fn complement(&mut self) {
-        self.flip_range(..);
-    }
-
-    #[track_caller]
-    fn combine(&mut self, other: &Self, combine: fn(u64, u64) -> u64) {
-        assert_eq!(self.bits, other.bits, "two bitsets of different sizes were combined");
-        for (own, &other) in self.words.iter_mut().zip(&other.words) {
-            *own = combine(*own, other);
-        }
-    }
-}
-
-impl FromIterator<usize> for Bitset {
-    /// A set of these numbers, with the size that the largest needs.
-    fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
-        let numbers: alloc::vec::Vec<usize> = numbers.into_iter().collect();
-        let mut bits = Self::new(numbers.iter().max().map_or(0, |most| most.saturating_add(1)));
-        numbers.into_iter().for_each(|number| bits.set(number));
-        bits
     }
 }
 

@@ -184,13 +184,3 @@ pub(super) fn overdue(level: u32) -> u32 {
 pub(super) fn overdue_levels(occupied: impl Fn(u32) -> u64) -> u64 {
     occupied(LIST_ROW) >> (OVERDUE % SLOTS) & MOVED
 }
-
-/// The numbers of the bits that are set, from the lowest on.
-#[inline]
-pub(super) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let first = set.trailing_zeros();
-        set &= set.wrapping_sub(1);
-        (first < 64).then_some(first)
-    })
-}

@@ -2,6 +2,7 @@
 
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
 use super::Wheel;
+use crate::bits::bits;
 
 /// How many timers one call may still move, of each exact level.
 pub(super) struct Budget {
@@ -17,7 +18,7 @@ impl Budget {
 
     /// What the levels together have left.
     fn rest(&mut self) -> usize {
-        level::bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
+        bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
     }
 }
 
@@ -63,7 +64,7 @@ impl<T> Wheel<T> {
         // Of each level: which of its slots are left, and when the first of them begins.
         let mut reached = [(0, 0); EXACT_LEVELS as usize];
         let mut some = 0u64;
-        for row in level::bits(lists.rows() & level::left_behind(before, self.now)) {
+        for row in bits(lists.rows() & level::left_behind(before, self.now)) {
             let slots = level::reached(row, lists.occupied(row), before, self.now);
             if slots != 0 {
                 reached[row as usize % reached.len()] = (slots, level::first(row, slots, before));
@@ -73,7 +74,7 @@ impl<T> Wheel<T> {
         while some != 0 {
             // The slot that begins first; of several, the widest, whose timers were armed before those of the others.
             let (mut row, mut start) = (0, u64::MAX);
-            for other in level::bits(some) {
+            for other in bits(some) {
                 let (_, first) = reached[other as usize % reached.len()];
                 if first <= start {
                     (row, start) = (other, first);
@@ -94,9 +95,9 @@ impl<T> Wheel<T> {
                 self.slab.lists.splice(head, READY);
             }
         }
-        for row in level::bits(level::coarse_rows(self.slab.lists.rows())) {
+        for row in bits(level::coarse_rows(self.slab.lists.rows())) {
             let slots = level::reached(row, self.slab.lists.occupied(row), before, self.now);
-            for further in level::bits(slots) {
+            for further in bits(slots) {
                 let index = level::index(row, before) + 1 + u64::from(further);
                 self.slab.lists.splice(level::head(row, index), READY);
             }
@@ -127,10 +128,10 @@ impl<T> Wheel<T> {
     /// and what was sifted the last one.
     pub(super) fn catch_up(&mut self, budget: &mut Budget) {
         let overdue = self.overdue();
-        for level in level::bits(overdue) {
+        for level in bits(overdue) {
             self.move_overdue(level, budget.left(level));
         }
-        for level in level::bits(self.slab.lists.rows() & level::MOVED) {
+        for level in bits(self.slab.lists.rows() & level::MOVED) {
             let next = level::head(level, level::index(level, self.now).wrapping_add(1));
             if !self.slab.lists.is_occupied(next) {
                 continue;
@@ -148,7 +149,7 @@ impl<T> Wheel<T> {
         }
         if overdue != 0 {
             let mut rest = budget.rest();
-            for level in level::bits(self.overdue()) {
+            for level in bits(self.overdue()) {
                 self.move_overdue(level, &mut rest);
             }
         }
@@ -190,6 +191,6 @@ impl<T> Wheel<T> {
         if level::has_lists(rows) {
             return Some(0);
         }
-        level::bits(rows).map(|row| level::next_due(row, lists.occupied(row), self.now)).min()
+        bits(rows).map(|row| level::next_due(row, lists.occupied(row), self.now)).min()
     }
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::level::{self, Place};
 use super::{Key, Limit, Wheel};
+use crate::bits::bits;
 
 #[test]
 fn a_place_whose_generations_are_used_up_is_never_used_again() {
@@ -95,19 +96,13 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
 
 #[test]
 fn a_slot_before_which_timers_are_moved_has_something_to_do_at_once() {
-    for row in level::bits(level::MOVED) {
+    for row in bits(level::MOVED) {
         let width = level::start(row, 1);
         let (now, slot) = (2 * width + 1, |index: u64| 1 << (index % 64));
         assert_eq!(level::next_due(row, slot(3), now), 0);
         assert_eq!(level::next_due(row, slot(3) | slot(9), now), 0);
         assert_eq!(level::next_due(row, slot(4), now), 3 * width);
     }
-}
-
-#[test]
-fn bits_are_told_from_the_lowest_on() {
-    assert!(level::bits(0).next().is_none());
-    assert_eq!(level::bits(1 << 63 | 0b101).collect::<Vec<_>>(), [0, 2, 63]);
 }
 
 #[test]
