@@ -1,4 +1,4 @@
-//! Threads that come and go leave no memory behind.
+//! Threads that come and go leave no memory behind, nor do mailboxes and timers.
 //!
 //! A program of its own, since it counts what is allocated.
 
@@ -17,6 +17,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use stillpoint::rcu::{Domain, Help, Reader};
+use stillpoint::timer::{Limit, TimerService};
 
 use child::in_child;
 use forked::in_fork;
@@ -158,6 +159,44 @@ fn threads_that_use_everything_leave_no_memory_behind() {
         });
         domain.synchronize().expect("nobody reads");
         assert_eq!(domain.stats().pending, 0);
+    });
+}
+
+/// Mailboxes of a service that stays, and timers of services that go; what the owner has not seen to is among it.
+#[test]
+fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
+    in_child("mailboxes_and_timers_that_come_and_go_leave_no_memory_behind", || {
+        let mut service = TimerService::new(0);
+        let remote = service.remote();
+        let mut now = 0;
+        let mut round = || {
+            for sent in 0..3 {
+                let mut mailbox = remote.mailbox(4);
+                for cancelled in 0..sent {
+                    let timer = remote.timer();
+                    mailbox.add(&timer, now, 1).expect("there is room");
+                    assert!(cancelled == 0 || timer.cancel().is_cancelled());
+                }
+            }
+            now += 1;
+            assert_eq!(service.run(now, Limit::NONE, |_, _| {}).expired(), 2);
+            // A burst goes on while its service goes: its messages are ended with the mailbox.
+            let other = TimerService::new(0);
+            let timers = [(); 3].map(|()| other.remote().timer());
+            let mut mailbox = other.remote().mailbox(4);
+            let mut burst = mailbox.burst();
+            for timer in &timers {
+                burst.add(timer, 10, 1).expect("there is room");
+            }
+            drop(other);
+            drop(burst);
+            assert!(timers[0].cancel().is_cancelled() && timers[1].revoke().is_cancelled());
+        };
+        (0..4).for_each(|_| round());
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        (0..THREADS).for_each(|_| round());
+        let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+        assert!(leaked < 10 * THREADS as isize, "{THREADS} rounds left {leaked} bytes behind");
     });
 }
 

@@ -397,4 +397,45 @@ mod tests {
         // It stands still, and goes on from there.
         assert_eq!([0, 6_999_999, 7_000_001].map(|count| unit.time(count)), [5_000, 5_000, 5_001]);
     }
+
+    #[test]
+    fn ticks_of_a_counter_are_converted_by_its_frequency() {
+        let calibration = Calibration { base: 7, begin: 5_000, hertz: 24_000_000 };
+        let [cycles, ticks] = [0, 4].map(|shift| Clock::of_shifted(Some(calibration), shift));
+        assert!(cycles.has_counter() && ticks.has_counter());
+        assert_eq!(cycles.ticks_of(Duration::from_micros(1)), 24);
+        assert_eq!(ticks.ticks_of(Duration::from_micros(1)), 2, "rounded up");
+        assert_eq!(cycles.ticks_of(Duration::from_nanos(42)), 2, "rounded up");
+        assert_eq!(cycles.duration_of(36_000_000), Duration::from_millis(1_500));
+        assert_eq!(ticks.duration_of(3), Duration::from_micros(2));
+    }
+
+    #[test]
+    fn counters_of_any_speed_tell_the_time_for_years() {
+        for hertz in [1_000_000, 24_000_000, 999_999_999, 1_000_000_000, 3_000_000_001] {
+            let calibration = Calibration { base: 7, begin: 5_000, hertz };
+            let unit = Clock::of_nanoseconds(Some(calibration)).unit;
+            for seconds in [1, 3_600, 10 * 365 * 86_400] {
+                let (cycles, right) = (seconds * hertz, 5_000 + seconds * 1_000_000_000);
+                let time = unit.time(7 + cycles);
+                // Each cycle is too short by less than 2^-32 ns.
+                assert!(time <= right && right - time <= 1 + (cycles >> 32), "{hertz} {seconds}: {time}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_s_time_ends_with_the_greatest_number() {
+        let calibration = Calibration { base: 0, begin: u64::MAX - 5, hertz: 1_000_000_000 };
+        let unit = Clock::of_nanoseconds(Some(calibration)).unit;
+        assert_eq!([4, 5, 6].map(|count| unit.time(count)), [u64::MAX - 1, u64::MAX, u64::MAX]);
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn a_calibration_takes_as_long_as_was_asked_for() {
+        let begin = nanoseconds();
+        let _ = calibrate(Duration::from_millis(2));
+        assert!(nanoseconds() - begin >= 2_000_000);
+    }
 }

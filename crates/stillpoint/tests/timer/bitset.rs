@@ -80,6 +80,17 @@ fn single_bits() {
 }
 
 #[test]
+fn the_last_bit_is_found_whatever_the_size() {
+    for bits in 1..200 {
+        let (mut set, atomic) = (Bitset::new(bits), AtomicBitset::new(bits));
+        set.set(bits - 1);
+        assert!(!atomic.set(bits - 1, Relaxed));
+        assert_eq!((set.next_set(0), atomic.next_set(0, Relaxed)), (Some(bits - 1), Some(bits - 1)));
+        assert_eq!((set.next_set(bits), atomic.next_set(bits, Relaxed)), (None, None));
+    }
+}
+
+#[test]
 fn the_empty_bitset() {
     let mut set = Bitset::new(0);
     set.flip_range(..);
@@ -94,7 +105,11 @@ fn a_bit_beyond_the_size_is_an_error_of_the_program() {
         (|| _ = Bitset::new(64).test(64)) as fn(),
         || Bitset::new(64).set(64),
         || Bitset::new(0).flip(0),
+        // In the last word, but beyond the size.
+        || Bitset::new(10).set(10),
+        || _ = AtomicBitset::new(10).set(10, Relaxed),
         || Bitset::new(10).set_range(5..11),
+        || Bitset::new(10).set_range(..=usize::MAX),
         #[expect(clippy::reversed_empty_ranges, reason = "that is the mistake")]
         || Bitset::new(10).clear_range(5..4),
         || _ = AtomicBitset::new(64).set(64, Relaxed),
@@ -113,7 +128,8 @@ fn each_bit_is_claimed_once() {
     });
     assert_eq!(claims, 200);
     assert_eq!(claimed.snapshot(Relaxed).first_clear(), None);
-    assert!(claimed.clear(7, AcqRel) && !claimed.test(7, Acquire));
+    assert!(claimed.clear(7, AcqRel) && !claimed.clear(7, AcqRel) && !claimed.test(7, Acquire));
     assert!(!claimed.flip(7, AcqRel) && claimed.test(7, Acquire));
+    assert!(claimed.flip(7, AcqRel) && !claimed.flip(7, AcqRel));
     assert_eq!(format!("{:?}", AtomicBitset::new(3)), "{}");
 }

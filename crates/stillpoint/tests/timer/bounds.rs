@@ -1,6 +1,7 @@
 //! Short polls that are not late: moves and expiries are counted, and lateness in ticks.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use stillpoint::timer::{Key, Limit, Progress, Schedule, TimerService, Wheel};
 
@@ -148,6 +149,57 @@ fn overdue_timers_are_served_in_the_order_of_their_slots() {
     assert_eq!(wheel.len(), 100);
 }
 
+/// In each poll, what is overdue comes before a slot that begins next, and before one that has begun since.
+#[test]
+fn what_is_overdue_comes_before_what_is_not() {
+    let mut wheel = Wheel::new(0);
+    for slot in [5u64, 6] {
+        for number in 0..20 {
+            wheel.add((slot << 20) + number, slot).unwrap();
+        }
+    }
+    assert_eq!(wheel.poll(5 << 20, Limit::expiries(0), |_, _| {}), Progress::More(0));
+    let mut order = Vec::new();
+    let mut poll = |now| wheel.poll(now, Limit::expiries(8), |_, expired| order.extend(expired.into_value()));
+    // The other slot is the next one.
+    assert_eq!(poll((5 << 20) + 100), Progress::More(8));
+    // Now it has begun.
+    while !poll((6 << 20) + 100).is_done() {}
+    assert!(order.is_sorted() && order.len() == 40, "{order:?}");
+}
+
+/// A level that has nothing to be moved leaves its share to what is overdue, once.
+#[test]
+fn what_levels_have_left_goes_to_what_is_overdue() {
+    let mut wheel = Wheel::new(0);
+    // Slots of 2^25 ticks and of 2^20 that begin at the same time, and a timer far away.
+    let begin = 1 << 26;
+    for number in 0..100 {
+        wheel.add(begin + (1 << 24) + number, number).unwrap();
+    }
+    assert_eq!(wheel.poll(1 << 24, Limit::NONE, |_, _| {}), Progress::Done(0));
+    for number in 0..100 {
+        wheel.add(begin + (1 << 19) + number, number).unwrap();
+    }
+    wheel.add(1 << 40, 100).unwrap();
+    assert_eq!(wheel.poll(begin, Limit::expiries(0), |_, _| {}), Progress::More(0));
+    assert_eq!((wheel.stats().levels, wheel.stats().moved), (3, 0));
+    assert_eq!(wheel.poll(begin, Limit::expiries(10), |_, _| {}), Progress::More(0));
+    assert_eq!(wheel.stats().moved, 30);
+}
+
+/// What is found to be due in a slot that has begun has been moved, too.
+#[test]
+fn what_is_due_in_a_slot_that_has_begun_takes_of_its_share() {
+    let mut wheel = Wheel::new(0);
+    for number in 0..10 {
+        wheel.add((5 << 20) + number, ()).unwrap();
+    }
+    let limit = Limit::expiries(100).moves(3);
+    assert_eq!(wheel.poll((5 << 20) + 20, limit, |_, _| {}), Progress::More(3));
+    assert_eq!(wheel.stats().moved, 3);
+}
+
 #[test]
 fn moves_that_are_due_are_part_of_the_next_deadline() {
     let mut wheel = Wheel::new(0);
@@ -257,6 +309,23 @@ fn levels_in_use_are_counted() {
     assert_eq!(wheel.stats().levels, 1);
 }
 
+/// Neither a reset, nor a beat, nor a time that is set makes a coarse timer one that is moved.
+#[test]
+fn a_coarse_timer_remains_one() {
+    let once = Schedule::at(1 << 30).coarse();
+    for schedule in [once, once.every(NonZeroU64::new(1 << 30).unwrap())] {
+        let mut wheel = Wheel::new(0);
+        let key = wheel.add_with(schedule, ()).unwrap();
+        assert!(wheel.reset(key, 1 << 31));
+        assert_eq!(wheel.stats().levels, 0, "after the reset");
+        wheel.set_time(5);
+        assert_eq!(wheel.stats().levels, 0, "after the time was set");
+        let beat = wheel.next_deadline().unwrap();
+        assert_eq!(wheel.poll(beat, Limit::NONE, |_, _| {}), Progress::Done(1));
+        assert_eq!((wheel.stats().levels, wheel.stats().moved), (0, 0), "after the beat");
+    }
+}
+
 /// A flood of messages or hints, from a callback even, does not keep one call busy for ever.
 #[test]
 fn what_comes_while_a_service_processes_waits_for_the_next_call() {
@@ -282,6 +351,76 @@ fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     assert!(progress.expired() <= 4);
     drop(service);
     assert!(calls <= 3, "{calls}");
+}
+
+/// The callbacks of revoked timers revoke others: the last of them waits for the next call, and is no more to do in this one.
+#[test]
+fn a_call_that_has_not_reached_its_limit_is_done() {
+    let mut service = TimerService::new(0);
+    let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
+    for timer in &timers {
+        service.arm(timer, 10, ()).unwrap();
+    }
+    let mut others = timers.iter();
+    let mut revoke = || others.next().is_some_and(|timer| timer.revoke().is_cancelled());
+    assert!(revoke());
+    let first = service.process(usize::MAX, |_, _| _ = revoke());
+    assert!(first.is_done() && first.expired() < 3, "{first:?}");
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(3 - first.expired()));
+}
+
+/// A hint and a message, one call each.
+#[test]
+fn a_hint_that_waits_is_more_to_do() {
+    let mut service = TimerService::new(0);
+    let mut mailbox = service.remote().mailbox(4);
+    // The one of two calls that begins with hints is another one each time.
+    for calls_before in 0..2 {
+        let timers = [service.remote().timer(), service.remote().timer()];
+        for _ in 0..calls_before {
+            assert_eq!(service.process(0, |_, _| {}), Progress::Done(0));
+        }
+        service.arm(&timers[0], 10, ()).unwrap();
+        assert!(timers[0].cancel().is_cancelled());
+        mailbox.add(&timers[1], 10, ()).unwrap();
+        assert_eq!(service.process(1, |_, _| {}), Progress::More(1));
+        assert_eq!(service.process(1, |_, _| {}), Progress::Done(1));
+    }
+}
+
+/// The limit is reached with the last message of a mailbox: the one behind it comes next.
+#[test]
+fn a_mailbox_that_has_just_been_emptied_takes_nobody_s_turn() {
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let mut mailboxes: Vec<_> = (0..3).map(|_| remote.mailbox(2)).collect();
+    for mailbox in &mut mailboxes {
+        mailbox.add(&remote.timer(), 10, ()).unwrap();
+        mailbox.add(&remote.timer(), 10, ()).unwrap();
+    }
+    for has_room in [[true, false, false], [true, true, false], [false, true, true]] {
+        let _ = service.process(2, |_, _| {});
+        assert_eq!([0, 1, 2].map(|which| mailboxes[which].add(&remote.timer(), 10, ()).is_ok()), has_room);
+    }
+}
+
+/// A call that has come to hints alone is no turn of a mailbox.
+#[test]
+fn a_flood_of_hints_takes_no_mailbox_s_turn() {
+    let mut service = TimerService::new(0);
+    let remote = service.remote();
+    let mut mailboxes = [remote.mailbox(1), remote.mailbox(1)];
+    let mut added = [0u32; 2];
+    for _ in 0..8 {
+        let timer = remote.timer();
+        service.arm(&timer, 10, ()).unwrap();
+        assert!(timer.cancel().is_cancelled());
+        for (mailbox, added) in mailboxes.iter_mut().zip(&mut added) {
+            *added += u32::from(mailbox.add(&remote.timer(), 10, ()).is_ok());
+        }
+        assert_eq!(service.process(1, |_, _| {}), Progress::More(1));
+    }
+    assert!(added[0].abs_diff(added[1]) <= 1, "{added:?}");
 }
 
 /// With a limit, a mailbox that is always full does not keep the others waiting.

@@ -120,12 +120,62 @@ fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
 }
 
 #[test]
+fn a_coarse_timer_whose_deadline_begins_a_slot_is_exact() {
+    // Each wheel takes long under Miri.
+    for bits in (6..63).step_by(if cfg!(miri) { 17 } else { 1 }) {
+        let mut wheel = Wheel::new(0);
+        wheel.add_with(Schedule::at(1 << bits).coarse(), 7).unwrap();
+        assert_eq!(wheel.next_deadline(), Some(1 << bits));
+        assert_eq!(fired(&mut wheel, 1 << bits), [7]);
+    }
+}
+
+#[test]
 fn exact_timers_fire_before_coarse_ones_of_the_same_poll() {
     let mut wheel = Wheel::new(0);
     wheel.add_with(Schedule::at(1_000).coarse(), 3).unwrap();
     wheel.add(1_300, 2).unwrap();
     wheel.add(1_200, 1).unwrap();
     assert_eq!(fired(&mut wheel, 2_000), [1, 2, 3]);
+}
+
+#[test]
+fn what_was_due_when_it_was_added_fires_first() {
+    let mut wheel = Wheel::new(100);
+    wheel.add_with(Schedule::at(200).coarse(), 4).unwrap();
+    wheel.add(150, 3).unwrap();
+    wheel.add(100, 1).unwrap();
+    wheel.add(0, 2).unwrap();
+    assert_eq!(fired(&mut wheel, 300), [1, 2, 3, 4]);
+}
+
+#[test]
+fn coarse_timers_fire_by_granularity_and_then_by_slot() {
+    let mut wheel = Wheel::new(0);
+    // Slots of 512 ticks, of 64, and of 8.
+    for deadline in [9_000, 5_000, 3_000, 1_000, 300, 100] {
+        wheel.add_with(Schedule::at(deadline).coarse(), deadline).unwrap();
+    }
+    assert_eq!(fired(&mut wheel, 20_000), [100, 300, 1_000, 3_000, 5_000, 9_000]);
+}
+
+/// The first timer is in a slot of 1,024 ticks, and the second one in a slot of 32.
+#[test]
+fn timers_of_one_deadline_fire_as_they_were_armed_whatever_their_levels() {
+    let two = |deadline| {
+        let mut wheel = Wheel::new(0);
+        wheel.add(deadline, 1).unwrap();
+        assert!(fired(&mut wheel, 100).is_empty());
+        wheel.add(deadline, 2).unwrap();
+        wheel
+    };
+    // Both slots begin with the deadline, and are past.
+    assert_eq!(fired(&mut two(2_048), 3_100), [1, 2]);
+    // Both slots are the next ones of their levels: one poll moves both timers to one slot.
+    let mut wheel = two(2_053);
+    assert!(fired(&mut wheel, 2_030).is_empty());
+    assert_eq!(wheel.stats().moved, 2);
+    assert_eq!(fired(&mut wheel, 2_053), [1, 2]);
 }
 
 #[test]
@@ -285,6 +335,17 @@ fn a_bounded_wheel_hands_the_value_back_and_goes_on() {
 }
 
 #[test]
+fn a_wheel_that_is_full_doubles() {
+    let mut wheel = Wheel::with_capacity(0, 100);
+    for (timers, capacity) in [(100, 100), (101, 200), (200, 200), (201, 400), (401, 800)] {
+        while wheel.len() < timers {
+            wheel.add(10, ()).unwrap();
+        }
+        assert_eq!(wheel.stats().capacity, capacity, "{timers}");
+    }
+}
+
+#[test]
 fn a_stale_key_does_nothing_to_the_next_timer_in_its_place() {
     let mut wheel = Wheel::bounded(0, 1);
     let stale = wheel.add(10, 1).unwrap();
@@ -342,6 +403,20 @@ fn drain_hands_out_everything_and_its_drop_the_rest() {
     assert!(wheel.is_empty() && wheel.cancel(key).is_none() && wheel.next_deadline().is_none());
     wheel.add(5, 4).unwrap();
     assert_eq!(fired(&mut wheel, 5), [4]);
+}
+
+#[test]
+fn a_drain_says_how_many_values_it_has_at_most() {
+    let mut wheel = Wheel::new(0);
+    for number in 0..3 {
+        wheel.add(number, number).unwrap();
+    }
+    let mut drain = wheel.drain();
+    for left in (0..3).rev() {
+        assert!(drain.next().is_some());
+        assert_eq!(drain.size_hint(), (0, Some(left)));
+    }
+    assert_eq!(drain.next(), None);
 }
 
 #[test]

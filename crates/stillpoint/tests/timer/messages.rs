@@ -80,6 +80,21 @@ fn several_mailboxes_are_dropped_between_others() {
     }
 }
 
+/// A call that comes to none of its messages, or not to all, does not lose them.
+#[test]
+fn what_a_mailbox_has_sent_that_is_gone_waits_for_its_turn() {
+    let mut service = TimerService::new(0);
+    let mut mailbox = service.remote().mailbox(4);
+    for _ in 0..3 {
+        mailbox.add(&service.remote().timer(), 5, 1).unwrap();
+    }
+    drop(mailbox);
+    assert_eq!(service.process(0, |_, _| {}), Progress::More(0));
+    assert_eq!(service.process(1, |_, _| {}), Progress::More(1));
+    assert_eq!(service.process(0, |_, _| {}), Progress::More(0));
+    assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(3));
+}
+
 #[test]
 fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     let mut service = TimerService::bounded(0, 1);
@@ -199,6 +214,18 @@ fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
     assert!(timer.cancel().is_cancelled());
     mailbox.add(&timer, 50, 2).unwrap();
     assert_eq!(revoke(&mut service), 50);
+}
+
+#[test]
+fn the_place_of_a_revoked_timer_is_free_in_its_callback() {
+    let mut service = TimerService::bounded(0, 1);
+    let timer = service.remote().timer();
+    service.arm(&timer, 10, 1).unwrap();
+    assert!(timer.revoke().is_cancelled());
+    let progress = service.process(usize::MAX, |service, event| {
+        service.add(20, event.into_value().unwrap()).unwrap();
+    });
+    assert_eq!((progress, service.stats().timers), (Progress::Done(1), 1));
 }
 
 #[test]

@@ -200,6 +200,30 @@ fn closing_hands_every_value_out() {
     assert_eq!(in_the_wheel.cancel(), Outcome::Gone);
 }
 
+/// The messages of revoked timers were dropped, and one of the hints is all that is left of them.
+#[test]
+fn closing_hands_out_what_only_a_hint_leads_to() {
+    for calls_before in 0..2 {
+        let mut service = TimerService::new(0);
+        let mut mailbox = service.remote().mailbox(4);
+        let mut values = Vec::new();
+        for _ in 0..calls_before {
+            let _ = service.process(0, |_, _| {});
+        }
+        for number in 0..2 {
+            let timer = service.remote().timer();
+            mailbox.add(&timer, 10, number).unwrap();
+            assert!(timer.revoke().is_cancelled());
+        }
+        for _ in 0..3 {
+            assert_eq!(service.process(1, |_, event| values.extend(event.into_value())), Progress::More(1));
+        }
+        service.close(|value| values.push(value));
+        values.sort_unstable();
+        assert_eq!(values, [0, 1]);
+    }
+}
+
 #[test]
 fn a_mailbox_that_is_gone_has_delivered() {
     let mut service = TimerService::new(0);
@@ -268,6 +292,41 @@ fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
     assert_eq!(progress, Progress::Done(1));
     assert_eq!(std::rc::Rc::strong_count(&value), 1);
     assert_eq!((service.stats().timers, timer.cancel()), (0, Outcome::Fired));
+}
+
+#[test]
+fn a_periodic_shared_timer_that_its_callback_revokes_is_over() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    let ten = NonZeroU64::new(10).unwrap();
+    service.arm_with(&timer, Schedule::at(10).every(ten), 1).unwrap();
+    let progress = service.run(10, NONE, |_, _| assert_eq!(timer.revoke(), Outcome::Running));
+    assert_eq!(progress, Progress::Done(1));
+    assert_eq!((service.stats().timers, timer.revoke()), (0, Outcome::Fired));
+}
+
+#[test]
+fn a_coarse_shared_timer_is_never_moved() {
+    let mut service = TimerService::new(0);
+    let mut mailbox = service.remote().mailbox(1);
+    let timers = [service.remote().timer(), service.remote().timer()];
+    service.arm_with(&timers[0], Schedule::at(1 << 30).coarse(), 1).unwrap();
+    mailbox.add_with(&timers[1], Schedule::at(1 << 30).coarse(), 2).unwrap();
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(1));
+    assert_eq!((service.stats().timers, service.stats().levels), (2, 0));
+    assert_eq!(run(&mut service, 1 << 30), [1, 2]);
+}
+
+#[test]
+fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
+    let mut service = TimerService::new(0);
+    let ten = NonZeroU64::new(10).unwrap();
+    let key = service.add_with(Schedule::at(10).every(ten), 7).unwrap();
+    let progress = service.manage(45, NONE, |_, event| {
+        assert!(event.is_periodic());
+        assert_eq!((event.key(), event.deadline(), event.missed()), (Some(key), 10, 3));
+    });
+    assert_eq!((progress, service.cancel(key)), (Progress::Done(1), Some(7)));
 }
 
 #[test]

@@ -82,6 +82,15 @@ fn the_time_is_set_in_a_callback() {
 }
 
 #[test]
+fn what_is_due_by_a_time_that_is_set_in_a_callback_fires_in_the_next_poll() {
+    let mut wheel = Wheel::new(0);
+    wheel.add(10, 1).unwrap();
+    wheel.add(500, 2).unwrap();
+    assert_eq!(wheel.poll(10, NONE, |wheel, _| wheel.set_time(600)), Progress::More(1));
+    assert_eq!(fired(&mut wheel, 600), [2]);
+}
+
+#[test]
 fn a_service_s_time_is_set_and_its_memory_given_back() {
     let mut service = TimerService::with_capacity(0, 1_000);
     let timer = service.remote().timer();
@@ -93,7 +102,13 @@ fn a_service_s_time_is_set_and_its_memory_given_back() {
     service.shrink();
     assert_eq!(service.stats().capacity, 1);
     assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
-    service.shrink();
+    // A mailbox that the service knows stays known.
+    let mut mailbox = service.remote().mailbox(1);
+    for value in [3, 4] {
+        mailbox.add(&timer, 150, value).unwrap();
+        assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
+        service.shrink();
+    }
     assert_eq!(service.stats().capacity, 0);
 }
 

@@ -177,3 +177,22 @@ impl<T> Drop for Hints<T> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::timer::{Limit, Progress, TimerService};
+
+    /// As while another thread is making a mailbox.
+    #[test]
+    fn mailboxes_that_cannot_be_looked_at_are_left_for_the_next_call() {
+        let mut service = TimerService::new(0);
+        let remote = service.remote();
+        let mut mailbox = remote.mailbox(1);
+        mailbox.add(&remote.timer(), 5, 1).unwrap();
+        let making = remote.home.rings.lock().unwrap();
+        assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::More(0));
+        assert_eq!(service.run(5, Limit::NONE, |_, _| {}), Progress::More(0));
+        drop(making);
+        assert_eq!(service.run(5, Limit::NONE, |_, _| {}), Progress::Done(1));
+    }
+}
