@@ -84,7 +84,7 @@ impl<T> TimerService<T> {
     /// A service with memory for so many timers, which grows beyond that.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,049, or if so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::with_capacity(now, capacity))
     }
@@ -93,7 +93,7 @@ impl<T> TimerService<T> {
     /// those are full, too.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,049, or if so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
     pub fn bounded(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::bounded(now, capacity))
     }
