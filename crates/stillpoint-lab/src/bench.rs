@@ -1,10 +1,9 @@
 //! `stillpoint bench`: everything is checked, then measured, then written.
 
-use crate::cli::BenchArgs;
 use crate::error::Stop;
-use crate::experiment::{self, Plan};
+use crate::experiment::{self, BenchArgs, Plan};
 use crate::machine::{Machine, cpus};
-use crate::output::json::{Nothing, Row, Target};
+use crate::output::json::{self, Nothing, Row, Target};
 use crate::{interrupt, membarrier, micro, output, pool, preempt, reclaim, table, timer};
 
 /// An experiment that was planned; it is told whether to be silent.
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }
-    judge(&rows)
+    json::judge(&rows)
 }
 
 fn peers_line(machine: &Machine) -> String {
@@ -66,39 +65,42 @@ fn peers_line(machine: &Machine) -> String {
     format!("Peers: {}", peers.join(", "))
 }
 
-/// An error that names the rows that do not count, if there are any.
-pub(crate) fn judge(rows: &[Row]) -> Result<(), Stop> {
-    let void: Vec<String> = rows
-        .iter()
-        .filter_map(|row| Some(format!("{} {} ({})", row.scenario, row.contender, row.void.as_ref()?)))
-        .collect();
-    match void.as_slice() {
-        [] => Ok(()),
-        void => {
-            Err(Stop::Failed(format!("{} of {} rows failed: {}", void.len(), rows.len(), void.join(", "))))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{asked_for, contenders, names_and_groups, plan};
 
     #[test]
-    fn one_void_row_fails_the_run_and_is_named() {
-        let row = |contender: &str, void: Option<&str>| Row {
-            experiment: "reclaim".into(),
-            scenario: "spread".to_owned(),
-            contender: contender.to_owned(),
-            params: serde_json::Map::new(),
-            metrics: serde_json::Map::new(),
-            void: void.map(str::to_owned),
+    fn a_group_stands_for_all_of_its_contenders() {
+        let asked = ["dpdk".to_owned(), "seize".to_owned()];
+        let names = reclaim::Plan::contenders();
+        let chosen: Vec<_> = names.iter().copied().filter(|name| asked_for(name, &asked)).collect();
+        assert_eq!(chosen, ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background", "seize"]);
+        assert_eq!(names_and_groups(["a/x", "a/y", "b"]), ["a", "a/x", "a/y", "b"]);
+    }
+
+    #[test]
+    fn what_belongs_to_other_experiments_is_left_to_them_in_a_run_of_all_and_an_error_alone() {
+        let of = |line: &str| plan::<micro::Plan>(&BenchArgs::read(line), &[0]).map(|plan| plan.is_some());
+        assert!(!of("reclaim --scenarios spread").unwrap() && of("micro").unwrap());
+        assert!(of("all --scenarios pin,spread").unwrap() && !of("all --scenarios spread").unwrap());
+        assert!(!of("all --contenders dashmap").unwrap());
+        for line in ["micro --scenarios spread", "micro --contenders dashmap"] {
+            let stop = of(line).unwrap_err().to_string();
+            assert!(stop.contains("micro has no") && stop.contains("it has"), "{stop}");
+        }
+    }
+
+    #[test]
+    fn a_contender_that_is_missing_is_left_out_unless_it_was_asked_for_by_name() {
+        let missing = |name: &str| name.starts_with("dpdk").then(|| "install it".to_owned());
+        let of = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|&name| name.to_owned()).collect();
+            contenders::<reclaim::Plan>(&asked, missing).map_err(|stop| stop.to_string())
         };
-        assert!(judge(&[row("seize", None)]).is_ok());
-        let stop = judge(&[row("seize", None), row("ck/epoch", Some("3 lookups"))]).unwrap_err();
-        assert!(
-            matches!(&stop, Stop::Failed(message) if message.contains("spread ck/epoch (3 lookups)")),
-            "{stop}"
-        );
+        assert!(of(&[]).unwrap().iter().all(|name| !name.starts_with("dpdk")));
+        assert_eq!(of(&["dpdk", "seize"]).unwrap(), ["seize"]);
+        assert!(of(&["dpdk"]).unwrap_err().contains("install it"));
+        assert!(of(&["dpdk/rcu", "seize"]).unwrap_err().contains("install it"));
     }
 }

@@ -67,7 +67,9 @@ pub(crate) fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let mut told = false;
     let bytes = loop {
         match answer.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() => {
+            Err(RecvTimeoutError::Timeout)
+                if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() =>
+            {
                 // It may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();

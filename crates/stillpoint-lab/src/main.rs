@@ -8,6 +8,7 @@ mod defective;
 mod doctor;
 mod error;
 mod experiment;
+mod flags;
 mod gate;
 mod guest;
 mod interrupt;

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use stillpoint_peers::MissingPeer;
 use stillpoint_peers::table::HAS_DPDK;
 
-use crate::experiment::group;
-
 /// The peers that were built in, with their versions.
 pub(crate) fn versions() -> BTreeMap<String, String> {
     stillpoint_peers::versions()
         .into_iter()
         .map(|(name, version)| (name.to_owned(), version.to_owned()))
         .collect()
+}
+
+/// The part of a contender's name before the slash: all of a kind.
+pub(crate) fn group(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(group, _)| group)
 }
 
 /// Whether a contender other than our own was built in.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cli::LengthFlags;
+use crate::flags::LengthFlags;
 
 /// Time in which a usual run has to end, set-up and the ends of rounds included.
 const USUAL: Duration = Duration::from_secs(105);

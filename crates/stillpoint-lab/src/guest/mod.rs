@@ -32,8 +32,8 @@ use self::needs::Needs;
 use self::options::Accel;
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
-use crate::output::json::Target;
-use crate::{bench, interrupt, output};
+use crate::output::json::{self, Target};
+use crate::{interrupt, output};
 
 pub(crate) use self::options::Options;
 
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }
     match failures.as_slice() {
-        [] => bench::judge(&rows),
+        [] => json::judge(&rows),
         failures => Err(Stop::Failed(failures.join("; "))),
     }
 }

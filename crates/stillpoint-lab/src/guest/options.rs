@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::contenders;
-use crate::cli::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
+use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
 
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 
 use crate::child;
-use crate::cli::BenchArgs;
 use crate::error::Stop;
-use crate::experiment::{self, group};
+use crate::experiment::{self, BenchArgs};
 use crate::output::json::Row;
+use crate::peers::group;
 
 /// The contenders, in the order of the tables.
 pub(crate) const CONTENDERS: &[&str] = &[

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::Map;
 use stillpoint_peers::Micro;
 
-use crate::cli::BenchArgs;
 use crate::error::Stop;
+use crate::experiment::BenchArgs;
 use crate::experiment::{self, asked_for};
 use crate::interrupt;
 use crate::machine::cpus;

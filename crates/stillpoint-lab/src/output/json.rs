@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Stop;
-use crate::machine::Machine;
 
 /// The version of the format; it changes only when a tool that reads the old one would be misled.
 pub(crate) const SCHEMA: u32 = 1;
@@ -35,6 +34,20 @@ impl Row {
     }
 }
 
+/// An error that names the rows that do not count, if there are any.
+pub(crate) fn judge(rows: &[Row]) -> Result<(), Stop> {
+    let void: Vec<String> = rows
+        .iter()
+        .filter_map(|row| Some(format!("{} {} ({})", row.scenario, row.contender, row.void.as_ref()?)))
+        .collect();
+    match void.as_slice() {
+        [] => Ok(()),
+        void => {
+            Err(Stop::Failed(format!("{} of {} rows failed: {}", void.len(), rows.len(), void.join(", "))))
+        }
+    }
+}
+
 /// A figure as JSON: whole numbers without a fraction.
 pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
@@ -46,10 +59,11 @@ pub(crate) fn number(value: f64) -> Value {
 
 /// The whole result of a command; `extra` holds the fields that this command alone has.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report<'a, E: Serialize> {
+pub(crate) struct Report<'a, M: Serialize, E: Serialize> {
     pub(crate) schema: u32,
     pub(crate) command: String,
-    pub(crate) machine: &'a Machine,
+    /// What was measured on.
+    pub(crate) machine: &'a M,
     pub(crate) rows: &'a [Row],
     #[serde(flatten)]
     pub(crate) extra: E,
@@ -88,7 +102,12 @@ impl Target {
     }
 
     /// Writes the result of a command.
-    pub(crate) fn write<E: Serialize>(&self, machine: &Machine, rows: &[Row], extra: E) -> Result<(), Stop> {
+    pub(crate) fn write(
+        &self,
+        machine: &impl Serialize,
+        rows: &[Row],
+        extra: impl Serialize,
+    ) -> Result<(), Stop> {
         let report = Report { schema: SCHEMA, command: command_line(), machine, rows, extra };
         let mut text = serde_json::to_string_pretty(&report)
             .map_err(|error| Stop::usage(format!("the result has no form in JSON: {error}")))?;
@@ -202,5 +221,23 @@ mod tests {
         assert!(link.symlink_metadata().unwrap().is_symlink());
         store(Path::new("/dev/null"), b"nothing").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn one_void_row_fails_the_run_and_is_named() {
+        let row = |contender: &str, void: Option<&str>| Row {
+            experiment: "reclaim".into(),
+            scenario: "spread".to_owned(),
+            contender: contender.to_owned(),
+            params: serde_json::Map::new(),
+            metrics: serde_json::Map::new(),
+            void: void.map(str::to_owned),
+        };
+        assert!(judge(&[row("seize", None)]).is_ok());
+        let stop = judge(&[row("seize", None), row("ck/epoch", Some("3 lookups"))]).unwrap_err();
+        assert!(
+            matches!(&stop, Stop::Failed(message) if message.contains("spread ck/epoch (3 lookups)")),
+            "{stop}"
+        );
     }
 }

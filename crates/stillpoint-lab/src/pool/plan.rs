@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::pool::Shape;
 
 use super::{CONTENDERS, SCENARIOS, child, show};
-use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment;
+use crate::experiment::BenchArgs;
 use crate::output::json::Row;
 use crate::peers;
 

@@ -1,6 +1,6 @@
 //! What the rows were to reach, and whether they did.
 
-use crate::cli::Inside;
+use crate::experiment::Inside;
 use crate::output::json::Row;
 use crate::preempt::plan::{BASELINE, CROWDED, HELPED};
 

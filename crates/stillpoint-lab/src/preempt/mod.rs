@@ -19,8 +19,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stillpoint_peers::Work;
 
-use crate::cli::Inside;
 use crate::error::Stop;
+use crate::experiment::Inside;
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::{Row, number};

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cli::{BenchArgs, Inside};
 use crate::error::Stop;
 use crate::experiment;
+use crate::experiment::{BenchArgs, Inside, MAX_READERS};
 use crate::machine::cpus::format_list;
 use crate::output::json::Row;
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
-use crate::reclaim::MAX_READERS;
 use crate::reclaim::names::{Entry, Policy, Quick};
 use crate::reclaim::plan::contenders;
 use crate::timing::Budget;
@@ -219,12 +218,9 @@ fn not_asked_for(args: &BenchArgs, full: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
-    use clap::Parser;
 
     fn plan(more: &[&str], cpus: &[usize]) -> Result<Plan, Stop> {
-        let arguments = ["stillpoint", "bench", "preempt"].iter().chain(more);
-        let Command::Bench(args) = Cli::parse_from(arguments).command else { panic!("bench") };
+        let args = BenchArgs::read(&format!("preempt {}", more.join(" ")));
         experiment::plan(&args, cpus).map(|plan| plan.expect("it was asked for"))
     }
 

@@ -20,24 +20,18 @@ use stillpoint_peers::table::rte_hash_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::error::Stop;
+use crate::experiment::Structure;
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::{Row, number};
 use crate::output::progress::Progress;
-use crate::reclaim::names::{Entry, Structure};
+use crate::reclaim::names::Entry;
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
 use crate::stats::{Distribution, median};
 
 pub(crate) use plan::Plan;
-
-/// The usual number of elements.
-pub(crate) const ELEMENTS: usize = 1 << 22;
-/// Fewer would make every lookup meet a fresh element.
-pub(crate) const LEAST_ELEMENTS: usize = 1 << 8;
-/// More threads than this on one machine measure its scheduler alone.
-pub(crate) const MAX_READERS: usize = 1024;
 
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
 fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::experiment::group;
-
 /// Each reader on a CPU of its own, the writer on another one: the talk's figure A.
 pub(crate) const OWN_CORE: &str = "own-core";
 /// All readers on one CPU, the writer on another one: figure B.
@@ -16,31 +14,6 @@ pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
 
 /// What all others are compared to.
 pub(crate) const BASELINE: &str = "liburcu/qsbr";
-
-/// What the readers look up in, and the writer replaces in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Structure {
-    /// A plain array of pointers
-    Array,
-    /// stillpoint's hash table, and DPDK's rte_hash
-    Table,
-}
-
-impl Structure {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Table => "table",
-        }
-    }
-
-    /// Whether a contender can work on it.
-    pub(crate) fn has(self, contender: &str) -> bool {
-        self == Self::Array
-            || group(contender) == "stillpoint"
-            || stillpoint_peers::table::RECLAIMING.contains(&contender)
-    }
-}
 
 /// How the writer spends the time until the next delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment::{self, asked_for};
+use crate::experiment::{BenchArgs, Structure};
 use crate::machine::proc;
 use crate::output::format::bytes;
 use crate::output::json::Row;
 use crate::peers;
-use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS, Structure};
+use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Extent, Setting, settings};
 use crate::timing::Budget;

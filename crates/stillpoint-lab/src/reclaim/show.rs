@@ -2,11 +2,12 @@
 
 use stillpoint_peers::Contender;
 
+use crate::experiment::Structure;
 use crate::output::chart::{self, Bar};
 use crate::output::format::{micros, percent_below, rate};
 use crate::output::json::Row;
 use crate::output::{say, table};
-use crate::reclaim::names::{BASELINE, Structure};
+use crate::reclaim::names::BASELINE;
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;
 

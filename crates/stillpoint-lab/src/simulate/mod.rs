@@ -28,8 +28,8 @@ pub(crate) use self::options::Options;
 use self::options::{Place, Subject};
 use crate::error::Stop;
 use crate::machine::Machine;
-use crate::output::json::{Row, Target};
-use crate::{bench, interrupt, output};
+use crate::output::json::{self, Row, Target};
+use crate::{interrupt, output};
 
 /// What the JSON says beside the rows.
 #[derive(Debug, Serialize)]
@@ -82,5 +82,5 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were simulated", rows.len()));
     }
-    bench::judge(&rows)
+    json::judge(&rows)
 }

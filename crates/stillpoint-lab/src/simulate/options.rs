@@ -6,8 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::{contender, rows};
-use crate::cli::JsonFlag;
 use crate::error::Stop;
+use crate::flags::JsonFlag;
 use crate::output::json;
 
 /// What is simulated.

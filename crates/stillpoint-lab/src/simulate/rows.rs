@@ -203,6 +203,6 @@ mod tests {
         assert_eq!(whole.metric("ops_per_s"), Some(1.235));
         let broken = Some("a receiver executed its barrier 2 times".to_owned());
         let void = row(RECEIVERS, contender, (RECEIVERS, 3.into()), &[("ops_per_s", 1.0)], broken);
-        assert!(void.metrics.is_empty() && crate::bench::judge(&[whole, void]).is_err());
+        assert!(void.metrics.is_empty() && crate::output::json::judge(&[whole, void]).is_err());
     }
 }

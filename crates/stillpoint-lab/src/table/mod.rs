@@ -13,9 +13,9 @@ mod show;
 use serde::{Deserialize, Serialize};
 use stillpoint_peers::table::BURST;
 
-use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment;
+use crate::experiment::BenchArgs;
 use crate::output::json::Row;
 use crate::peers;
 

@@ -14,9 +14,9 @@ mod steady;
 use serde::{Deserialize, Serialize};
 
 use crate::child;
-use crate::cli::BenchArgs;
 use crate::error::Stop;
 use crate::experiment;
+use crate::experiment::BenchArgs;
 use crate::output::json::Row;
 use crate::peers;
 

@@ -1,9 +1,13 @@
 //! What the experiments of `stillpoint bench` have in common.
 
-use crate::cli::{BenchArgs, Experiment};
+mod args;
+
 use crate::error::Stop;
 use crate::output;
 use crate::output::json::Row;
+use crate::peers::group;
+
+pub(crate) use args::{BenchArgs, Experiment, Inside, MAX_READERS, Structure};
 
 /// An experiment, planned from the command line. All are planned before the first one runs.
 pub(crate) trait Plan: Sized {
@@ -72,11 +76,6 @@ pub(crate) fn asked_for(name: &str, asked: &[String]) -> bool {
     asked.is_empty() || asked.iter().any(|asked| asked == name || asked == group(name))
 }
 
-/// The part of a contender's name before the slash: all of a kind.
-pub(crate) fn group(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(group, _)| group)
-}
-
 /// What can be asked for where there are these contenders: their names and their groups, each once.
 pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
     let mut values: Vec<&str> = Vec::new();
@@ -88,53 +87,4 @@ pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) ->
         }
     }
     values
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::cli::{Cli, Command};
-    use crate::{micro, reclaim};
-
-    fn args(line: &str) -> BenchArgs {
-        let arguments = ["stillpoint", "bench"].into_iter().chain(line.split_whitespace());
-        let Command::Bench(args) = Cli::parse_from(arguments).command else { panic!("bench") };
-        args
-    }
-
-    #[test]
-    fn a_group_stands_for_all_of_its_contenders() {
-        let asked = ["dpdk".to_owned(), "seize".to_owned()];
-        let names = reclaim::Plan::contenders();
-        let chosen: Vec<_> = names.iter().copied().filter(|name| asked_for(name, &asked)).collect();
-        assert_eq!(chosen, ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background", "seize"]);
-        assert_eq!(names_and_groups(["a/x", "a/y", "b"]), ["a", "a/x", "a/y", "b"]);
-    }
-
-    #[test]
-    fn what_belongs_to_other_experiments_is_left_to_them_in_a_run_of_all_and_an_error_alone() {
-        let of = |line: &str| plan::<micro::Plan>(&args(line), &[0]).map(|plan| plan.is_some());
-        assert!(!of("reclaim --scenarios spread").unwrap() && of("micro").unwrap());
-        assert!(of("all --scenarios pin,spread").unwrap() && !of("all --scenarios spread").unwrap());
-        assert!(!of("all --contenders dashmap").unwrap());
-        for line in ["micro --scenarios spread", "micro --contenders dashmap"] {
-            let stop = of(line).unwrap_err().to_string();
-            assert!(stop.contains("micro has no") && stop.contains("it has"), "{stop}");
-        }
-    }
-
-    #[test]
-    fn a_contender_that_is_missing_is_left_out_unless_it_was_asked_for_by_name() {
-        let missing = |name: &str| name.starts_with("dpdk").then(|| "install it".to_owned());
-        let of = |asked: &[&str]| {
-            let asked: Vec<String> = asked.iter().map(|&name| name.to_owned()).collect();
-            contenders::<reclaim::Plan>(&asked, missing).map_err(|stop| stop.to_string())
-        };
-        assert!(of(&[]).unwrap().iter().all(|name| !name.starts_with("dpdk")));
-        assert_eq!(of(&["dpdk", "seize"]).unwrap(), ["seize"]);
-        assert!(of(&["dpdk"]).unwrap_err().contains("install it"));
-        assert!(of(&["dpdk/rcu", "seize"]).unwrap_err().contains("install it"));
-    }
 }

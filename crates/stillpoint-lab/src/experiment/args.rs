@@ -1,0 +1,195 @@
+//! What can be asked of `stillpoint bench`.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
+use crate::peers::group;
+
+/// The usual number of elements.
+pub(crate) const ELEMENTS: usize = 1 << 22;
+/// Fewer would make every lookup meet a fresh element.
+pub(crate) const LEAST_ELEMENTS: usize = 1 << 8;
+/// More threads than this on one machine measure its scheduler alone.
+pub(crate) const MAX_READERS: usize = 1024;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Experiment {
+    /// Delay from unlink to free, under a writer with 5,000 deletes a second
+    Reclaim,
+    /// What preempted readers do to grace periods, CPU time and memory
+    Preempt,
+    /// Costs of single operations
+    Micro,
+    /// Hash tables: lookups, bursts, insertions and removals, growth, memory
+    Table,
+    /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
+    Membarrier,
+    /// Timer wheels: additions, cancellations, expiries, and timers of another thread
+    Timer,
+    /// Object pools: objects and blocks out and back, alone and across threads
+    Pool,
+    /// All of them, one after the other
+    All,
+}
+
+impl Experiment {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reclaim => "reclaim",
+            Self::Preempt => "preempt",
+            Self::Micro => "micro",
+            Self::Table => "table",
+            Self::Membarrier => "membarrier",
+            Self::Timer => "timer",
+            Self::Pool => "pool",
+            Self::All => "all",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    pub(crate) experiment: Experiment,
+
+    #[command(flatten)]
+    pub(crate) length: LengthFlags,
+
+    /// CPUs to use, such as 0,2-5: readers from the first on, the writer on the last [default: all allowed]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Numbers of reader threads in `reclaim`, on each core in `preempt`, and of receivers in `membarrier`, such as
+    /// 1,8,16 [default: those of each scenario]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    pub(crate) readers: Vec<usize>,
+
+    /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
+    // The names are those of all experiments: the command line adds them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) contenders: Vec<String>,
+
+    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer` or `pool`, or operations of `micro` [default: all]
+    // As above.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) scenarios: Vec<String>,
+
+    /// Lengths of the readers' sections in `preempt`, in microseconds, such as 0.2,50 [default: 5]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_section)]
+    pub(crate) sections: Vec<f64>,
+
+    /// Where the readers of `preempt` spend their time [default: always]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) inside: Vec<Inside>,
+
+    /// Number of elements in the array of `reclaim`, and of entries in `table`, a power of two
+    #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = parse_elements)]
+    pub(crate) elements: usize,
+
+    /// What the readers of `reclaim` look up in
+    #[arg(long, value_enum, default_value_t = Structure::Array)]
+    pub(crate) structure: Structure,
+
+    /// Seed of the random keys
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+#[cfg(test)]
+impl BenchArgs {
+    /// What follows `stillpoint bench`.
+    pub(crate) fn read(line: &str) -> Self {
+        use clap::FromArgMatches;
+        let arguments = std::iter::once("bench").chain(line.split_whitespace());
+        let command = Self::augment_args(clap::Command::new("bench"));
+        Self::from_arg_matches(&command.get_matches_from(arguments)).unwrap()
+    }
+}
+
+/// How much of its time a reader is inside of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+pub(crate) enum Inside {
+    /// One section after the other
+    Always,
+    /// Half of the time; the other half it does the same work outside
+    Half,
+    /// Always; it sleeps there for half of each section
+    Blocked,
+}
+
+impl Inside {
+    /// The name in rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Half => "half",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    /// For the captions of tables.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::Always => "always inside",
+            Self::Half => "half of the time inside",
+            Self::Blocked => "blocked inside",
+        }
+    }
+}
+
+/// What the readers look up in, and the writer replaces in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Structure {
+    /// A plain array of pointers
+    Array,
+    /// stillpoint's hash table, and DPDK's rte_hash
+    Table,
+}
+
+impl Structure {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Table => "table",
+        }
+    }
+
+    /// Whether a contender can work on it.
+    pub(crate) fn has(self, contender: &str) -> bool {
+        self == Self::Array
+            || group(contender) == "stillpoint"
+            || stillpoint_peers::table::RECLAIMING.contains(&contender)
+    }
+}
+
+fn parse_readers(text: &str) -> Result<usize, String> {
+    match text.trim().parse::<usize>() {
+        Ok(readers @ 1..=MAX_READERS) => Ok(readers),
+        Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
+        Ok(_) => Err(format!("more than {} readers make no sense here", MAX_READERS)),
+        Err(_) => Err("not a number of readers".to_owned()),
+    }
+}
+
+fn parse_section(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(section) if (0.1..=1_000_000.0).contains(&section) => Ok(section),
+        _ => Err("not a number of microseconds from 0.1 to 1000000".to_owned()),
+    }
+}
+
+fn parse_elements(text: &str) -> Result<usize, String> {
+    let elements = text.trim().parse::<usize>().map_err(|_| "not a number".to_owned())?;
+    let least = LEAST_ELEMENTS;
+    if elements.is_power_of_two() && elements >= least && elements <= 1 << 40 {
+        Ok(elements)
+    } else {
+        Err(format!("not a power of two from {least} to 2^40"))
+    }
+}

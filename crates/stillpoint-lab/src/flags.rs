@@ -1,0 +1,69 @@
+//! Flags that several commands have.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::machine::cpus;
+
+/// Where results for tools go.
+#[derive(Debug, Args)]
+pub(crate) struct JsonFlag {
+    /// Write the result as JSON to FILE, or to standard output in place of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
+}
+
+/// How long to measure.
+#[derive(Debug, Args)]
+pub(crate) struct LengthFlags {
+    /// Only the contenders and settings whose figures have a bar to reach
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+
+    /// Everything, ten seconds a row
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Time to measure for each row, over all its rounds, such as 2s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Rounds for each row; their median counts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
+}
+
+/// A list of CPUs; a type of its own, as clap takes a bare `Vec` for one value each.
+#[derive(Debug, Clone)]
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
+
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    cpus::parse_list(text).map(CpuList)
+}
+
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (shortest, longest) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let duration = match text.trim().parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text.trim()).map_err(|error| error.to_string())?,
+    };
+    if duration < shortest || duration > longest {
+        return Err("must be from 1ms to 1h".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_unless_they_have_a_unit() {
+        assert_eq!(parse_duration("1.5").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
+        for text in ["0", "-1", "2h", "soon", "inf", "nan"] {
+            assert!(parse_duration(text).is_err(), "{text:?} was taken");
+        }
+    }
+}
