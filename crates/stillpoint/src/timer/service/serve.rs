@@ -34,7 +34,8 @@ impl<T> TimerService<T> {
     /// `limit` of them all together, and returns their number. The callback gets the values of
     /// [revoked](SharedTimer::revoke) timers alone; nothing fires.
     ///
-    /// What comes while this runs waits for the next call. With a limit, each mailbox has its turn: the next call begins with the
+    /// It looks at each mailbox once, and at the cancellations twice: what comes after that waits for the next call. With a
+    /// limit, each mailbox has its turn: the next call begins with the
     /// one behind that at which the limit was reached.
     ///
     /// Complexity: by what is taken, and by the number of mailboxes.
