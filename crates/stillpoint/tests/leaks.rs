@@ -11,12 +11,14 @@ mod forked;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
 
 use stillpoint::rcu::{Domain, Help, Reader};
+use stillpoint::table::Table;
 use stillpoint::timer::{Limit, TimerService};
 
 use child::in_child;
@@ -233,4 +235,45 @@ fn children_of_children_leave_no_memory_behind() {
         });
     }
     in_child("children_of_children_leave_no_memory_behind", || generation(&helping(), 20, 0));
+}
+
+/// Tables whose chains overflow, that grow, and that are dropped while an entry of theirs waits elsewhere.
+#[test]
+fn tables_that_come_and_go_leave_no_memory_behind() {
+    in_child("tables_that_come_and_go_leave_no_memory_behind", || {
+        /// All keys are in one chain.
+        #[derive(Default)]
+        struct Constant;
+
+        impl Hasher for Constant {
+            fn finish(&self) -> u64 {
+                1 << 50
+            }
+            fn write(&mut self, _: &[u8]) {}
+        }
+
+        const TABLES: usize = 100;
+        let domain = Domain::new();
+        let mut reclaimer = domain.reclaimer();
+        let mut table_comes_and_goes = || {
+            let hasher = BuildHasherDefault::<Constant>::default();
+            let table = Table::builder(&domain).hasher(hasher).build().expect("there is memory");
+            for key in 0..600 {
+                table.insert(key, Box::new(key)).expect("there is memory");
+            }
+            table.reserve(table.capacity()).expect("there is memory");
+            for key in 0..300 {
+                table.remove(&key);
+            }
+            let removed = table.remove(&400).expect("it was inserted");
+            removed.retire_to(&mut reclaimer).expect("there is room");
+            drop(table);
+            reclaimer.flush().expect("nobody is in the way");
+        };
+        (0..10).for_each(|_| table_comes_and_goes());
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        (0..TABLES).for_each(|_| table_comes_and_goes());
+        let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+        assert!(leaked < 10 * TABLES as isize, "{TABLES} tables left {leaked} bytes behind");
+    });
 }

@@ -243,3 +243,60 @@ fn a_size_beyond_all_memory_is_refused() {
     }
     assert_eq!(table.len(), 1);
 }
+
+/// Whoever takes a region asks where it comes from.
+#[test]
+fn a_foreign_region_is_refused_by_every_call() {
+    let (ours, theirs) = (Domain::new(), Domain::new());
+    let table: Table<u64, u64> = Table::new(&ours);
+    table.insert(1, 1).unwrap();
+    let region = theirs.qsbr_reader();
+    let calls: [&dyn Fn(); 4] = [
+        &|| assert!(table.get_in(&region, &1).is_none()),
+        &|| assert!(table.get_many_in(&region, &[1]) == [None]),
+        &|| drop(table.iter(&region)),
+        &|| table.retain(&region, |_, _| true),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it is of another domain");
+        let message = panic.downcast_ref::<String>().unwrap();
+        assert!(message.contains("was used with a table of domain"), "{number}: {message}");
+    }
+}
+
+/// When `Hash` panics in a reservation, what it has linked in the larger array is taken back, however large that is. Once
+/// more, everything moves.
+#[test]
+fn a_panic_of_hash_in_a_reservation_leaves_the_table_valid() {
+    const ENTRIES: u64 = if cfg!(miri) { 40 } else { 600 };
+    const ROOM: usize = if cfg!(miri) { 3_000 } else { 20_000 };
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let (mut reader, other) = (domain.reader(), domain.reader());
+    let mut lookup = table.reader(&mut reader);
+    for number in 0..ENTRIES {
+        table.insert(Fragile(number), census.value(number)).unwrap();
+    }
+    let mut panics = 0;
+    loop {
+        FUSE.set(panics);
+        let outcome = catch_unwind(AssertUnwindSafe(|| table.reserve(ROOM).unwrap()));
+        FUSE.set(usize::MAX);
+        let mut entries: Vec<u64> = table.iter(&other.pin()).map(|(key, _)| key.0).collect();
+        entries.sort_unstable();
+        assert_eq!(entries, (0..ENTRIES).collect::<Vec<_>>(), "after {panics} panics");
+        for number in 0..ENTRIES {
+            assert_eq!(lookup.get(&Fragile(number)).map(|entry| entry.value), Some(number));
+        }
+        if outcome.is_ok() {
+            break;
+        }
+        panics += 1;
+    }
+    assert!(panics > 5 && !table.stats().growing, "{panics}");
+    assert!((0..ENTRIES).all(|number| table.remove(&Fragile(number)).is_some()));
+    drop(lookup);
+    drop(table);
+    assert_eq!(census.alive(), 0);
+}

@@ -278,3 +278,36 @@ fn an_iteration_beside_writers_sees_what_stays_once() {
         });
     }
 }
+
+/// A writer whose chain has not moved yet moves it, and two more that have not: those that have moved already are no part of
+/// its share. So eight chains of a stripe take three calls, in this order.
+#[test]
+fn chains_that_have_moved_are_no_part_of_a_share() {
+    const STRIPES: u64 = 256;
+    const CHAINS: u64 = 8 * STRIPES;
+    let domain = Domain::new();
+    let builder = Table::builder(&domain).hasher(BuildHasherDefault::<Identity>::default());
+    let table = builder.capacity(5 * CHAINS as usize).build().unwrap();
+    let mut next = 0;
+    while !table.stats().growing {
+        table.insert(Key(next), ()).unwrap();
+        next += 1;
+    }
+    assert_eq!(table.stats().buckets as u64, 2 * CHAINS);
+    let length = |chain: u64| ((next - chain).div_ceil(CHAINS)) as usize;
+    for stripe in 0..STRIPES {
+        // The chain of the key, and those that move with it.
+        for moved in [&[2, 0, 1][..], &[5, 3, 4], &[7, 6]] {
+            let chain = |number: &u64| stripe + number * STRIPES;
+            let (hashed, _) = work(|| table.insert(Key(chain(&moved[0])), ()).unwrap().is_some());
+            let expected: usize = moved.iter().map(|number| length(chain(number))).sum();
+            assert_eq!(hashed, 1 + expected, "stripe {stripe}, {moved:?}");
+        }
+    }
+    let stats = table.stats();
+    assert_eq!(
+        (stats.growing, stats.growths, stats.most_buckets_moved_by_a_call),
+        (false, 1, 3),
+        "{stats:?}"
+    );
+}

@@ -134,3 +134,40 @@ fn a_foreign_reclaimer_gets_no_entry() {
     table.insert(1, 1).unwrap();
     let _ = table.remove(&1).unwrap().retire_to(&mut theirs.reclaimer());
 }
+
+#[test]
+#[should_panic(expected = "a reclaimer of domain `theirs` was used with a table of domain `ours`")]
+fn a_foreign_submitter_gets_no_entry() {
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
+    let table: Table<u64, u64> = Table::new(&ours);
+    table.insert(1, 1).unwrap();
+    let _ = table.remove(&1).unwrap().submit_to(&theirs.background().submitter());
+}
+
+/// Entries that wait count with their size, wherever they do: limits in bytes hold.
+#[test]
+fn entries_that_wait_have_their_size() {
+    const BYTES: usize = 1024;
+    type Value = [u8; BYTES - 8];
+    let domain = Domain::new();
+    let mut reclaimer = domain.reclaimer_builder().byte_capacity(10 * BYTES).build();
+    let background = domain.background_builder().byte_capacity(5 * BYTES).build();
+    let attached: Table<u64, Value> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    let table: Table<u64, Value> = Table::new(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for key in 0..20 {
+        table.insert(key, [0; BYTES - 8]).unwrap();
+        attached.insert(key, [0; BYTES - 8]).unwrap();
+    }
+    for key in 0..20 {
+        let taken = table.remove(&key).unwrap().retire_to(&mut reclaimer).is_ok();
+        assert_eq!(taken, key < 10, "{key}");
+        drop(attached.remove(&key));
+    }
+    assert_eq!((reclaimer.pending(), reclaimer.pending_bytes(), table.pending()), (10, 10 * BYTES, 10));
+    assert_eq!((background.submitter().pending(), attached.pending()), (5, 15));
+    assert_eq!(domain.stats().pending_bytes, 40 * BYTES as u64);
+    drop(guard);
+}

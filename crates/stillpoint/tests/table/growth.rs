@@ -168,3 +168,94 @@ fn readers_go_on_during_growth() {
     }
     assert!(table.stats().growths >= 4);
 }
+
+/// Room that was asked for is there with its pages.
+#[cfg(not(miri))]
+#[test]
+fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
+    const ENTRIES: u64 = 50_000;
+    /// What is smaller than 64 KiB comes from the allocator, which touches pages as they are used.
+    const MOST: i64 = 60;
+    let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    let with_capacity =
+        |entries| Table::builder(&Domain::new()).hasher(hasher.clone()).capacity(entries).build().unwrap();
+    let (reserved, made) = (with_capacity(0), with_capacity(ENTRIES as usize));
+    reserved.reserve(ENTRIES as usize).unwrap();
+    for (table, how) in [(reserved, "reserved"), (made, "made")] {
+        let before = pages_touched();
+        for key in 0..ENTRIES {
+            table.insert(key, key).unwrap();
+        }
+        let touched = pages_touched() - before;
+        assert!(touched <= MOST, "{touched} pages were not there, although they were {how}");
+    }
+}
+
+/// A region, and an iteration in it, go through any number of growths that come after them, to arrays of any size.
+#[test]
+fn a_region_sees_through_any_number_of_growths() {
+    const KEYS: u64 = if cfg!(miri) { 40 } else { 700 };
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..KEYS {
+        table.insert(key, !key).unwrap();
+    }
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    let guard = lookup.pin();
+    let mut begun: Vec<_> = Vec::new();
+    for (growths, factor) in [2, 4, 2].into_iter().enumerate() {
+        let mut iteration = guard.iter();
+        let seen: Vec<u64> = iteration.by_ref().take(KEYS as usize / 3).map(|(key, _)| *key).collect();
+        begun.push((iteration, seen));
+        table.reserve(factor * table.capacity() - table.len()).unwrap();
+        assert_eq!(table.stats().growths, growths + 1);
+        for key in 0..KEYS {
+            assert_eq!(guard.get(&key), Some(&!key), "after {growths}");
+            let pair = [key, key + KEYS];
+            assert_eq!(guard.get_many(&pair), [Some(&!key), None]);
+            assert!(guard.get(&pair[1]).is_none());
+        }
+    }
+    for (iteration, mut seen) in begun {
+        seen.extend(iteration.map(|(key, _)| *key));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..KEYS).collect::<Vec<_>>());
+    }
+}
+
+/// What `reserve` moves is its own share, and counts for no call of a writer.
+#[test]
+fn a_reservation_is_no_call_of_a_writer() {
+    const ENTRIES: u64 = if cfg!(miri) { 300 } else { 10_000 };
+    let table = Table::with_capacity(&Domain::new(), ENTRIES as usize);
+    for key in 0..ENTRIES {
+        table.insert(key, key).unwrap();
+    }
+    table.reserve(2 * table.capacity()).unwrap();
+    let stats = table.stats();
+    assert_eq!((stats.growths, stats.most_buckets_moved_by_a_call), (1, 0), "{stats:?}");
+}
+
+/// A write gives back a slice of what waits, and a poll of the table all of it, however much that is.
+#[cfg(not(miri))]
+#[test]
+fn a_write_unmaps_a_slice_and_a_poll_all_that_waits() {
+    const SLICE: usize = 64 << 10;
+    let table = Table::new(&Domain::new());
+    let mut key = 0_u64;
+    let mut before = 0;
+    while before < 16 * SLICE {
+        table.insert(key, key).unwrap();
+        let waiting = table.stats().bytes_to_unmap;
+        assert!(before.saturating_sub(waiting) <= SLICE, "{before} bytes, then {waiting}");
+        before = waiting;
+        key += 1;
+    }
+    table.insert(key, key).unwrap();
+    assert_eq!(table.stats().bytes_to_unmap, before - SLICE);
+    drop(table.remove(&key));
+    assert_eq!(table.stats().bytes_to_unmap, before - 2 * SLICE);
+    table.poll();
+    assert_eq!(table.stats().bytes_to_unmap, 0);
+}

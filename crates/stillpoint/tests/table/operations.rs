@@ -3,6 +3,8 @@
 use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table};
 
+use crate::census::Census;
+
 #[test]
 fn an_insertion_returns_what_it_replaced() {
     let table = Table::new(&Domain::new());
@@ -197,4 +199,108 @@ fn a_guard_of_the_table_is_a_region() {
     assert_eq!((guard.iter().count(), cell.load(&guard)), (1, Some(&6)));
     drop(guard);
     assert!(old.try_free().is_ok());
+}
+
+/// Another writer inserts the key while the value is made: its entry is the one, pinned, and the value is dropped.
+#[test]
+fn of_two_values_for_a_key_the_first_one_stays() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::builder(&domain).maximum(2).build().unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for round in 0..5 {
+        let make = || {
+            assert!(table.insert(1, census.value(10)).unwrap().is_none());
+            census.value(20)
+        };
+        let entry = lookup.get_or_insert_with(1, make).expect("there are two slots");
+        assert_eq!((entry.value, census.alive(), table.len()), (10, 1, 1), "round {round}");
+        drop(table.remove(&1));
+        table.reserve(0).unwrap(); // frees what need not wait
+        assert_eq!((entry.value, table.pending()), (10, 1), "the entry is pinned");
+        drop(entry);
+        table.reserve(0).unwrap();
+        assert_eq!((census.alive(), table.pending()), (0, 0));
+    }
+}
+
+/// A value that came too late is dropped, and its slot serves again.
+#[test]
+fn an_update_that_is_made_again_loses_nothing() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::builder(&domain).maximum(3).build().unwrap();
+    table.insert(1, census.value(0)).unwrap();
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for round in 0..100 {
+        let mut first = true;
+        let old = lookup.update(&1, |old| {
+            if std::mem::take(&mut first) {
+                drop(table.insert(1, census.value(old.value + 1)).unwrap());
+            }
+            census.value(old.value + 1)
+        });
+        assert_eq!(old.unwrap().map(|old| old.value), Some(2 * round + 1));
+    }
+    table.reserve(2).unwrap();
+    assert_eq!((census.alive(), table.len()), (1, 1));
+}
+
+#[test]
+fn an_entry_that_is_replaced_after_the_question_stays() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    for key in 0..100 {
+        table.insert(key, 0).unwrap();
+    }
+    table.retain(&domain.reader().pin(), |key, value| {
+        if key % 2 == 0 {
+            assert_eq!(table.insert(*key, 1).unwrap().as_deref(), Some(value));
+        }
+        false
+    });
+    let reader = domain.reader();
+    let guard = reader.pin();
+    assert_eq!(table.len(), 50);
+    assert!(table.iter(&guard).all(|(key, value)| key % 2 == 0 && *value == 1));
+}
+
+#[test]
+fn a_poll_says_how_many_it_has_freed() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for number in 0..500 {
+        table.insert(number % 5, number).unwrap();
+    }
+    assert_eq!((table.pending(), table.poll()), (495, 0));
+    drop(guard);
+    let mut freed = 0;
+    while table.pending() > 0 {
+        freed += table.poll();
+    }
+    assert_eq!((freed, table.poll()), (495, 0));
+}
+
+/// In whatever order a builder is told.
+#[test]
+fn a_builder_forgets_nothing() {
+    let domain = Domain::new();
+    let background = domain.background();
+    let submitter = background.submitter();
+    let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    let table = Table::builder(&domain)
+        .capacity(5_000)
+        .maximum(6_000)
+        .attach(submitter.clone())
+        .hasher(hasher)
+        .build()
+        .unwrap();
+    assert!(table.capacity() >= 5_000 && table.reserve(6_001).is_err());
+    table.insert(1, 1).unwrap();
+    drop(table.remove(&1));
+    assert_eq!((submitter.pending(), table.pending()), (1, 0));
 }

@@ -1,6 +1,8 @@
 //! Memory that runs out, in a process that may have no more address space than it has.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table, TableReader};
@@ -83,5 +85,112 @@ fn an_insertion_without_memory_hands_the_pair_back() {
         check(&mut lookup, &map);
         let stats = table.stats();
         assert!(stats.growths > 0 && table.capacity() >= 100_000, "{stats:?}");
+    });
+}
+
+/// The lower bits are zero, so that all keys are in one chain: see the test below.
+#[derive(Default)]
+struct OneChain(u64);
+
+impl Hasher for OneChain {
+    fn finish(&self) -> u64 {
+        self.0 << 32
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers")
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+thread_local! {
+    /// How often the first key of the chain is hashed before there is memory again.
+    static LEAN_TIMES: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The first one ends the shortage, when its time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ending(u64);
+
+impl Hash for Ending {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0);
+        if self.0 == 0 && LEAN_TIMES.get() != usize::MAX {
+            if LEAN_TIMES.get() == 0 {
+                limit_address_space(libc::RLIM_INFINITY);
+            } else {
+                LEAN_TIMES.set(LEAN_TIMES.get() - 1);
+            }
+        }
+    }
+}
+
+/// A chain too long for the memory that there is stays where it is, as a whole; a write goes there, although there is memory
+/// again before it does. It moves with a later write.
+#[test]
+fn a_chain_without_memory_for_its_move_stays_where_it_is() {
+    in_child("out_of_memory::a_chain_without_memory_for_its_move_stays_where_it_is", || {
+        let domain = Domain::new();
+        let (mut reader, other) = (domain.reader(), domain.reader());
+        // The overflow buckets of so many entries are asked from the kernel, by the page.
+        let builder = Table::builder(&domain).hasher(BuildHasherDefault::<OneChain>::default());
+        let table = builder.capacity(20_000).build().unwrap();
+        let mut lookup = table.reader(&mut reader);
+        let mut next = 0;
+        while !table.stats().growing {
+            table.insert(Ending(next), next).unwrap();
+            next += 1;
+        }
+        let check = |lookup: &mut TableReader<'_, Ending, u64, _>, entries: u64| {
+            let mut keys: Vec<u64> = table.iter(&other.pin()).map(|(key, _)| key.0).collect();
+            keys.sort_unstable();
+            assert_eq!((table.len() as u64, keys), (entries, (0..entries).collect::<Vec<_>>()));
+            for number in [0, 1, entries / 2, entries - 2, entries - 1] {
+                assert_eq!(lookup.copied(&Ending(number)), Some(number), "of {entries}");
+            }
+        };
+        // The room for these is there, in entries and in the chain.
+        for lean in [3, 1] {
+            limit_address_space(address_space());
+            LEAN_TIMES.set(lean);
+            while LEAN_TIMES.get() > 0 {
+                table.insert(Ending(next), next).unwrap();
+                next += 1;
+            }
+            LEAN_TIMES.set(usize::MAX);
+            limit_address_space(libc::RLIM_INFINITY);
+            assert!(table.stats().growing);
+            check(&mut lookup, next);
+        }
+        while table.stats().growing {
+            table.insert(Ending(next), next).unwrap();
+            next += 1;
+        }
+        check(&mut lookup, next);
+        assert!((0..next).rev().all(|number| table.remove(&Ending(number)).as_deref() == Some(&number)));
+        assert!(table.is_empty());
+    });
+}
+
+/// The buckets of a table that is dropped, old ones included, go back to the system, although its entries wait elsewhere.
+#[test]
+fn a_table_that_is_dropped_keeps_no_buckets() {
+    in_child("out_of_memory::a_table_that_is_dropped_keeps_no_buckets", || {
+        let domain = Domain::new();
+        let mut reclaimer = domain.reclaimer();
+        let table = Table::new(&domain);
+        let mut key = 0_u64;
+        while table.stats().bytes_to_unmap < 16 * (64 << 10) {
+            table.insert(key, key).unwrap();
+            key += 1;
+        }
+        table.remove(&0).unwrap().retire_to(&mut reclaimer).unwrap();
+        let (stats, before) = (table.stats(), address_space());
+        drop(table);
+        let given_back = before - address_space();
+        let buckets = stats.buckets * 64 + stats.bytes_to_unmap;
+        assert!(given_back >= buckets as u64, "{given_back} bytes of {buckets}");
+        reclaimer.flush().unwrap();
     });
 }

@@ -363,3 +363,159 @@ fn eq_and_hash_may_ask_for_figures() {
     });
     wait.recv_timeout(std::time::Duration::from_secs(100)).expect("it neither hangs nor panics");
 }
+
+/// Also a new entry by way of a reader: what was removed, and is not held, makes room for it.
+#[test]
+fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
+    let domain = Domain::new();
+    let table = full_table(&domain, 10);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for key in 0..100 {
+        assert_eq!(lookup.get_or_insert_with(key + 10, || 7).unwrap_err(), Full(key + 10, 7));
+        drop(table.remove(&key));
+        assert_eq!(lookup.get_or_insert_with(key + 10, || key).map(|entry| *entry), Ok(key));
+        assert_eq!(table.len(), 10);
+    }
+}
+
+#[test]
+fn a_maximum_of_nothing_is_one() {
+    let table = Table::builder(&Domain::new()).maximum(0).build().unwrap();
+    assert!(table.insert(1, 1).unwrap().is_none());
+    assert_eq!(table.insert(2, 2).unwrap_err(), Full(2, 2));
+    assert_eq!(table.insert(1, 3).unwrap().as_deref(), Some(&1));
+}
+
+/// A capacity beyond the maximum is no reason to ask for memory that no entry may use.
+#[test]
+fn a_maximum_limits_the_memory_of_entries() {
+    let builder = Table::<u64, [u8; 1024]>::builder(&Domain::new()).capacity(10_000).maximum(10);
+    let bytes = builder.build().unwrap().stats().bytes;
+    assert!(bytes < 10_000 * 1024 / 4, "{bytes}");
+}
+
+/// The number itself: its lower bits choose the chain.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers")
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
+    Table::builder(domain).hasher(Default::default()).build().unwrap()
+}
+
+/// A table takes as many entries as its capacity, however they are spread, and grows with the next one.
+#[test]
+fn a_table_grows_with_the_first_entry_beyond_its_capacity() {
+    let table = with_identity(&Domain::new());
+    let capacity = table.capacity() as u64;
+    // The last ones come into a part of the table that has far more than its share.
+    let keys = (1..=capacity - 40).chain((1..).map(|number| number << 20));
+    for (number, key) in keys.enumerate().take(capacity as usize + 1) {
+        assert!(!table.stats().growing, "with {number} entries of {capacity}");
+        table.insert(key, ()).unwrap();
+    }
+    assert!(table.stats().growing && table.capacity() as u64 >= 2 * capacity);
+}
+
+/// A bucket has eight slots. A slot that becomes free serves the next key of the chain, so that no chain grows longer than
+/// its entries need; and figures count further buckets, and their memory.
+#[test]
+fn overflow_buckets_are_counted_and_filled() {
+    const LENGTH: u64 = 600;
+    let table = with_identity(&Domain::new());
+    for number in 0..LENGTH {
+        table.insert(number << 20, ()).unwrap();
+        let stats = table.stats();
+        assert_eq!(stats.overflow_buckets as u64, number / 8, "{stats:?}");
+        let used = (stats.buckets + stats.overflow_buckets) * 64 + stats.entries * 8;
+        assert!(stats.bytes >= used, "{used} bytes are in use: {stats:?}");
+    }
+    let full = table.stats();
+    for number in 0..LENGTH {
+        drop(table.remove(&((number * 7 % LENGTH) << 20)));
+        table.insert((number + LENGTH) << 20, ()).unwrap();
+    }
+    assert_eq!((table.len() as u64, table.stats().overflow_buckets), (LENGTH, full.overflow_buckets));
+}
+
+/// What is replaced within the capacity waits in slots that are there already.
+#[test]
+fn replacements_within_the_capacity_need_no_more_memory() {
+    const ENTRIES: u64 = if cfg!(miri) { 300 } else { 5_000 };
+    let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    let builder = Table::builder(&Domain::new()).hasher(hasher);
+    let table = builder.capacity(ENTRIES as usize).build().unwrap();
+    let before = table.stats();
+    for number in 0..4 * ENTRIES {
+        drop(table.insert(number % ENTRIES, number).unwrap());
+    }
+    assert_eq!((table.stats().bytes, table.stats().growths), (before.bytes, 0));
+}
+
+/// Every destructor runs, and the first panic is passed on.
+#[test]
+fn a_panic_in_the_drop_of_a_table_loses_nothing() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let holder = domain.reader();
+    // A panic is slow under Miri.
+    let one_in = if cfg!(miri) { 250 } else { 50 };
+    // Without removed ones that wait, and with some.
+    for removed in [0, 100] {
+        let table: Table<u64, Bomb> = Table::new(&domain);
+        let guard = holder.pin();
+        for key in 0..500 {
+            assert!(table
+                .insert(key, Bomb { armed: key % one_in == 3, _counted: census.value(key) })
+                .is_ok());
+        }
+        (0..removed).for_each(|key| drop(table.remove(&key)));
+        drop(guard);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(table))).is_err());
+        assert_eq!(census.alive(), 0);
+    }
+}
+
+/// An entry that is dropped by a panic is retired, but nobody's destructor runs then: a second panic would abort.
+#[test]
+fn a_thread_that_panics_runs_no_destructor() {
+    struct Calm;
+
+    impl Drop for Calm {
+        fn drop(&mut self) {
+            assert!(!std::thread::panicking(), "a destructor has run while its thread panics");
+        }
+    }
+
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let holder = domain.reader();
+    let guard = holder.pin();
+    for key in 0..200 {
+        assert!(table.insert(key, Calm).is_ok());
+    }
+    (0..100).for_each(|key| drop(table.remove(&key)));
+    drop(guard);
+    let panics = if cfg!(miri) { 3 } else { 100 };
+    for key in 100..100 + panics {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let _removed = table.remove(&key).unwrap();
+            panic!("as it is to");
+        }));
+        assert!(outcome.is_err());
+    }
+    assert_eq!(table.pending() as u64, 100 + panics);
+    free_all(&table);
+}

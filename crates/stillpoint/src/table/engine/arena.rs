@@ -368,4 +368,60 @@ mod tests {
         assert_eq!(arena.bytes(), bytes);
         assert!(arena.allocate(3).is_some() && arena.reserve(MOST - 1) && !arena.reserve(MOST));
     }
+
+    /// Whoever asks gets a slot that was given back, by whomever, and no fresh one.
+    #[test]
+    fn slots_of_every_list_serve_everybody() {
+        let arena = Arena::<u64, u64>::new(2, None, Touch::Lazily).unwrap();
+        let slot = arena.allocate(0).unwrap();
+        for hint in 0..LISTS {
+            for other in 0..LISTS {
+                // SAFETY: allocated above, or below, and given back once.
+                unsafe { arena.free(slot, hint) };
+                assert_eq!(arena.allocate(other), Some(slot), "from {hint} to {other}");
+            }
+        }
+    }
+
+    /// A free slot is found in a list that is locked, if not at once.
+    #[test]
+    fn a_list_that_is_taken_is_waited_for() {
+        const MEETINGS: u32 = if cfg!(miri) { 5 } else { 50 };
+        let arena = Arena::<u64, u64>::new(2, Some(1), Touch::Lazily).unwrap();
+        let (rounds, missed) = (AtomicU32::new(0), AtomicU32::new(0));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    match arena.allocate(0) {
+                        // SAFETY: allocated just now, and given back once.
+                        Some(slot) => unsafe { arena.free(slot, 0) },
+                        None => _ = missed.fetch_add(1, Ordering::Relaxed),
+                    }
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let mut meetings = 0;
+            while meetings < MEETINGS {
+                let lists: Vec<_> = arena.free.iter().map(|list| list.lock()).collect();
+                meetings += u32::from(lists.iter().any(|list| list.head() != NO_ENTRY));
+                std::thread::yield_now();
+                drop(lists);
+                let before = rounds.load(Ordering::Relaxed);
+                while rounds.load(Ordering::Relaxed) == before {
+                    std::thread::yield_now();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(missed.into_inner(), 0, "nobody else takes a slot");
+    }
+
+    /// The last one that is owed may be given back by another thread between the look and the lock.
+    #[test]
+    fn no_slot_becomes_a_spare_one_that_is_not_owed() {
+        let arena = Arena::<u64, u64>::new(2, Some(2), Touch::Lazily).unwrap();
+        let (slot, spare) = (arena.allocate(0).unwrap(), arena.allocate_spare().unwrap());
+        assert!(arena.fill_up(spare) && !arena.fill_up(slot));
+    }
 }

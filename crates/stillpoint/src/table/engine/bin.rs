@@ -201,3 +201,96 @@ impl Drop for Held<'_> {
         self.pending.store(self.backlog.len(), Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+    use std::ptr::NonNull;
+
+    use super::*;
+    use crate::rcu::Domain;
+
+    /// Objects that count their destructors in a context, and panic if they are to.
+    #[derive(Default)]
+    struct Freed {
+        count: Cell<usize>,
+        panics: Cell<bool>,
+    }
+
+    impl Freed {
+        fn context(&self) -> *const () {
+            std::ptr::from_ref(self).cast()
+        }
+
+        fn garbage(&self) -> Garbage {
+            unsafe fn destroy(_: NonNull<()>, context: *const ()) {
+                // SAFETY: each test keeps its context until the end, and has one thread.
+                let freed = unsafe { &*context.cast::<Freed>() };
+                freed.count.set(freed.count.get() + 1);
+                assert!(!freed.panics.get(), "as it is to");
+            }
+            // SAFETY: there is no object to own, and the context stays until the end of the test.
+            unsafe { Garbage::in_context(NonNull::dangling(), 8, self.context(), destroy) }
+        }
+    }
+
+    fn bin() -> Bin {
+        Bin::new(Domain::new().core())
+    }
+
+    /// An entry in each shard, and one on the stack.
+    fn fill(bin: &Bin, freed: &Freed) {
+        (0..SHARDS).for_each(|hint| bin.put(freed.garbage(), hint));
+        let shards: Vec<_> = bin.shards.iter().map(|shard| shard.try_lock().unwrap()).collect();
+        bin.put(freed.garbage(), 0);
+        drop(shards);
+        assert_eq!(bin.pending(), SHARDS + 1);
+    }
+
+    #[test]
+    fn what_finds_every_shard_taken_is_counted_and_freed() {
+        let (freed, bin) = (Freed::default(), bin());
+        fill(&bin, &freed);
+        // The pace may let the one from the stack wait for the next grace period.
+        while bin.pending() > 0 {
+            bin.poll_all();
+            assert_eq!(freed.count.get() + bin.pending(), SHARDS + 1);
+        }
+    }
+
+    /// Every one is freed, although each destructor panics; the first panic is handed back.
+    #[test]
+    fn a_table_that_goes_frees_what_is_left_anywhere() {
+        for panics in [false, true] {
+            let (freed, mut bin) = (Freed::default(), bin());
+            freed.panics.set(panics);
+            fill(&bin, &freed);
+            // SAFETY: nobody reads what is not there.
+            let panic = unsafe { bin.free_unreachable(freed.context()) };
+            assert_eq!((panic.is_some(), freed.count.get()), (panics, SHARDS + 1));
+        }
+    }
+
+    /// A writer looks after the shards of threads that write no more.
+    #[test]
+    fn what_is_left_in_any_shard_is_freed_by_the_polls_of_one_writer() {
+        for left in 0..SHARDS {
+            let (freed, bin) = (Freed::default(), bin());
+            bin.put(freed.garbage(), left);
+            // The first look at a shard may begin its grace period, and the second one free what waits.
+            (0..2 * (SHARDS + 1) * FOREIGN).for_each(|_| bin.poll(left + 1));
+            assert_eq!(freed.count.get(), 1, "from {left}");
+        }
+    }
+
+    /// Whatever the pace: what was put just now is freed at once, again and again.
+    #[test]
+    fn pressure_waits_for_no_pace() {
+        let (freed, bin) = (Freed::default(), bin());
+        for round in 1..=100 {
+            (0..SHARDS).for_each(|hint| bin.put(freed.garbage(), hint));
+            bin.press();
+            assert_eq!((freed.count.get(), bin.pending()), (round * SHARDS, 0));
+        }
+    }
+}
