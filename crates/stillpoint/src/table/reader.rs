@@ -121,6 +121,9 @@ where
     /// # Errors
     /// When the table is full: the pair is handed back.
     ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
@@ -150,7 +153,12 @@ where
             Ok(Entry::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
         };
         match self.inner.insert(hash, new, Only::New, Some(hazard)) {
-            Insertion::Done(_) => held(fresh),
+            Insertion::Done(_) => {
+                let entry = held(fresh);
+                // As after every insertion: a table may grow by these calls alone.
+                self.inner.poll();
+                entry
+            }
             Insertion::Present(unused, entry) => {
                 drop(unused);
                 held(entry)

@@ -246,3 +246,19 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
     drop(table);
     assert_eq!(census.made(), 40);
 }
+
+/// A table may grow by `get_or_insert_with` alone: these calls free the old arrays, too.
+#[cfg(not(miri))]
+#[test]
+fn whoever_gets_or_inserts_frees_old_arrays() {
+    let domain = Domain::new();
+    let table = Table::new(&domain);
+    let mut reader = domain.reader();
+    let mut lookup = table.reader(&mut reader);
+    for key in 0..200_000_u64 {
+        assert_eq!(*lookup.get_or_insert_with(key, || key).unwrap(), key);
+        // One that has just been left, and the one that this reader's last lookup saw.
+        assert!(table.pending() <= 2, "{} wait after {key}", table.pending());
+    }
+    assert!(table.stats().growths >= 6, "{:?}", table.stats());
+}
