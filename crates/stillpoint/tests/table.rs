@@ -16,6 +16,8 @@ mod differential;
 mod elsewhere;
 #[path = "table/growth.rs"]
 mod growth;
+#[path = "table/hashing.rs"]
+mod hashing;
 #[path = "table/history.rs"]
 mod history;
 #[path = "table/linearizable.rs"]

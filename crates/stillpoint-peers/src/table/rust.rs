@@ -1,6 +1,6 @@
-//! papaya, dashmap, scc; with the hasher that stillpoint's table has, which is faster than their defaults.
+//! papaya, dashmap, scc; with the hasher that stillpoint's table has.
 
-use foldhash::fast::RandomState;
+use foldhash::quality::RandomState;
 
 use super::{TableContender, TableKey, mixed};
 

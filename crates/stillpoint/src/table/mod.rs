@@ -72,6 +72,7 @@ pub use table::{Table, TableStats};
 /// The hasher of a table, unless another one is chosen: keyed with random numbers, so that nobody can choose keys
 /// that collide without knowing them.
 ///
-/// It is that of the crate `foldhash`, which is also the default of `hashbrown`: two multiplications for a short key,
-/// well distributed in the lower bits that choose the bucket and in the upper 16 that make the tag.
-pub type RandomState = foldhash::fast::RandomState;
+/// It is the `quality` hasher of the crate `foldhash`: two multiplications for a short key. Its lower bits choose the
+/// bucket, and its upper 16 make the tag. The crate's `fast` hasher, the default of `hashbrown`, has one multiplication
+/// less, and lower bits that some seeds spread badly: keys in steps of a power of two then crowd in few buckets.
+pub type RandomState = foldhash::quality::RandomState;

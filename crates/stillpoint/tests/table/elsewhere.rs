@@ -152,7 +152,7 @@ fn entries_that_wait_have_their_size() {
     type Value = [u8; BYTES - 8];
     let domain = Domain::new();
     let mut reclaimer = domain.reclaimer_builder().byte_capacity(10 * BYTES).build();
-    let background = domain.background_builder().byte_capacity(5 * BYTES).build();
+    let background = domain.reclaimer_builder().byte_capacity(5 * BYTES).build_background();
     let attached: Table<u64, Value> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
     let table: Table<u64, Value> = Table::new(&domain);
     let reader = domain.reader();
