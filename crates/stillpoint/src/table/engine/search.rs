@@ -99,16 +99,22 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     mode: Mode,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
-    bucket.matching(tag).find_map(|slot| {
+    // A loop, here and below: `find_map` may become a call.
+    for slot in bucket.matching(tag) {
         if busted::is(Variant::CompareFirst) {
             let entry = bucket.word(slot).load(Ordering::Acquire);
             // SAFETY: none; this is what the broken variant is about.
             if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
-                return None;
+                continue;
             }
         }
-        protect(lens, bucket, slot, mode, hazard).filter(|held| held.get().key.borrow() == key)
-    })
+        if let Some(held) = protect(lens, bucket, slot, mode, hazard) {
+            if held.get().key.borrow() == key {
+                return Some(held);
+            }
+        }
+    }
+    None
 }
 
 /// Looks a key up in the chain that its hash belongs to, and pins the entry.
@@ -150,12 +156,17 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     tag: u16,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
-    bucket.matching(tag).find_map(|slot| {
+    for slot in bucket.matching(tag) {
         let entry = bucket.entry(slot);
-        // SAFETY: linked while the caller was in its region, so alive until the end of that.
-        let pair = (entry != NO_ENTRY).then(|| unsafe { lens.pair(entry).as_ref() })?;
-        (pair.key.borrow() == key).then_some(pair)
-    })
+        if entry != NO_ENTRY {
+            // SAFETY: linked while the caller was in its region, so alive until the end of that.
+            let pair = unsafe { lens.pair(entry).as_ref() };
+            if pair.key.borrow() == key {
+                return Some(pair);
+            }
+        }
+    }
+    None
 }
 
 /// Looks a key up from an array on, for who holds a region.
