@@ -315,6 +315,7 @@ impl Held<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn slots_are_used_again_and_a_limit_holds() {
