@@ -28,17 +28,23 @@
 //! # Ok::<(), stillpoint::rcu::RetireError<String>>(())
 //! ```
 //!
-//! # Without the standard library
+//! # Features
 //!
-//! With `default-features = false` the crate has [`timer::Wheel`] and [`timer::Bitset`] alone, which need `alloc`.
+//! All are on by default: `table`, `timer` and `pool`, the modules of these names; and `std`, which the others need, and
+//! which alone brings `rcu`, `fence` and `multicast`. With `default-features = false` and `timer` the crate has
+//! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
+// What is there for a module that was left out.
+#![cfg_attr(not(all(feature = "pool", feature = "table", feature = "timer")), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "timer")]
 extern crate alloc;
 
 #[cfg(all(feature = "std", not(target_os = "linux")))]
 compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
 
+#[cfg(any(feature = "std", feature = "timer"))]
 mod bits;
 #[cfg(feature = "std")]
 #[doc(hidden)]
@@ -49,7 +55,7 @@ pub mod fence;
 pub mod multicast;
 #[cfg(feature = "std")]
 mod panics;
-#[cfg(feature = "std")]
+#[cfg(feature = "pool")]
 pub mod pool;
 #[cfg(feature = "std")]
 pub mod rcu;
@@ -57,8 +63,9 @@ pub mod rcu;
 mod sync;
 #[cfg(feature = "std")]
 mod sys;
-#[cfg(feature = "std")]
+#[cfg(feature = "table")]
 pub mod table;
+#[cfg(feature = "timer")]
 pub mod timer;
 #[cfg(feature = "std")]
 mod work;
