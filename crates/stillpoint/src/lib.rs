@@ -36,7 +36,10 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 // What is there for a module that was left out.
-#![cfg_attr(not(all(feature = "pool", feature = "table", feature = "timer")), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(all(feature = "pool", feature = "table", feature = "timer")),
+    allow(dead_code, unused_imports)
+)]
 
 #[cfg(feature = "timer")]
 extern crate alloc;

@@ -9,7 +9,7 @@ use super::{Core, Handle, Life, Plan};
 use crate::sys::region::Want;
 use crate::work::steps_of as steps;
 
-const BUCKETS: u32 = if cfg!(miri) { 300 } else { 20_000 };
+const BUCKETS: u32 = 20_000;
 /// What a call may do that collects once: a row takes a look, a merge and a move to another list.
 const ONCE: usize = 64 * 4;
 /// What a call may do besides.
@@ -109,7 +109,7 @@ fn buckets_are_claimed_one_by_one() {
 
 #[test]
 fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
-    let rows = if cfg!(miri) { 16 } else { 1024 };
+    let rows = 1024;
     let core = pool(64 * rows, 2, 0);
     let owner = Handle::new(&core).unwrap();
     let objects = all(&owner);

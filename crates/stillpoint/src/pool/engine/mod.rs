@@ -2,7 +2,7 @@
 //! unless the pool is hardened.
 
 mod audit;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, miri))))]
 mod budgets;
 mod cache;
 pub(crate) mod geometry;

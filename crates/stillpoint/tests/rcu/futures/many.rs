@@ -1,0 +1,71 @@
+//! Many futures on several threads, among readers that come and go.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::{block_on, poll, while_held, Alarm, End};
+use crate::modes::in_each_mode;
+
+#[test]
+fn one_reader_wakes_all_and_one_fence_serves_all() {
+    in_each_mode(|domain| {
+        const FUTURES: usize = 300;
+        while_held(&domain, End::Report, |leave| {
+            let token = domain.start();
+            assert!(!domain.check(token));
+            let before = domain.stats().heavy_fences;
+            let mut waiting: Vec<_> =
+                (0..FUTURES).map(|_| (Alarm::new(), Box::pin(domain.grace_period(token)))).collect();
+            for (alarm, future) in &mut waiting {
+                assert!(poll(future.as_mut(), alarm).is_pending());
+            }
+            assert!(domain.stats().heavy_fences <= before + 1);
+            drop(leave);
+            for (alarm, future) in &mut waiting {
+                alarm.wait_beyond(0);
+                assert!(poll(future.as_mut(), alarm).is_ready());
+            }
+        });
+    });
+}
+
+#[test]
+fn every_future_ends_among_readers_that_come_and_go() {
+    let rounds = if cfg!(miri) { 10 } else { 1000 };
+    in_each_mode(|domain| {
+        let (done, waiters) = (AtomicBool::new(false), AtomicUsize::new(3));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let reader = domain.reader();
+                    for _ in 0..50 {
+                        drop(reader.pin());
+                    }
+                }
+            });
+            scope.spawn(|| {
+                let mut reader = domain.qsbr_reader();
+                while !done.load(Ordering::Relaxed) {
+                    reader.quiescent();
+                    reader = reader.go_offline().go_online();
+                    thread::yield_now();
+                }
+            });
+            for _ in 0..waiters.load(Ordering::Relaxed) {
+                scope.spawn(|| {
+                    let alarm = Alarm::new();
+                    for round in 0..rounds {
+                        let token = domain.start();
+                        if round % 3 == 0 {
+                            let _ = poll(std::pin::pin!(domain.grace_period(token)), &alarm);
+                        }
+                        assert_eq!(block_on(domain.grace_period(token)).0, Ok(()));
+                    }
+                    if waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    });
+}

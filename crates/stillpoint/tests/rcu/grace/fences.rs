@@ -1,0 +1,150 @@
+//! Heavy fences interrupt every core: how many are issued, and when none is.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::fence::{asymmetric_supported, Mode};
+use stillpoint::rcu::Domain;
+
+use super::retire_one;
+use crate::census::Census;
+use crate::eager;
+
+/// Calls the test with a domain that issues heavy fences, in each mode in which there are any. By signals there are some
+/// everywhere, so that no test has to be skipped.
+fn with_heavy_fences(test: impl Fn(Domain)) {
+    let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
+    for mode in asymmetric.into_iter().chain([Mode::Signals]) {
+        test(Domain::builder().fence(mode).build().expect("the mode was probed"));
+    }
+}
+
+#[test]
+fn a_domain_with_qsbr_readers_alone_issues_no_heavy_fence() {
+    with_heavy_fences(|domain| {
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let mut reclaimer = eager(&domain);
+        let mut reader = domain.qsbr_reader();
+        for _ in 0..100 {
+            retire_one(&cell, &census, &mut reclaimer);
+            reclaimer.poll();
+            reader.quiescent();
+            assert_eq!(reclaimer.poll(), 1);
+            reader.offline(|| domain.synchronize()).expect("nothing is in the way");
+        }
+        assert_eq!(domain.stats().heavy_fences, 0);
+    });
+}
+
+#[test]
+fn a_domain_whose_readers_have_left_issues_no_heavy_fence() {
+    with_heavy_fences(|domain| {
+        let reader = domain.reader();
+        domain.synchronize().expect("nothing is in the way");
+        assert_eq!(domain.stats().heavy_fences, 1);
+        drop(reader);
+        domain.synchronize().expect("nothing is in the way");
+        assert_eq!(domain.stats().heavy_fences, 1);
+    });
+}
+
+#[test]
+fn a_symmetric_domain_issues_no_heavy_fence() {
+    let domain = Domain::builder().fence(Mode::Symmetric).build().expect("it is always to be had");
+    let _reader = domain.reader();
+    domain.synchronize().expect("nothing is in the way");
+    assert_eq!((domain.stats().heavy_fences, domain.fence_mode()), (0, Mode::Symmetric));
+}
+
+#[test]
+fn a_burst_of_retirements_shares_one_token_and_one_fence() {
+    with_heavy_fences(|domain| {
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let reader = domain.reader();
+        let mut reclaimer = domain.reclaimer();
+        for _ in 0..1000 {
+            retire_one(&cell, &census, &mut reclaimer);
+        }
+        assert_eq!(reclaimer.poll(), 1000);
+        let stats = domain.stats();
+        assert_eq!((stats.grace_periods, stats.heavy_fences), (1, 1));
+
+        // Also while a reader holds it up: what comes in later shares the next one.
+        let guard = reader.pin();
+        for _ in 0..1000 {
+            retire_one(&cell, &census, &mut reclaimer);
+        }
+        thread::sleep(Duration::from_millis(1)); // longer than the fence interval
+        for _ in 0..100 {
+            assert_eq!(reclaimer.poll(), 0);
+        }
+        let stats = domain.stats();
+        assert_eq!((stats.grace_periods, stats.heavy_fences), (2, 2));
+        drop(guard);
+        assert_eq!(reclaimer.poll(), 1000);
+    });
+}
+
+#[test]
+fn the_fence_interval_bounds_the_rate_of_fences() {
+    with_heavy_fences(|domain| {
+        let interval = Duration::from_millis(5);
+        let census = Census::default();
+        let cell = domain.cell(census.object());
+        let _reader = domain.reader();
+        let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(interval).build();
+        let begun = Instant::now();
+        while begun.elapsed() < 10 * interval {
+            retire_one(&cell, &census, &mut reclaimer);
+            reclaimer.poll();
+            thread::yield_now();
+        }
+        let possible = begun.elapsed().as_nanos() / interval.as_nanos() + 1;
+        let stats = domain.stats();
+        assert!(u128::from(stats.heavy_fences) <= possible, "{stats:?} in {:?}", begun.elapsed());
+        assert!(stats.heavy_fences > 1 && stats.freed > 0, "{stats:?}");
+        reclaimer.flush().expect("nothing is in the way");
+    });
+}
+
+#[test]
+fn a_full_batch_does_not_wait_for_the_fence_interval() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let cell = domain.cell(census.object());
+    let _reader = domain.reader();
+    let mut reclaimer =
+        domain.reclaimer_builder().batch(10).fence_interval(Duration::from_secs(1000)).build();
+    retire_one(&cell, &census, &mut reclaimer);
+    assert_eq!(reclaimer.poll(), 1, "the first one has no other before it");
+    for batch in 0..3 {
+        for _ in 0..9 {
+            retire_one(&cell, &census, &mut reclaimer);
+            if domain.fence_mode() == Mode::Asymmetric {
+                assert_eq!(reclaimer.poll(), 0, "batch {batch} is not full");
+            }
+        }
+        retire_one(&cell, &census, &mut reclaimer);
+        assert!(reclaimer.poll() > 0);
+        assert_eq!(reclaimer.pending(), 0);
+    }
+    assert_eq!(census.freed(), 31);
+}
+
+#[test]
+fn flush_does_not_wait_for_the_fence_interval() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let cell = domain.cell(census.object());
+    let _reader = domain.reader();
+    let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(1000)).build();
+    let begun = Instant::now();
+    for _ in 0..3 {
+        retire_one(&cell, &census, &mut reclaimer);
+        reclaimer.flush().expect("nothing is in the way");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(100));
+    assert_eq!(census.freed(), 3);
+}

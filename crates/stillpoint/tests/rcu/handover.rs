@@ -1,0 +1,74 @@
+//! What is handed in is freed: by a full reclaimer, by one that is dropped meanwhile, and when no domain is left.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Barrier;
+use std::thread;
+
+use stillpoint::rcu::{Domain, Retired};
+
+fn retired(domain: &Domain) -> Retired<u64> {
+    domain.cell(7).take().expect("the cell is full")
+}
+
+/// The pace does not count when the queue is full and nothing is in the way.
+#[test]
+fn a_full_reclaimer_makes_room_whatever_its_pace() {
+    let domain = Domain::new();
+    let _idle = domain.reader();
+    let mut reclaimer = domain.reclaimer_builder().capacity(16).build();
+    for _ in 0..1000 {
+        reclaimer.retire(retired(&domain)).expect("no reader holds anything");
+    }
+}
+
+/// Whoever comes just too late leaves the object to the domain, where another reclaimer finds it at once.
+#[test]
+fn nothing_is_stranded_in_a_background_reclaimer_that_is_dropped() {
+    let rounds = if cfg!(miri) { 5 } else { 500 };
+    for _ in 0..rounds {
+        let domain = Domain::new();
+        let background = domain.background();
+        let submitter = background.submitter();
+        let (object, together) = (retired(&domain), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                drop(background);
+            });
+            together.wait();
+            drop(submitter.retire(object));
+        });
+        let mut other = domain.reclaimer();
+        other.flush().expect("nothing is in the way");
+        let stats = domain.stats();
+        assert_eq!((stats.freed, stats.pending), (1, 0));
+    }
+}
+
+/// Nothing but the count of the domain's handles orders the reader with the free. For Miri, which sees the race.
+#[test]
+fn a_free_without_a_domain_comes_after_the_reads_of_the_last_handle() {
+    let domain = Domain::new();
+    let cell = domain.cell(String::from("read"));
+    let (read, gone) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (cell, read, gone) = (&cell, &read, &gone);
+        scope.spawn(move || {
+            let reader = domain.reader();
+            drop(domain);
+            let object = cell.protect(&reader).expect("never empty");
+            read.wait();
+            assert_eq!(*object, "read");
+            drop(object);
+            drop(reader);
+            // Relaxed, so that the flag orders nothing.
+            gone.store(true, Ordering::Relaxed);
+        });
+        read.wait();
+        let old = cell.take().expect("never empty");
+        while !gone.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        assert_eq!(*old.try_into_box().expect("there is no reader"), "read");
+    });
+}

@@ -1,0 +1,279 @@
+//! Retirers that free what others have retired.
+
+use std::panic::panic_any;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Submitter, WhenFull};
+
+use super::{limited, retired, troubles};
+use crate::census::Census;
+use crate::then::Then;
+use crate::{panic_of, LONG};
+
+/// The most objects of others that one retirement frees.
+const SHARE: usize = 64;
+
+fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, Submitter) {
+    let background =
+        domain.reclaimer_builder().capacity(capacity).when_full(WhenFull::Assist).build_background();
+    let submitter = background.submitter();
+    (background, submitter)
+}
+
+/// Fills what has room for `objects` more.
+fn fill(domain: &Domain, census: &Census, submitter: &Submitter, objects: usize) {
+    for _ in 0..objects {
+        submitter.retire(retired(domain, census.object())).expect("there is room");
+    }
+}
+
+#[test]
+fn a_reclaimer_frees_a_share_of_what_was_left_to_a_full_domain() {
+    let (domain, census) = (limited(300), Census::default());
+    for _ in 0..300 {
+        drop(retired(&domain, census.object()));
+    }
+    let mut reclaimer = domain.reclaimer();
+    reclaimer.retire(retired(&domain, census.object())).expect("it makes room");
+    assert_eq!((census.freed(), troubles(&domain.stats())), (SHARE, [0, 0, 1]));
+    for _ in 1..SHARE {
+        reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    }
+    assert_eq!((domain.stats().assists, domain.stats().pending), (1, 300), "no more than need be");
+    assert_eq!(domain.stats().beyond_capacity, 0);
+}
+
+/// A reader is in the way: what is adopted stays adopted, and no more is.
+#[test]
+fn a_reclaimer_waits_for_nobody() {
+    let (domain, census) = (limited(200), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for _ in 0..200 {
+        drop(retired(&domain, census.object()));
+    }
+    let mut helpful = domain.reclaimer();
+    let mut next = retired(&domain, census.object());
+    for _ in 0..5 {
+        next = helpful.retire(next).expect_err("a reader is in the way").retired;
+        assert_eq!((helpful.pending(), census.freed()), (SHARE, 0));
+    }
+    assert_eq!(troubles(&domain.stats()), [5, 0, 0]);
+    let fences = domain.stats().grace_periods;
+    next = helpful.retire(next).expect_err("a reader is in the way").retired;
+    assert_eq!(domain.stats().grace_periods, fences, "nothing new, no new grace period");
+    drop(guard);
+    helpful.retire(next).expect("nobody is in the way");
+    assert_eq!(census.freed(), SHARE);
+}
+
+#[test]
+fn a_submitter_frees_a_share_on_its_own_thread() {
+    let domain = Domain::new();
+    let (background, submitter) = helpful(&domain, 200);
+    let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
+    for _ in 0..200 {
+        let threads = Arc::clone(&threads);
+        let tells = Then::new(move || threads.lock().expect("nobody panics").push(thread::current().id()));
+        submitter.retire(retired(&domain, tells)).expect("there is room");
+    }
+    submitter.retire(retired(&domain, ())).expect("it makes room");
+    let own = thread::current().id();
+    assert_eq!(*threads.lock().expect("nobody panics"), [own; SHARE]);
+    assert_eq!((submitter.pending(), troubles(&domain.stats())), (200 - SHARE + 1, [0, 0, 1]));
+    drop((submitter, background));
+    domain.synchronize().expect("nobody is in the way");
+    assert_eq!((threads.lock().expect("nobody panics").len(), domain.stats().pending), (200, 0));
+}
+
+#[test]
+fn a_submitter_frees_what_was_left_to_a_full_domain() {
+    let (domain, census) = (limited(10), Census::default());
+    let (_background, submitter) = helpful(&domain, 100);
+    for _ in 0..10 {
+        drop(retired(&domain, census.object()));
+    }
+    submitter.retire(retired(&domain, census.object())).expect("it makes room");
+    assert_eq!((census.freed(), submitter.pending(), domain.stats().pending), (10, 1, 1));
+}
+
+/// What a reader holds up stays with its grace period for the next submitter, and is freed once the reader is gone.
+#[test]
+fn a_submitter_waits_for_no_reader() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (_background, submitter) = helpful(&domain, 100);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    fill(&domain, &census, &submitter, 100);
+    let mut next = retired(&domain, census.object());
+    for _ in 0..5 {
+        next = submitter.retire(next).expect_err("a reader is in the way").retired;
+    }
+    assert_eq!(domain.stats().grace_periods, 1, "one for the share, and no more");
+    assert_eq!((submitter.pending(), census.freed()), (100, 0));
+    drop(guard);
+    let again = reader.pin(); // later than the share: in the way of others
+    submitter.retire(next).expect("the share is free");
+    assert_eq!((submitter.pending(), census.freed()), (100 - SHARE + 1, SHARE));
+    drop(again);
+}
+
+/// Protected objects stay behind; the others go.
+#[test]
+fn a_submitter_frees_what_no_hazard_slot_holds() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (mut background, submitter) = helpful(&domain, 10);
+    let reader = domain.reader();
+    let cell = domain.cell(census.object());
+    let held = cell.protect(&reader).expect("never empty");
+    submitter.retire(cell.take().expect("never empty")).expect("there is room");
+    fill(&domain, &census, &submitter, 9);
+    fill(&domain, &census, &submitter, 9);
+    held.verify();
+    assert_eq!((census.freed(), submitter.pending()), (9, 10));
+    drop(held);
+    submitter.stop();
+    background.run();
+    assert_eq!(census.alive(), 0);
+}
+
+/// What an assistant could not free is the background reclaimer's again.
+#[test]
+fn the_background_reclaimer_takes_over_what_is_left() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (mut background, submitter) = helpful(&domain, 20);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    fill(&domain, &census, &submitter, 20);
+    let next =
+        submitter.retire(retired(&domain, census.object())).expect_err("a reader is in the way").retired;
+    thread::scope(|scope| {
+        scope.spawn(move || background.run());
+        drop(guard);
+        submitter.retire_timeout(next, LONG).expect("the reclaimer makes room");
+        submitter.stop();
+    });
+    assert_eq!((census.alive(), domain.stats().pending), (0, 0));
+}
+
+/// ... or the domain's, if the reclaimer goes.
+#[test]
+fn a_dropped_background_reclaimer_leaves_to_the_domain_what_assistants_left() {
+    let (domain, census) = (limited(20), Census::default());
+    let (background, submitter) = helpful(&domain, 20);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    fill(&domain, &census, &submitter, 20);
+    let error = submitter.retire(retired(&domain, census.object())).expect_err("a reader is in the way");
+    drop(background);
+    assert_eq!((submitter.pending(), domain.stats().pending), (0, 20));
+    drop((guard, error));
+    assert_eq!(domain.reclaimer().poll(), 21);
+    assert_eq!((census.alive(), domain.stats().pending), (0, 0));
+}
+
+/// One submitter at a time; the others are handed back at once, those within its destructors included.
+#[test]
+fn a_submitter_waits_for_no_other_submitter() {
+    let domain = Domain::new();
+    let (_background, submitter) = helpful(&domain, 1);
+    let (entered, has_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let (inner, may_leave) = (submitter.clone(), Mutex::new(may_leave));
+    let of_inner = domain.clone();
+    let blocks = Then::new(move || {
+        let error = inner.retire(retired(&of_inner, 1)).expect_err("it is this submitter's turn already");
+        assert!(error.retired.try_free().is_ok());
+        entered.send(()).expect("the test waits for it");
+        may_leave.lock().expect("nobody panics").recv_timeout(LONG).expect("the test ends it");
+    });
+    submitter.retire(retired(&domain, blocks)).expect("there is room");
+    thread::scope(|scope| {
+        let assists = scope.spawn(|| submitter.retire(retired(&domain, 2)).expect("it makes room"));
+        has_entered.recv_timeout(LONG).expect("the destructor runs");
+        let error = submitter.retire(retired(&domain, 3)).expect_err("another one is at it");
+        assert_eq!(error.reason, RetireReason::Full);
+        leave.send(()).expect("the destructor waits for it");
+        assists.join().expect("it makes room");
+    });
+    assert_eq!((submitter.pending(), domain.stats().assists), (1, 1));
+}
+
+#[test]
+fn a_panic_of_a_destructor_reaches_the_submitter_and_nothing_is_lost() {
+    let (domain, census) = (limited(10), Census::default());
+    let (background, submitter) = helpful(&domain, 10);
+    for number in 0..10_u32 {
+        let object = census.object();
+        let bomb = Then::new(move || {
+            drop(object);
+            if number % 2 == 0 {
+                panic_any(number);
+            }
+        });
+        submitter.retire(retired(&domain, bomb)).expect("there is room");
+    }
+    let next = retired(&domain, census.object());
+    let panic = panic_of(|| submitter.retire(next));
+    assert!(panic.downcast_ref::<u32>().is_some_and(|number| number % 2 == 0));
+    assert_eq!(
+        (census.freed(), census.alive()),
+        (10, 1),
+        "the others were freed, the new one is with the domain"
+    );
+    assert_eq!((submitter.pending(), domain.stats().pending), (0, 1));
+    fill(&domain, &census, &submitter, 9);
+    submitter.retire(retired(&domain, census.object())).expect("the turn is free, and there are ten");
+    drop((submitter, background));
+    domain.synchronize().expect("nobody is in the way");
+    assert_eq!((census.alive(), domain.stats().pending), (0, 0));
+}
+
+#[test]
+fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() {
+    let (domain, census) = (limited(2), Census::default());
+    let object = census.object();
+    drop(retired(&domain, census.object()));
+    drop(retired(
+        &domain,
+        Then::new(move || {
+            drop(object);
+            panic_any(3_u32);
+        }),
+    ));
+    let mut helpful = domain.reclaimer_builder().when_full(WhenFull::Assist).build();
+    let next = retired(&domain, census.object());
+    assert_eq!(panic_of(|| helpful.retire(next)).downcast_ref(), Some(&3_u32));
+    assert_eq!((census.freed(), census.alive(), domain.stats().pending), (2, 1, 1));
+    helpful.flush().expect("nobody is in the way");
+    assert_eq!((census.alive(), domain.stats().pending), (0, 0));
+}
+
+/// `retire_timeout` assists while it waits.
+#[test]
+fn a_submitter_that_waits_assists_meanwhile() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (_background, submitter) = helpful(&domain, 10);
+    fill(&domain, &census, &submitter, 10);
+    thread::scope(|scope| {
+        let (held, is_held) = mpsc::channel();
+        let domain = &domain;
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            held.send(()).expect("the test waits for it");
+            thread::sleep(Duration::from_millis(5));
+            drop(guard);
+        });
+        is_held.recv().expect("the guard is taken");
+        // Nobody runs the reclaimer: the room is what this thread makes.
+        submitter
+            .retire_timeout(retired(domain, census.object()), LONG)
+            .expect("the guard is dropped in time");
+    });
+    assert_eq!((census.freed(), submitter.pending()), (10, 1));
+    assert_eq!(domain.stats().assists, 1);
+}

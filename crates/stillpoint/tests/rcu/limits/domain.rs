@@ -1,0 +1,197 @@
+//! Limits of a domain: over everything that waits in it.
+
+use std::mem;
+
+use stillpoint::rcu::{Domain, RetireReason};
+
+use super::{limited, retired};
+use crate::census::Census;
+use crate::modes::in_each_mode;
+use crate::then::Then;
+use crate::{eager, LONG};
+
+#[test]
+fn everything_that_waits_counts_wherever_it_waits() {
+    let (domain, census) = (limited(5), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = eager(&domain);
+    let mut dropped = domain.reclaimer();
+    let background = domain.background();
+    let submitter = background.submitter();
+    reclaimer.retire(retired(&domain, census.object())).expect("there is room for the first");
+    dropped.retire(retired(&domain, census.object())).expect("there is room for the second");
+    drop(dropped);
+    submitter.retire(retired(&domain, census.object())).expect("there is room for the third");
+    drop(retired(&domain, census.object()));
+    reclaimer.defer(|| ());
+    assert_eq!(domain.stats().pending, 5);
+
+    let next = retired(&domain, census.object());
+    let next = reclaimer.retire(next).expect_err("five wait");
+    assert_eq!((next.reason, next.reason.is_full()), (RetireReason::DomainFull, true));
+    let next = submitter.retire(next.retired).expect_err("five wait");
+    assert_eq!(next.reason, RetireReason::DomainFull);
+    assert!(next.to_string().contains(&format!("domain `{}` is full", domain.name())), "{next}");
+    next.retired.verify();
+
+    drop(guard);
+    submitter.retire(next.retired).expect_err("five wait still, as nobody has polled");
+    assert!(reclaimer.poll() > 0);
+    reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    drop((submitter, background));
+    reclaimer.flush().expect("nobody is in the way");
+    assert_eq!((domain.stats().pending, census.alive()), (0, 0));
+    assert_eq!(domain.stats().beyond_capacity, 1, "the object that was refused in the end, and dropped");
+}
+
+#[test]
+fn room_is_there_again_however_an_object_is_freed() {
+    in_each_mode(|domain| {
+        let domain = Domain::builder().fence(domain.fence_mode()).capacity(1).build().expect("probed");
+        let census = Census::default();
+        let mut reclaimer = eager(&domain);
+        for _ in 0..3 {
+            reclaimer.retire(retired(&domain, census.object())).expect("polled");
+            assert_eq!(reclaimer.poll(), 1);
+
+            reclaimer.retire(retired(&domain, census.object())).expect("flushed");
+            reclaimer.flush().expect("nobody is in the way");
+
+            drop(retired(&domain, census.object()));
+            domain.synchronize().expect("nobody is in the way");
+
+            drop(retired(&domain, census.object()));
+            assert_eq!(reclaimer.poll(), 1);
+
+            let mut background = domain.background();
+            let submitter = background.submitter();
+            submitter.retire(retired(&domain, census.object())).expect("background");
+            submitter.stop();
+            background.run();
+
+            let mut dropped = domain.reclaimer();
+            dropped.retire(retired(&domain, census.object())).expect("dropped");
+            drop(dropped);
+            assert_eq!(reclaimer.poll(), 1);
+        }
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.beyond_capacity, stats.handed_back), (0, 0, 0));
+        assert_eq!((census.freed(), census.alive()), (18, 0));
+    });
+}
+
+/// What the caller keeps, and what it frees itself, does not wait in the domain.
+#[test]
+fn what_is_not_retired_does_not_count() {
+    let (domain, census) = (limited(1), Census::default());
+    let kept: Vec<_> = (0..4).map(|_| retired(&domain, census.object())).collect();
+    let mut reclaimer = domain.reclaimer();
+    reclaimer.retire(retired(&domain, census.object())).expect("nothing waits");
+    for kept in kept {
+        assert!(kept.try_free().is_ok());
+    }
+    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (1, 0));
+}
+
+#[test]
+fn bytes_are_limited_exactly() {
+    let domain = Domain::builder().byte_capacity(100).build().expect("the default mode is always to be had");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
+    first.retire(retired(&domain, [0_u8; 60])).expect("there is room");
+    let error = second.retire(retired(&domain, [0_u8; 41])).expect_err("one byte too many");
+    assert_eq!(error.reason, RetireReason::DomainFull);
+    second.retire(retired(&domain, [0_u8; 40])).expect("it fits exactly");
+    second.retire(retired(&domain, ())).expect("it takes no room");
+    let stats = domain.stats();
+    assert_eq!((stats.pending, stats.pending_bytes), (3, 100));
+    assert_eq!((stats.capacity, stats.byte_capacity), (None, Some(100)));
+    drop(guard);
+    assert_eq!(first.poll(), 1);
+    first.retire(error.retired).expect("there is room again");
+}
+
+/// An attempt that one limit refuses takes nothing of the other.
+#[test]
+fn both_limits_hold() {
+    let domain = Domain::builder()
+        .capacity(2)
+        .byte_capacity(10)
+        .build()
+        .expect("the default mode is always to be had");
+    let mut reclaimer = domain.reclaimer_builder().batch(1000).build();
+    let reader = domain.reader();
+    let _guard = reader.pin();
+    for _ in 0..5 {
+        let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
+        mem::forget(error.retired);
+    }
+    reclaimer.retire(retired(&domain, [0_u8; 4])).expect("there is room");
+    reclaimer.retire(retired(&domain, [0_u8; 4])).expect("there is room");
+    mem::forget(reclaimer.retire(retired(&domain, ())).expect_err("two wait").retired);
+    let stats = domain.stats();
+    assert_eq!((stats.pending, stats.pending_bytes, stats.handed_back), (2, 8, 6));
+    assert_eq!((stats.capacity, stats.byte_capacity), (Some(2), Some(10)));
+}
+
+#[test]
+fn a_capacity_of_nothing_holds_one() {
+    let domain = limited(0);
+    assert_eq!(domain.stats().capacity, Some(1));
+    let mut reclaimer = eager(&domain);
+    reclaimer.retire(retired(&domain, 1)).expect("there is room for one");
+    assert_eq!(reclaimer.poll(), 1);
+}
+
+#[test]
+fn a_domain_without_limits_says_so() {
+    let stats = Domain::new().stats();
+    assert_eq!((stats.capacity, stats.byte_capacity, stats.beyond_capacity), (None, None, 0));
+}
+
+/// Drops beyond the limit are taken in, and keep others out until they are freed.
+#[test]
+fn what_is_dropped_beyond_the_limit_is_counted() {
+    let (domain, census) = (limited(2), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for _ in 0..5 {
+        drop(retired(&domain, census.object()));
+    }
+    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (5, 3));
+    let mut reclaimer = eager(&domain);
+    reclaimer.defer(|| ());
+    let background = domain.background();
+    background.submitter().defer(|| ());
+    drop(background);
+    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (7, 5));
+    let next = reclaimer.retire(retired(&domain, census.object())).expect_err("seven wait").retired;
+    drop(guard);
+    assert_eq!(reclaimer.poll(), 7);
+    reclaimer.retire(next).expect("there is room again");
+    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (1, 5));
+}
+
+/// A destructor that retires finds the room of those that were freed before it, and of its own object not yet.
+#[test]
+fn a_destructor_retires_within_the_limit() {
+    let domain = limited(2);
+    let mut reclaimer = eager(&domain);
+    let census = Census::default();
+    let (inner, object) = (domain.clone(), census.object());
+    let retires = Then::new(move || {
+        let mut other = inner.reclaimer();
+        assert_eq!(inner.stats().pending, 1, "the one before is freed, this one is not");
+        other.retire(retired(&inner, object)).expect("the first one's room is there");
+        let error = inner.reclaimer().retire(retired(&inner, 0)).expect_err("this one's is not");
+        assert!(error.retired.try_free().is_ok());
+    });
+    reclaimer.retire(retired(&domain, census.object())).expect("there is room");
+    reclaimer.retire(retired(&domain, retires)).expect("there is room");
+    assert_eq!(reclaimer.poll(), 2);
+    assert_eq!(domain.stats().pending, 1);
+    reclaimer.flush_timeout(LONG).expect("nobody is in the way");
+    assert_eq!((census.alive(), domain.stats().pending, domain.stats().beyond_capacity), (0, 0, 0));
+}

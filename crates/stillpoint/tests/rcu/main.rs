@@ -1,0 +1,52 @@
+//! `rcu`: when objects are freed and when they are not, whatever its users do.
+
+#![cfg(not(loom))]
+
+mod futures;
+mod grace;
+mod groups;
+mod handover;
+mod limits;
+mod misuse;
+#[cfg(not(miri))]
+mod stalls;
+mod stress;
+
+#[path = "../support/census.rs"]
+mod census;
+#[path = "../support/child.rs"]
+mod child;
+#[path = "../support/modes.rs"]
+mod modes;
+#[path = "../support/parked.rs"]
+mod parked;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/skip.rs"]
+mod skip;
+#[path = "../support/then.rs"]
+mod then;
+
+use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+use stillpoint::rcu::{Domain, Reclaimer};
+
+/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+const LONG: Duration = Duration::from_secs(20);
+/// A limit for waits that are expected to fail.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A reclaimer whose polls start a grace period at once, whatever the last one did.
+fn eager(domain: &Domain) -> Reclaimer {
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+/// What `function` panics with.
+fn panic_of<R>(function: impl FnOnce() -> R) -> Box<dyn Any + Send> {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(_) => panic!("it should have panicked"),
+        Err(payload) => payload,
+    }
+}

@@ -1,0 +1,335 @@
+//! Background reclaimers that are full, stopped, abandoned, closed, or dropped at a bad moment.
+
+use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Retired};
+
+use super::until;
+use crate::census::{Census, Object};
+use crate::then::Then;
+use crate::{LONG, SHORT};
+
+fn retired(domain: &Domain, census: &Census) -> Retired<Object> {
+    domain.cell(census.object()).take().expect("the cell is full")
+}
+
+/// Runs `background` on a thread of its own, and hands it back over the channel when it has returned.
+///
+/// Not joined: a run that never returns fails the test that waits for it, instead of hanging it.
+fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclaimer> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        background.run();
+        let _ = sender.send(background);
+    });
+    receiver
+}
+
+#[test]
+fn a_full_inbox_hands_the_object_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.reclaimer_builder().capacity(2).build_background();
+    let submitter = background.submitter();
+    submitter.retire(retired(&domain, &census)).expect("there is room");
+    submitter.clone().retire(retired(&domain, &census)).expect("there is room");
+    let error = submitter.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
+    assert_eq!(error.reason, RetireReason::Full);
+    error.retired.verify();
+
+    let asked = Instant::now();
+    let error = submitter.retire_timeout(error.retired, SHORT).expect_err("nobody takes anything out");
+    assert_eq!(error.reason, RetireReason::Full);
+    assert!(asked.elapsed() >= SHORT);
+    assert_eq!((submitter.pending(), census.freed()), (2, 0));
+
+    submitter.stop();
+    background.run();
+    assert_eq!((submitter.pending(), census.freed()), (0, 2));
+    submitter.retire(error.retired).expect("there is room again");
+}
+
+#[test]
+fn an_inbox_full_of_bytes_hands_the_object_back() {
+    let domain = Domain::new();
+    let mut background = domain.reclaimer_builder().byte_capacity(1000).build_background();
+    let submitter = background.submitter();
+    let retired = |byte: u8| domain.cell([byte; 400]).take().expect("the cell is full");
+    submitter.retire(retired(1)).expect("there is room");
+    submitter.retire(retired(2)).expect("there is room");
+    let error = submitter.retire(retired(3)).expect_err("200 bytes are left");
+    assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 3));
+    submitter.retire(domain.cell([4_u8; 200]).take().expect("the cell is full")).expect("it fits exactly");
+    submitter.stop();
+    background.run();
+    submitter.retire(error.retired).expect("there is room again");
+    assert_eq!((submitter.pending(), domain.stats().freed), (1, 3));
+}
+
+/// The limit counts what the reclaimer has taken in, too.
+#[test]
+fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let background = domain.reclaimer_builder().capacity(2).build_background();
+    let submitter = background.submitter();
+    let returned = spawn(background);
+    submitter.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
+    submitter.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
+    let error = submitter.retire_timeout(retired(&domain, &census), SHORT).expect_err("a guard is held");
+    assert_eq!((error.reason, census.freed()), (RetireReason::Full, 0));
+    drop(guard);
+    submitter.retire_timeout(error.retired, LONG).expect("the guard is gone");
+    submitter.stop();
+    returned.recv_timeout(LONG).expect("everything can be freed");
+    assert_eq!((submitter.pending(), census.freed()), (0, 3));
+}
+
+#[test]
+fn a_closed_background_reclaimer_hands_the_object_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let background = domain.background();
+    let submitter = background.submitter();
+    drop(background);
+    let error = submitter.retire(retired(&domain, &census)).expect_err("it is gone");
+    assert_eq!(error.reason, RetireReason::Closed);
+    let error = submitter.retire_timeout(error.retired, LONG).expect_err("it is gone");
+    assert_eq!(error.reason, RetireReason::Closed);
+    assert!(error.to_string().contains("gone"), "{error}");
+    domain.reclaimer().retire(error.retired).expect("it was handed back");
+}
+
+#[test]
+fn stop_waits_until_everything_is_freed() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let background = domain.background();
+    let submitter = background.submitter();
+    let returned = spawn(background);
+    for _ in 0..100 {
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+    }
+    submitter.stop();
+    assert!(returned.recv_timeout(SHORT).is_err(), "a guard is held");
+    drop(guard);
+    returned.recv_timeout(LONG).expect("the guard is gone");
+    assert_eq!((census.freed(), submitter.pending()), (100, 0));
+}
+
+/// Dropped retirements are left to the reclaimers of the domain, in larger numbers than one poll adopts.
+#[test]
+fn a_run_that_has_ended_sits_on_nothing_that_was_left_to_the_domain() {
+    let left = if cfg!(miri) { 150 } else { 1000 };
+    let (domain, census) = (Domain::new(), Census::default());
+    for _ in 0..left {
+        drop(retired(&domain, &census));
+    }
+    let mut background = domain.background();
+    background.submitter().stop();
+    background.run();
+    assert_eq!(
+        (census.freed(), domain.stats().pending),
+        (left, 0),
+        "`stop` waits for what was left to the domain, too"
+    );
+    let mut other = domain.reclaimer();
+    while other.poll() > 0 {}
+    assert_eq!((census.freed(), domain.stats().pending), (left, 0));
+}
+
+#[test]
+fn abandon_returns_whatever_waits_and_loses_nothing() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let background = domain.background();
+    let submitter = background.submitter();
+    let returned = spawn(background);
+    for _ in 0..100 {
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+    }
+    submitter.abandon();
+    let background = returned.recv_timeout(LONG).expect("it does not wait for the guard");
+    assert_eq!(census.freed(), 0);
+    drop(background);
+    drop(guard);
+    let mut reclaimer = domain.reclaimer();
+    reclaimer.flush().expect("nothing is in the way");
+    assert_eq!(census.freed(), 100, "left to the domain, and adopted");
+}
+
+#[test]
+fn a_run_ends_with_its_last_submitter() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let background = domain.background();
+    let submitter = background.submitter();
+    let second = submitter.clone();
+    let returned = spawn(background);
+    submitter.retire(retired(&domain, &census)).expect("there is room");
+    drop(submitter);
+    second.retire(retired(&domain, &census)).expect("it is still running");
+    drop(second);
+    returned.recv_timeout(LONG).expect("nobody can submit any more");
+    assert_eq!(census.freed(), 2);
+}
+
+#[test]
+fn being_without_submitters_is_a_state_and_not_an_end() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.background();
+    for round in 1..=3 {
+        drop(background.submitter());
+        let submitter = background.submitter();
+        drop(background.submitter());
+        let returned = spawn(background);
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+        until("it is freed", || census.freed() == round);
+        assert!(returned.try_recv().is_err(), "round {round}: there is a submitter");
+        drop(submitter);
+        background = returned.recv_timeout(LONG).expect("nobody can submit any more, or stop it");
+    }
+    background.run();
+    background.submitter().stop();
+    let submitter = background.submitter();
+    spawn(background).recv_timeout(LONG).expect("a stop is an end");
+    drop(submitter);
+}
+
+/// The run goes on to the panics, and to what is handed in after them; who waits for room gets that of a panicking object.
+#[test]
+fn a_panicking_destructor_does_not_end_a_run() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.reclaimer_builder().capacity(1).build_background();
+    let submitter = background.submitter();
+    let running = thread::spawn(move || {
+        let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
+        (
+            background,
+            answer.expect_err("destructors panicked").downcast::<usize>().expect("with their number"),
+        )
+    });
+    for number in 0..10_usize {
+        let object = census.object();
+        let bomb = Then::new(move || {
+            drop(object);
+            panic_any(number);
+        });
+        let bomb = domain.cell(bomb).take().expect("the cell is full");
+        submitter.retire_timeout(bomb, LONG).expect("the one before it is freed");
+        submitter.retire_timeout(retired(&domain, &census), LONG).expect("the panicking one is freed");
+    }
+    until("everything is freed", || submitter.pending() == 0);
+    assert!(!running.is_finished());
+    submitter.stop();
+    let (mut background, first) = running.join().expect("the panic was caught");
+    assert_eq!((*first, census.freed(), domain.stats().freed), (0, 20, 20));
+    background.run();
+    assert_eq!(census.alive(), 0);
+}
+
+/// A stop may come at any point of the run, also between its look at the phase and its sleep.
+#[test]
+fn a_stop_is_never_missed() {
+    let rounds: usize = if cfg!(miri) { 30 } else { 50_000 };
+    let domain = Domain::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let (work, to_run) = mpsc::channel::<BackgroundReclaimer>();
+    let (done, has_run) = mpsc::channel();
+    let runs = Arc::clone(&begun);
+    thread::spawn(move || {
+        for mut background in to_run {
+            // Relaxed, here and below: a signal to hurry, which orders nothing.
+            runs.fetch_add(1, Ordering::Relaxed);
+            background.run();
+            if done.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    for round in 0..rounds {
+        let background = domain.background();
+        let submitter = background.submitter();
+        work.send(background).expect("the thread is waiting");
+        while begun.load(Ordering::Relaxed) <= round {
+            thread::yield_now();
+        }
+        let seen = Instant::now();
+        while seen.elapsed() < Duration::from_nanos(10) * (round as u32 % 200) {
+            std::hint::spin_loop();
+        }
+        submitter.stop();
+        has_run.recv_timeout(LONG).unwrap_or_else(|_| panic!("round {round}: the run did not see the stop"));
+    }
+}
+
+#[test]
+fn what_is_handed_in_after_the_end_of_a_run_waits_for_another_one() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut background = domain.background();
+    let submitter = background.submitter();
+    submitter.stop();
+    background.run();
+    submitter.retire(retired(&domain, &census)).expect("it is not closed");
+    assert_eq!((submitter.pending(), census.freed()), (1, 0));
+    background.run();
+    assert_eq!((submitter.pending(), census.freed()), (0, 1));
+}
+
+/// An object comes back to its submitter, is freed, or is left to the domain, whenever the reclaimer goes.
+#[test]
+fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
+    let rounds = if cfg!(miri) { 10 } else { 200 };
+    for _ in 0..rounds {
+        let (domain, census) = (Domain::new(), Census::default());
+        let mut background = domain.background();
+        let submitter = background.submitter();
+        thread::scope(|scope| {
+            for submitter in [submitter.clone(), submitter.clone()] {
+                let (domain, census) = (&domain, &census);
+                scope.spawn(move || {
+                    // So many that the others have begun meanwhile, as a rule.
+                    let _ = (0..500).try_for_each(|_| submitter.retire(retired(domain, census)));
+                });
+            }
+            scope.spawn(move || {
+                submitter.abandon();
+                background.run();
+            });
+        });
+        assert_eq!(domain.stats().readers, 0);
+        let made = census.freed() + census.alive();
+        drop(domain);
+        assert_eq!((census.freed(), census.alive()), (made, 0));
+    }
+}
+
+/// The objects of a reclaimer that is gone wait in the domain, not in a handle that happens to live on.
+#[test]
+fn what_was_submitted_to_a_reclaimer_that_goes_can_be_adopted_at_once() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let background = domain.background();
+    let submitter = background.submitter();
+    for _ in 0..10 {
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+    }
+    drop(background);
+    assert_eq!(domain.reclaimer().poll(), 10);
+    drop(submitter);
+}
+
+#[test]
+fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
+    let domain = Domain::new();
+    let background = domain.background();
+    let submitter = background.submitter();
+    drop(background);
+    let (sender, receiver) = mpsc::channel();
+    submitter.defer(move || sender.send(5).expect("the receiver is alive"));
+    assert_eq!(domain.reclaimer().poll(), 1);
+    assert_eq!(receiver.try_recv(), Ok(5));
+}

@@ -1,0 +1,34 @@
+//! What the safe interface lets one do wrong: it may leak, panic or refuse, but never dangle.
+
+mod attacks;
+mod background;
+mod exchange;
+mod foreign;
+mod forgotten;
+mod limits;
+mod nested;
+mod order;
+mod panics;
+mod programs;
+mod reentry;
+mod shapes;
+mod threads;
+mod waiting;
+
+use std::time::Instant;
+
+use crate::{panic_of, LONG};
+
+/// The message that `function` panics with.
+fn message_of<R>(function: impl FnOnce() -> R) -> String {
+    *panic_of(function).downcast::<String>().expect("the message is formatted")
+}
+
+/// Waits for something that another thread does.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LONG, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}

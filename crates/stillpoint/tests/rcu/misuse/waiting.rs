@@ -1,0 +1,308 @@
+//! Waiting for oneself is an error, not a deadlock.
+
+use std::mem;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{Domain, RcuCell, ReaderKind, SynchronizeError};
+
+use super::message_of;
+use crate::census::{Census, Object};
+use crate::{eager, LONG, SHORT};
+
+fn would_deadlock(domain: &Domain, reader: ReaderKind) -> Result<(), SynchronizeError> {
+    Err(SynchronizeError::WouldDeadlock { domain: domain.name().to_owned(), reader })
+}
+
+#[test]
+fn synchronize_under_a_guard_is_an_error() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let outer = reader.pin();
+    let inner = reader.pin();
+    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
+    drop(outer);
+    assert_eq!(domain.synchronize_timeout(LONG), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!(domain.wait(domain.start(), None), would_deadlock(&domain, ReaderKind::Guard));
+    drop(inner);
+    assert_eq!(domain.synchronize(), Ok(()));
+}
+
+#[test]
+fn the_error_tells_what_to_do() {
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let text = domain.synchronize().expect_err("a guard is held").to_string();
+    assert!(text.contains("`routes`") && text.contains("drop the guard"), "{text}");
+    drop(guard);
+    let _qsbr = domain.qsbr_reader();
+    let text = domain.synchronize().expect_err("a reader is online").to_string();
+    assert!(text.contains("`routes`") && text.contains("go offline"), "{text}");
+}
+
+#[test]
+fn synchronize_under_a_forgotten_guard_is_an_error() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    mem::forget(reader.pin());
+    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
+}
+
+#[test]
+fn synchronize_with_an_online_qsbr_reader_is_an_error() {
+    let domain = Domain::new();
+    let mut reader = domain.qsbr_reader();
+    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Qsbr));
+    reader.quiescent();
+    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Qsbr));
+    assert_eq!(reader.offline(|| domain.synchronize()), Ok(()));
+    assert_eq!(reader.synchronize(), Ok(()));
+    drop(reader);
+    assert_eq!(domain.synchronize(), Ok(()));
+}
+
+#[test]
+fn a_qsbr_reader_that_synchronizes_counts_itself_alone_as_quiescent() {
+    let domain = Domain::new();
+    let mut first = domain.qsbr_reader();
+    let second = domain.qsbr_reader();
+    assert_eq!(first.synchronize(), would_deadlock(&domain, ReaderKind::Qsbr));
+    drop(second);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    assert_eq!(first.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
+    drop(guard);
+    assert_eq!(first.synchronize(), Ok(()));
+}
+
+#[test]
+fn flush_under_a_guard_is_an_error_and_keeps_the_objects() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = eager(&domain);
+    reclaimer.retire(domain.cell(census.object()).take().expect("it was full")).expect("there is room");
+    assert_eq!(reclaimer.flush(), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!(reclaimer.flush_timeout(LONG), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!((reclaimer.pending(), census.freed()), (1, 0));
+    drop(guard);
+    assert_eq!(reclaimer.flush(), Ok(()));
+    assert_eq!(census.freed(), 1);
+}
+
+/// What a flush adopts is waited for as well, and by the same rule.
+#[test]
+fn flush_under_a_guard_is_an_error_for_adopted_objects_too() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut reclaimer = eager(&domain);
+    drop(domain.cell(census.object()).take());
+    // With a limit, so that a deadlock fails the test instead of hanging it.
+    assert_eq!(reclaimer.flush_timeout(Duration::from_secs(1)), would_deadlock(&domain, ReaderKind::Guard));
+    drop(guard);
+    assert_eq!(reclaimer.flush(), Ok(()));
+    assert_eq!(census.freed(), 1);
+}
+
+/// Runs `test` while another thread holds what is in the cell in a protected load.
+fn while_protected<R>(domain: &Domain, cell: &RcuCell<Object>, test: impl FnOnce() -> R) -> R {
+    let (held, is_held) = mpsc::channel();
+    let (release, is_released) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let object = cell.protect(&reader).expect("the cell is full");
+            held.send(()).expect("the test waits for it");
+            let _ = is_released.recv();
+            object.verify();
+        });
+        is_held.recv().expect("the thread runs");
+        let answer = test();
+        drop(release);
+        answer
+    })
+}
+
+#[test]
+fn flush_reports_objects_that_protected_loads_hold() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let mut reclaimer = eager(&domain);
+    while_protected(&domain, &cell, || {
+        reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
+        reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
+        let pinned = SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 };
+        assert_eq!(reclaimer.flush_timeout(SHORT), Err(pinned));
+    });
+    assert_eq!(reclaimer.flush_timeout(LONG), Ok(()));
+}
+
+#[test]
+fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let error = while_protected(&domain, &cell, || {
+        cell.take().expect("never empty").free(Some(SHORT)).expect_err("it is protected")
+    });
+    assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    error.retired.verify();
+    error.retired.free(Some(LONG)).expect("nobody reads");
+    assert_eq!((census.freed(), census.alive()), (1, 0));
+}
+
+#[test]
+fn a_protected_load_of_the_caller_is_not_in_the_way_of_synchronize() {
+    let domain = Domain::new();
+    let cell = domain.cell(1);
+    let reader = domain.reader();
+    let object = cell.protect(&reader);
+    assert_eq!(domain.synchronize(), Ok(()));
+    assert_eq!(object.as_deref(), Some(&1));
+}
+
+#[test]
+fn a_guard_of_another_domain_is_not_in_the_way() {
+    let (domain, other) = (Domain::new(), Domain::new());
+    let reader = other.reader();
+    let _guard = reader.pin();
+    let _qsbr = other.qsbr_reader();
+    assert_eq!(domain.synchronize_timeout(LONG), Ok(()));
+}
+
+#[test]
+fn a_token_from_before_the_callers_guard_is_no_deadlock() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let token = domain.start();
+    let _guard = reader.pin();
+    assert_eq!(domain.wait(token, None), Ok(()));
+}
+
+#[test]
+fn a_background_run_under_a_guard_panics_with_the_name_of_the_domain() {
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+    let mut background = domain.background();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    assert!(message_of(|| background.run()).contains("`routes`"));
+    drop(guard);
+    let qsbr = domain.qsbr_reader();
+    assert!(message_of(|| background.run()).contains("`routes`"));
+    drop(qsbr);
+    background.submitter().stop();
+    background.run();
+}
+
+#[test]
+fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let reader = domain.reader();
+    let object = cell.protect(&reader).expect("never empty");
+    let guard = reader.pin();
+    let error = cell.take().expect("never empty").free(None).expect_err("a guard is held");
+    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::Guard));
+    assert!(error.to_string().contains("drop the guard"), "{error}");
+    drop(guard);
+    let error = error.retired.free(Some(SHORT)).expect_err("it is protected");
+    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
+    error.retired.verify();
+    drop(object);
+    error.retired.free(Some(LONG)).expect("nobody reads");
+    assert_eq!((census.freed(), census.alive()), (1, 0));
+}
+
+#[test]
+fn a_retirement_without_a_domain_is_freed_at_once() {
+    let census = Census::default();
+    let old = Domain::new().cell(census.object()).take().expect("never empty");
+    old.free(None).expect("without a handle there is no reader");
+    assert_eq!(census.freed(), 1);
+}
+
+/// A deadlock of two is nobody's own: the wait goes on until the other one lets go.
+#[test]
+fn a_guard_of_another_thread_only_delays() {
+    let domain = Domain::new();
+    let (held, is_held) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            held.send(()).expect("the other thread waits for it");
+            thread::sleep(SHORT);
+            drop(guard);
+        });
+        is_held.recv().expect("the guard is taken");
+        let asked = Instant::now();
+        assert_eq!(domain.synchronize(), Ok(()));
+        assert!(asked.elapsed() < LONG);
+    });
+}
+
+#[test]
+fn a_stalled_wait_ends_with_its_limit() {
+    let domain = Domain::new();
+    let (done, is_done) = mpsc::channel::<()>();
+    let (held, is_held) = mpsc::channel();
+    thread::scope(|scope| {
+        let domain = &domain;
+        scope.spawn(move || {
+            let reader = domain.reader();
+            let _guard = reader.pin();
+            held.send(()).expect("the other thread waits for it");
+            let _ = is_done.recv();
+        });
+        is_held.recv().expect("the guard is taken");
+        let asked = Instant::now();
+        let answer = domain.synchronize_timeout(SHORT);
+        assert!(asked.elapsed() >= SHORT);
+        assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");
+        drop(done);
+        assert_eq!(domain.synchronize_timeout(LONG), Ok(()));
+    });
+}
+
+/// The system may give a new thread everything that told the old one apart, but it has a reader of its own.
+#[test]
+#[cfg_attr(miri, ignore = "has no thread ids")]
+fn a_reader_that_a_dead_thread_forgot_is_not_taken_for_the_callers() {
+    let domain = Domain::new();
+    let forgets = || {
+        let reader = Box::leak(Box::new(domain.reader()));
+        mem::forget(reader.pin());
+    };
+    thread::scope(|scope| scope.spawn(forgets).join().expect("it does not panic"));
+    for _ in 0..10 {
+        let answer = thread::scope(|scope| {
+            scope.spawn(|| domain.synchronize_timeout(SHORT)).join().expect("it does not panic")
+        });
+        let Err(SynchronizeError::Stalled(stall)) = answer else { panic!("{answer:?}") };
+        assert_eq!((stall.reader, stall.thread_name), (ReaderKind::Guard, None));
+    }
+}
+
+/// A slot that changes hands is never seen with its old holder and its new state.
+#[test]
+fn a_reader_of_another_thread_is_never_taken_for_the_callers() {
+    let rounds = if cfg!(miri) { 20 } else { 100_000 };
+    let domain = Domain::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    // Relaxed, both: a flag that orders nothing.
+    let order = std::sync::atomic::Ordering::Relaxed;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(order) {
+                drop(domain.qsbr_reader());
+            }
+        });
+        for _ in 0..rounds {
+            drop(domain.qsbr_reader()); // the slot that the other thread claims next was this thread's
+            assert_eq!(domain.synchronize(), Ok(()));
+        }
+        done.store(true, order);
+    });
+}

@@ -1,0 +1,26 @@
+//! The table: what each operation promises, beside the standard library's map, and with several threads.
+
+#![cfg(not(loom))]
+
+mod bad_input;
+mod budgets;
+mod bytes;
+mod census;
+mod differential;
+mod elsewhere;
+mod growth;
+mod hashing;
+mod history;
+mod linearizable;
+mod operations;
+#[cfg(not(miri))]
+mod out_of_memory;
+mod random_bytes;
+mod reclamation;
+mod room;
+mod shared;
+mod short;
+
+#[cfg(not(miri))]
+#[path = "../support/child.rs"]
+mod child;
