@@ -219,6 +219,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing but arithmetic, and much of it")]
     fn every_object_is_found_by_its_address_and_nothing_else_is() {
         let shapes =
             [(2048, 64, None), (24, 8, None), (1, 1, Some(4096)), (100, 4, Some(1 << 16)), (8, 8, None)];

@@ -192,7 +192,7 @@ mod tests {
     fn every_index_has_a_place_of_its_own() {
         let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();
         let mut seen = std::collections::HashSet::new();
-        for index in 0..5_000 {
+        for index in (0..5_000).step_by(if cfg!(miri) { 97 } else { 1 }) {
             assert!(chunks.ensure(index));
             let place = chunks.get(index);
             assert!(seen.insert(place));

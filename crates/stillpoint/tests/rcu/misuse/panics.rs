@@ -231,7 +231,7 @@ fn doubly_nasty(census: &Census) -> Then {
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn a_panic_whose_payload_panics_costs_no_other_object() {
-    in_child("panics::a_panic_whose_payload_panics_costs_no_other_object", || {
+    in_child("misuse::panics::a_panic_whose_payload_panics_costs_no_other_object", || {
         let (domain, census) = (Domain::new(), Census::default());
         let mut reclaimer = eager(&domain);
         for _ in 0..3 {
@@ -247,7 +247,7 @@ fn a_panic_whose_payload_panics_costs_no_other_object() {
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn a_panic_whose_payload_panics_costs_nothing_at_the_end_of_the_domain() {
-    in_child("panics::a_panic_whose_payload_panics_costs_nothing_at_the_end_of_the_domain", || {
+    in_child("misuse::panics::a_panic_whose_payload_panics_costs_nothing_at_the_end_of_the_domain", || {
         let (domain, census) = (Domain::new(), Census::default());
         for _ in 0..3 {
             drop(retired(&domain, doubly_nasty(&census)));

@@ -205,7 +205,7 @@ fn each_poll_frees_one_link_of_a_chain_of_destructors() {
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop() {
-    in_child("reentry::the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop", || {
+    in_child("misuse::reentry::the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop", || {
         const LENGTH: usize = 200_000;
         let (domain, census) = (Domain::new(), Census::default());
         drop(chain(&domain, &census, LENGTH).take());

@@ -191,7 +191,7 @@ fn a_thread_that_waits_for_its_vfork_is_uninterruptible() {
 
 #[test]
 fn a_thread_that_a_tracer_holds_is_stopped() {
-    const NAME: &str = "activity::a_thread_that_a_tracer_holds_is_stopped";
+    const NAME: &str = "stalls::activity::a_thread_that_a_tracer_holds_is_stopped";
     const TRACEE: &str = "STILLPOINT_TRACEE";
     if let Ok(tracee) = std::env::var(TRACEE) {
         return trace(tracee.parse().expect("it is an id"));
