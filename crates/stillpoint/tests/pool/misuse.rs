@@ -232,6 +232,9 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
                 while !stop.load(Ordering::Relaxed) {
                     // Takes over what was parked.
                     drop(pool.local().unwrap().alloc());
+                    if cfg!(miri) {
+                        std::thread::yield_now();
+                    }
                 }
             });
             let local: &'static Local<'static, u64> = for_ever(pool.local().unwrap());

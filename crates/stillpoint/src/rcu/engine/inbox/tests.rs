@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::rcu::engine::backlog::Pace;
+use crate::rcu::engine::garbage::free_left;
 use crate::rcu::Domain;
 
 /// The numbers of objects that were freed, in order.
@@ -21,6 +22,15 @@ fn numbered(number: usize, freed: &Freed) -> Garbage {
     });
     assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "{}", garbage.bytes());
     garbage
+}
+
+/// What is counted for each of them.
+fn bytes_of_each() -> usize {
+    let garbage = numbered(0, &Freed::default());
+    let bytes = garbage.bytes();
+    // SAFETY: nobody else has it.
+    assert!(unsafe { free_left(garbage) }.is_none());
+    bytes
 }
 
 struct Scene {
@@ -73,7 +83,7 @@ fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
 fn every_object_is_counted_in_one_place() {
     let limits = Limits { objects: 100, bytes: 100 * SIZE };
     let mut scene = Scene::new(Domain::new(), limits);
-    let size = numbered(0, &scene.freed).bytes();
+    let size = bytes_of_each();
     let left = |objects: usize| (100 - objects, 100 * SIZE - objects * size);
     let check = |inbox: &Inbox, objects: usize| {
         has_room_for(inbox, left(objects).0, left(objects).1);
@@ -117,10 +127,7 @@ fn an_object_that_is_refused_is_not_counted() {
     assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (2, 2));
     scene.inbox.charge(7);
     assert_eq!(scene.inbox.reserve(0), Err(Full::Queue), "its own limit is found first");
-    assert_eq!(
-        (scene.inbox.pending(), scene.inbox.submitted.bytes()),
-        (3, 2 * numbered(0, &scene.freed).bytes() + 7)
-    );
+    assert_eq!((scene.inbox.pending(), scene.inbox.submitted.bytes()), (3, 2 * bytes_of_each() + 7));
     scene.inbox.submitted.subtract(1, 7);
 }
 
