@@ -181,6 +181,27 @@ fn a_child_keeps_the_readers_of_its_own_thread() {
     });
 }
 
+/// A reader that relies on no light fences does not count as one that does.
+#[test]
+fn a_child_with_qsbr_readers_alone_issues_no_heavy_fence() {
+    in_child("a_child_with_qsbr_readers_alone_issues_no_heavy_fence", || {
+        let domain = Domain::new();
+        let mut qsbr = domain.qsbr_reader();
+        let mut reclaimer = eager(&domain);
+        in_fork(|| {
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
+            unsafe { domain.reset_after_fork() };
+            for _ in 0..3 {
+                reclaimer.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+                assert_eq!(reclaimer.poll(), 0, "the reader has not reported");
+                qsbr.quiescent();
+                assert_eq!(reclaimer.poll(), 1);
+            }
+            assert_eq!(domain.stats().heavy_fences, 0);
+        });
+    });
+}
+
 #[test]
 fn a_child_that_resets_can_start_threads_and_a_background_reclaimer() {
     in_child("a_child_that_resets_can_start_threads_and_a_background_reclaimer", || {

@@ -312,6 +312,50 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
     });
 }
 
+/// Also one that finds that another one has asked the reader before.
+#[test]
+fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
+    use std::future::Future;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+    use std::task::{Context, Wake, Waker};
+
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    in_child("every_future_asks_for_further_polls_when_membarrier_is_refused", || {
+        refuse_membarrier(libc::EPERM);
+        let domain = Domain::new();
+        let reader = domain.reader();
+        let _guard = reader.pin();
+        let token = domain.start();
+        let mut futures = [(); 3].map(|()| Box::pin(domain.grace_period(token)));
+        for future in &mut futures {
+            let wakes = Arc::new(Count(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&wakes));
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(wakes.0.load(Ordering::Relaxed) > 0, "{ASKS}");
+        }
+        // And asks for more, as long as its request may not have been seen: not if this thread is preempted meanwhile.
+        let asks_again = || {
+            let wakes = Arc::new(Count(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&wakes));
+            let mut future = std::pin::pin!(domain.grace_period(token));
+            [(); 2].map(|()| {
+                assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                wakes.0.swap(0, Ordering::Relaxed)
+            })[1]
+                > 0
+        };
+        assert!((0..10_000).any(|_| asks_again()), "{ASKS}");
+    });
+}
+
 #[test]
 fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
     if !has_membarrier() {

@@ -72,6 +72,11 @@ fn what_is_left_to_the_domain_wakes_reclaimers() {
     assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 1)), "nothing is left");
     reclaimer.retire(retired(&domain)).expect("there is room");
     assert!(is_notified_by(&domain, || drop(reclaimer)));
+    // What is left was out of sight meanwhile.
+    drop(retired(&domain));
+    let mut small = domain.reclaimer_builder().capacity(1).fence_interval(Duration::ZERO).build();
+    assert!(is_notified_by(&domain, || assert_eq!(small.poll(), 1)), "another one is left");
+    assert!(!is_notified_by(&domain, || assert_eq!(small.poll(), 1)), "that was the last one");
     let background = domain.background();
     background.submitter().retire(retired(&domain)).expect("there is room");
     assert!(is_notified_by(&domain, || drop(background)));

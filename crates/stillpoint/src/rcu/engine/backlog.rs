@@ -591,3 +591,6 @@ impl Drop for Backlog {
         self.core.ledgers.release(&self.ledger);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

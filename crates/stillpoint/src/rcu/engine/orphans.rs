@@ -263,4 +263,22 @@ mod tests {
         assert_eq!(steps, 0);
         assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..MANY));
     }
+
+    /// What is left meanwhile is newer than the rest of what somebody has in his hands.
+    #[test]
+    fn the_rest_of_a_share_is_older_than_what_was_left_meanwhile() {
+        for number in [1, SETTLED] {
+            let orphans = Orphans::new();
+            orphans.append((0..10).map(object));
+            let mut sizes = Vec::new();
+            orphans.adopt(1, |garbage| {
+                sizes.push(garbage.bytes());
+                // One at a time, which puts a full stack in line, or all at once.
+                (10..10 + number).for_each(|bytes| orphans.push(object(bytes)));
+                orphans.append((10 + number..20 + number).map(object));
+            });
+            sizes.extend(adopted(&orphans, usize::MAX));
+            assert!(sizes.iter().copied().eq(0..20 + number), "{sizes:?}");
+        }
+    }
 }

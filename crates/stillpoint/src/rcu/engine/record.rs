@@ -439,4 +439,35 @@ mod tests {
         record.leave();
         assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
     }
+
+    /// Its thread is one that signals do not reach, in the child of a `fork` as well.
+    #[test]
+    fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
+        for is_unreached in [false, true] {
+            let record = Record::default();
+            record.adopt(Kind::Reader, Mode::Symmetric, false, is_unreached);
+            record.ask_for_attention();
+            record.request();
+            record.tell_helped();
+            // SAFETY: no other thread uses the record.
+            unsafe { record.reset_after_fork() };
+            assert_eq!((record.fences(), record.wants_attention()), (is_unreached, is_unreached));
+            assert!(!record.take_request() && !record.take_told());
+        }
+    }
+
+    /// What a forgotten protected load has left is let go of by who has the reader to himself.
+    #[test]
+    fn own_hazards_are_different_ones_and_all_are_clear() {
+        let record = Record::default();
+        let mut object = 0u64;
+        for _ in 0..30 {
+            set_hazard(record.free_hazard(), (&raw mut object).cast());
+        }
+        let own = record.own_hazards::<12>();
+        assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
+        for (number, hazard) in own.iter().enumerate() {
+            assert!(own[..number].iter().all(|other| !ptr::eq(*other, *hazard)));
+        }
+    }
 }

@@ -148,3 +148,30 @@ impl Iterator for Taken {
 
 // SAFETY: the nodes belong to this value alone, and garbage is `Send`.
 unsafe impl Send for Taken {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Objects that are told by their size.
+    fn object(bytes: usize) -> Garbage {
+        // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
+        unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), |_, _| {}) }
+    }
+
+    #[test]
+    fn what_is_given_back_is_older_than_what_was_pushed_meanwhile() {
+        for pushed in 0..4 {
+            let stack = Stack::new();
+            (0..5).for_each(|bytes| stack.push(object(bytes)));
+            let mut taken = stack.take();
+            assert_eq!(taken.next().map(|garbage| garbage.bytes()), Some(4), "the newest comes first");
+            (5..5 + pushed).for_each(|bytes| stack.push(object(bytes)));
+            stack.give_back(taken);
+            let sizes: Vec<_> = stack.take().oldest_first().map(|garbage| garbage.bytes()).collect();
+            assert!(sizes.iter().copied().eq((0..4).chain(5..5 + pushed)), "{sizes:?}");
+            stack.give_back(stack.take());
+            assert!(stack.is_empty(), "nothing is nothing");
+        }
+    }
+}

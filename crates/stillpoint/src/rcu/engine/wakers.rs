@@ -317,3 +317,142 @@ impl Share {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// The numbers of the wakers that were woken, in order.
+    type Woken = Arc<Mutex<Vec<usize>>>;
+
+    struct Bell(Woken, usize);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().expect("nothing panics with it").push(self.1);
+        }
+    }
+
+    #[derive(Default)]
+    struct Scene {
+        woken: Woken,
+        places: Vec<Option<Place>>,
+    }
+
+    impl Scene {
+        /// One more waits, for a token of its own number.
+        fn wait(&mut self, wakers: &Wakers) {
+            let number = self.places.len();
+            let place = Place::new(number as u64 + 1, Duration::from_secs(number as u64));
+            wakers.set(&place, Waker::from(Arc::new(Bell(Arc::clone(&self.woken), number))));
+            self.places.push(Some(place));
+        }
+
+        fn leave(&mut self, wakers: &Wakers, number: usize) {
+            wakers.remove(self.places[number].take().expect("it has not left"));
+        }
+
+        fn woken(&self) -> Vec<usize> {
+            std::mem::take(&mut *self.woken.lock().expect("nothing panics with it"))
+        }
+
+        fn end(mut self, wakers: &Wakers) {
+            (0..self.places.len())
+                .filter(|&number| self.places[number].is_some())
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|number| self.leave(wakers, number));
+        }
+    }
+
+    /// From the list that it is in, whichever end it is at.
+    #[test]
+    fn whoever_is_due_leaves_from_any_place() {
+        for due in 1..4 {
+            for leaves in SHARE..SHARE + due {
+                let (wakers, mut scene) = (Wakers::new(), Scene::default());
+                (0..SHARE + due).for_each(|_| scene.wait(&wakers));
+                wakers.wake_all();
+                assert!(scene.woken().into_iter().eq(0..SHARE));
+                // Somebody who waits behind those that are due. His call passes the next share on, after he has left
+                // who is not to be woken any more.
+                wakers.lock();
+                let place = scene.places[leaves].as_ref().expect("it has not left").0;
+                let late = Place::new(9, Duration::ZERO);
+                // SAFETY: the lock is held, and the nodes live until they are removed.
+                let old = wakers.serve(|lists| unsafe {
+                    lists.push(late.0, Waker::from(Arc::new(Bell(Arc::clone(&scene.woken), 90))));
+                    lists.unlink(place)
+                });
+                assert!(old.is_some());
+                let others = (SHARE..SHARE + due).filter(|&number| number != leaves);
+                assert!(scene.woken().into_iter().eq(others), "{leaves} of {due}");
+                scene.wait(&wakers);
+                assert_eq!(scene.woken(), [], "nobody has left");
+                wakers.wake_all();
+                assert_eq!(scene.woken(), [90, SHARE + due]);
+                wakers.remove(late);
+                scene.end(&wakers);
+            }
+        }
+    }
+
+    /// Whoever has the lists finds the word when he unlocks.
+    #[test]
+    fn a_reader_that_finds_the_lists_locked_leaves_word() {
+        for waiting in [0, 1, SHARE, SHARE + 1] {
+            let (wakers, mut scene) = (Wakers::new(), Scene::default());
+            (0..waiting).for_each(|_| scene.wait(&wakers));
+            wakers.lock();
+            wakers.serve(|_| {
+                wakers.wake_all();
+                assert_eq!(scene.woken(), [], "somebody has the lists");
+            });
+            assert!(scene.woken().into_iter().eq(0..waiting.min(SHARE)), "of {waiting}");
+            scene.wait(&wakers);
+            assert!(scene.woken().into_iter().eq(SHARE..waiting), "the next share of {waiting}");
+            scene.end(&wakers);
+        }
+    }
+
+    /// Also if those who wait longest are due, and have not been woken yet.
+    #[test]
+    fn the_one_that_waits_longest_is_known() {
+        let (wakers, mut scene) = (Wakers::new(), Scene::default());
+        assert_eq!(wakers.in_the_way_since(0), None);
+        (0..3 * SHARE).for_each(|_| scene.wait(&wakers));
+        assert_eq!(wakers.in_the_way_since(0), Some(Duration::ZERO));
+        assert_eq!(wakers.in_the_way_since(1), None, "the first one does not wait for it");
+        wakers.wake_all();
+        scene.wait(&wakers);
+        // The call passes a share on, after it has looked.
+        let next = Duration::from_secs(2 * SHARE as u64);
+        assert_eq!(wakers.in_the_way_since(0), Some(next));
+        let late = Duration::from_secs(3 * SHARE as u64);
+        assert_eq!(wakers.in_the_way_since(0), Some(late));
+        assert_eq!(scene.woken().len(), 3 * SHARE);
+        scene.end(&wakers);
+    }
+
+    /// Wherever they were in a list of the parent, they are in none of the child, until they wait again.
+    #[test]
+    fn those_who_waited_in_the_parent_disturb_nobody_in_the_child() {
+        for again in 0..3 {
+            let (wakers, mut scene) = (Wakers::new(), Scene::default());
+            (0..3).for_each(|_| scene.wait(&wakers));
+            // SAFETY: no other thread uses them.
+            unsafe { wakers.reset_after_fork() };
+            assert_eq!(wakers.in_the_way_since(0), None);
+            scene.wait(&wakers);
+            let place = scene.places[again].as_ref().expect("it has not left");
+            wakers.set(place, Waker::from(Arc::new(Bell(Arc::clone(&scene.woken), again))));
+            (0..3).filter(|&number| number != again).for_each(|number| scene.leave(&wakers, number));
+            wakers.wake_all();
+            assert_eq!(scene.woken(), [3, again]);
+            scene.end(&wakers);
+        }
+    }
+}

@@ -130,3 +130,44 @@ impl Drop for Dated<'_> {
         self.core.ledgers.release(&self.claim);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::rcu::Domain;
+
+    fn watched(threshold: Duration) -> Domain {
+        Domain::builder().stall_hook(threshold, |_| ()).build().expect("the default mode is always to be had")
+    }
+
+    /// Sleeps are bounded, so that one that does not end for a report shows nowhere else.
+    #[test]
+    fn a_sleep_ends_when_a_report_is_due() {
+        let threshold = Duration::from_secs(1000);
+        let domain = watched(threshold);
+        let core = domain.core();
+        let since = Duration::from_secs(3);
+        assert_eq!(core.stall_is_due(Some(since)), Some(core.made + since + threshold));
+        assert!(!core.may_be_stalled(since));
+        assert_eq!(core.stall_is_due(None), None, "nothing is under way");
+        assert_eq!(Domain::new().core().stall_is_due(Some(since)), None, "there is no hook");
+        for (threshold, is_stalled) in [(Duration::ZERO, true), (Duration::MAX, false)] {
+            let domain = watched(threshold);
+            assert_eq!(domain.core().stall_is_due(Some(Duration::ZERO)), None, "it is overdue, or never due");
+            assert_eq!(domain.core().may_be_stalled(Duration::ZERO), is_stalled);
+        }
+    }
+
+    /// The next one who has the ledger does not seem to wait.
+    #[test]
+    fn a_call_that_has_returned_has_nothing_under_way() {
+        let domain = Domain::new();
+        let core = domain.core();
+        let dated = core.date(5, Duration::ZERO);
+        assert!(core.waited_for(4).is_some());
+        assert_eq!(core.waited_for(5), None, "it is not in the way");
+        drop(dated);
+        let _reclaimers = [(); 10].map(|()| domain.reclaimer());
+        assert_eq!(core.waited_for(4), None);
+    }
+}

@@ -4,6 +4,7 @@ use std::thread;
 
 use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
 
+use super::holding::{Holder, Kind};
 use crate::census::Census;
 use crate::{eager, LONG};
 
@@ -92,4 +93,25 @@ fn a_background_reclaimer_does_not_wait_for_its_own_thread() {
     drop(object);
     background.run();
     assert_eq!((census.freed(), submitter.pending()), (2, 0));
+}
+
+/// However many others hold what else there is: one is enough for a wait that does not end.
+#[test]
+fn a_load_of_the_caller_is_an_error_beside_those_of_others() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (cell, other) = (domain.cell(census.object()), domain.cell(census.object()));
+    let reader = domain.reader();
+    let object = cell.protect(&reader);
+    let mut reclaimer = eager(&domain);
+    thread::scope(|scope| {
+        let holder = Holder::start(scope, &domain, &other, Kind::Protected);
+        reclaimer.retire(cell.take().expect("never empty")).expect("there is room");
+        reclaimer.retire(other.take().expect("never empty")).expect("there is room");
+        assert!(is_own_load(&reclaimer.flush_timeout(LONG).expect_err("this thread holds one")));
+        assert_eq!((census.freed(), reclaimer.pending()), (0, 2));
+        holder.release();
+    });
+    drop(object);
+    reclaimer.flush().expect("nobody holds them");
+    assert_eq!(census.alive(), 0);
 }

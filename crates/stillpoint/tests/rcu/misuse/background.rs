@@ -333,3 +333,62 @@ fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
     assert_eq!(domain.reclaimer().poll(), 1);
     assert_eq!(receiver.try_recv(), Ok(5));
 }
+
+/// Whoever waits for room is told at once that there will never be any: his object was not refused for want of room.
+#[test]
+fn a_submitter_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let background = domain.reclaimer_builder().capacity(1).build_background();
+    let submitter = background.submitter();
+    submitter.retire(retired(&domain, &census)).expect("there is room");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| submitter.retire_timeout(retired(&domain, &census), LONG));
+        until("it waits for room", || domain.stats().waits == 1);
+        drop(background);
+        let error = waits.join().expect("it does not panic").expect_err("nobody takes it in");
+        assert_eq!(error.reason, RetireReason::Closed);
+        error.retired.verify();
+    });
+    assert_eq!(domain.stats().handed_back, 0, "this counts what was refused for want of room");
+}
+
+/// A stop is no matter of the pace, which may be as slow as one likes.
+#[test]
+fn a_stop_does_not_wait_for_the_fence_interval() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let _reader = domain.reader();
+    let slow = domain.reclaimer_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
+    let mut background = slow.build_background();
+    for round in 1..=3 {
+        let submitter = background.submitter();
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+        if round == 3 {
+            submitter.stop();
+        } else {
+            drop(submitter);
+        }
+        background = spawn(background).recv_timeout(LONG).expect("it frees what there is, and returns");
+        assert_eq!(census.freed(), round);
+    }
+}
+
+/// A reclaimer that has waited for a batch to be full is woken for less when it sleeps without anything to do.
+#[test]
+fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let _reader = domain.reader();
+    let builder = domain.reclaimer_builder().batch(1000).fence_interval(Duration::from_millis(2));
+    let background = builder.build_background();
+    let submitter = background.submitter();
+    let returned = spawn(background);
+    for round in 1..=30 {
+        submitter.retire(retired(&domain, &census)).expect("there is room");
+        until("it is freed", || census.freed() == round);
+        if round % 3 == 0 {
+            // It has nothing to do meanwhile.
+            thread::sleep(Duration::from_millis(3));
+        }
+    }
+    submitter.stop();
+    drop(returned.recv_timeout(LONG).expect("everything is freed"));
+}

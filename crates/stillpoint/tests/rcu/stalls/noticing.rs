@@ -46,6 +46,17 @@ fn by_waits() {
     });
 }
 
+/// A wait that ends before it would sleep tells all the same.
+#[test]
+fn by_waits_without_any_time() {
+    let reports = Reports::default();
+    let domain = reports.of_domain(Duration::ZERO).build().expect("the default mode is always to be had");
+    while_pinned(&domain, |_leave| {
+        domain.synchronize_timeout(Duration::ZERO).expect_err("a reader is in the way");
+        assert_eq!(reports.len(), 1, "{:?}", reports.all());
+    });
+}
+
 #[test]
 fn by_polls_and_by_retirements_that_find_no_room() {
     is_noticed_by(|domain, reports| {

@@ -175,6 +175,7 @@ fn an_assistant_adopts_for_a_full_domain_only() {
         scene.submit(0..10);
         assert_eq!(scene.inbox.assist(full), freed, "{full:?}");
         assert_eq!(scene.domain.stats().pending as usize, 2 * SHARE + 10 - freed);
+        assert_eq!(scene.inbox.pending(), 0, "no more than that was taken");
     }
 }
 
@@ -190,6 +191,7 @@ fn what_a_closed_inbox_holds_passes_to_the_domain() {
     assert_eq!(scene.inbox.pending(), 20, "the one who closes it passes it on");
     scene.inbox.pass_on();
     assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 20));
+    assert_eq!(scene.inbox.submitted.bytes(), 0);
     scene.submit(20..21);
     assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 21), "it came too late");
     let mut heir = scene.domain.reclaimer();
@@ -197,4 +199,47 @@ fn what_a_closed_inbox_holds_passes_to_the_domain() {
     heir.poll();
     reader.quiescent();
     assert_eq!((heir.flush(), scene.freed().len()), (Ok(()), 21));
+}
+
+/// With or without anything that was handed in since.
+#[test]
+fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
+    for handed_in in [0, 5] {
+        let mut scene = Scene::new(Domain::new(), Limits::NONE);
+        let mut reader = scene.domain.qsbr_reader();
+        scene.submit(0..10);
+        assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
+        scene.submit(10..10 + handed_in);
+        assert!(scene.inbox.take_in(&mut scene.backlog));
+        assert_eq!((scene.inbox.pending(), scene.inbox.assisted.objects()), (10 + handed_in, 0));
+        assert_eq!(scene.inbox.backlogged.bytes(), scene.backlog.bytes());
+        scene.backlog.close();
+        reader.quiescent();
+        assert_eq!(scene.backlog.advance(usize::MAX), 10 + handed_in);
+    }
+}
+
+/// The reclaimer is dropped by a destructor, say. Its drop does not find what an assistant has in his hands.
+#[test]
+fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
+    let domain = Domain::new();
+    let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
+    let (reader, cell) = (domain.reader(), domain.cell(1));
+    let object = cell.protect(&reader);
+    let other = Arc::clone(&inbox);
+    let closes = Garbage::callback(move || {
+        other.advance(CLOSED);
+        other.pass_on();
+    });
+    for garbage in [cell.take().expect("it is not empty").into_garbage(), closes] {
+        inbox.reserve(garbage.bytes()).expect("there is room");
+        inbox.submit(garbage);
+    }
+    assert_eq!(inbox.assist(Full::Queue), 1);
+    assert_eq!((inbox.pending(), domain.stats().pending), (0, 1));
+    let mut heir = domain.reclaimer();
+    heir.poll();
+    assert_eq!(heir.pending(), 1, "it is held");
+    drop(object);
+    assert_eq!(heir.poll(), 1);
 }

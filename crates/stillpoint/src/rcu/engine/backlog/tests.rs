@@ -1,0 +1,145 @@
+//! What a backlog takes in, and what it tells of itself.
+
+use super::*;
+use crate::rcu::{Domain, Retired};
+
+fn old(domain: &Domain) -> Retired<u64> {
+    domain.cell(1).take().expect("it is not empty")
+}
+
+fn eager(domain: &Domain, limits: Limits) -> Backlog {
+    Backlog::new(Arc::clone(domain.core()), Pace { interval: Duration::ZERO, ..Pace::DEFAULT }, limits)
+}
+
+/// Since when somebody waits for a reader in this state.
+fn waited_since(domain: &Domain, state: u64) -> Option<Duration> {
+    domain.core().ledgers.iter().filter_map(|ledger| ledger.in_the_way_since(state)).min()
+}
+
+/// What was left to the domain is no reason to go beyond a limit.
+#[test]
+fn a_poll_adopts_as_much_as_there_is_room_for() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let _guard = reader.pin();
+    for _ in 0..4 * SHARE {
+        drop(old(&domain));
+    }
+    for objects in [1, 10, SHARE, SHARE + 10] {
+        let mut backlog = eager(&domain, Limits { objects, ..Limits::NONE });
+        for _ in 0..3 {
+            assert_eq!(backlog.poll(usize::MAX), 0, "a guard is held");
+        }
+        assert_eq!(backlog.len(), objects);
+    }
+    // The bytes of a share are known only when it is there: no other one follows.
+    let mut backlog = eager(&domain, Limits { bytes: 8 * SHARE - 1, ..Limits::NONE });
+    for _ in 0..3 {
+        assert_eq!(backlog.poll(usize::MAX), 0, "a guard is held");
+    }
+    assert_eq!((backlog.len(), backlog.bytes()), (SHARE, 8 * SHARE));
+}
+
+/// Also when it is the domain that is full.
+#[test]
+fn a_retirement_adopts_as_much_as_there_is_room_for() {
+    let domain = Domain::builder().capacity(100).build().expect("a limit is no reason to fail");
+    for _ in 0..100 {
+        drop(old(&domain));
+    }
+    let mut backlog = eager(&domain, Limits { objects: 10, ..Limits::NONE });
+    assert_eq!(backlog.make_room(8), Ok(()));
+    assert_eq!((domain.stats().freed, domain.stats().assists), (10, 1));
+    domain.core().give_room_back(8);
+}
+
+/// For a background reclaimer, which sleeps until so many have come.
+#[test]
+fn the_open_batch_lacks_what_is_not_there() {
+    let domain = Domain::new();
+    let pace = Pace { batch: 3, interval: Duration::MAX };
+    let mut backlog = Backlog::new(Arc::clone(domain.core()), pace, Limits::NONE);
+    for missing in [3, 2, 1, 0, 0] {
+        assert_eq!(backlog.missing(), missing);
+        backlog.retire(old(&domain).into_garbage());
+    }
+    backlog.close();
+    assert_eq!(backlog.missing(), 3);
+    backlog.advance(usize::MAX);
+}
+
+/// Whoever has handed everything on waits for nothing, and holds nothing.
+#[test]
+fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
+    let domain = Domain::new();
+    let (reader, cell) = (domain.reader(), domain.cell(1));
+    let object = cell.protect(&reader);
+    let mut first = eager(&domain, Limits::NONE);
+    first.retire(cell.take().expect("it is not empty").into_garbage());
+    first.poll(usize::MAX);
+    let guard = reader.pin();
+    first.retire(old(&domain).into_garbage());
+    first.poll(usize::MAX);
+    let state = reader.record().observe();
+    assert_eq!((domain.stats().pending, domain.stats().pinned), (2, 1));
+    assert!(domain.stats().oldest.is_some() && waited_since(&domain, state).is_some());
+
+    let mut second = eager(&domain, Limits::NONE);
+    second.take_over(&mut first);
+    assert_eq!((first.len(), first.bytes(), second.len(), second.bytes()), (0, 0, 2, 12));
+    for _ in 0..2 {
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.pinned, stats.oldest), (2, 0, None));
+        assert_eq!(waited_since(&domain, state), None, "its grace periods begin anew");
+        first.advance(usize::MAX);
+    }
+    second.poll(usize::MAX);
+    assert!(waited_since(&domain, state).is_some());
+    drop(guard);
+    second.poll(usize::MAX);
+    assert_eq!((domain.stats().pinned, second.held()), (1, 1));
+    drop(object);
+    second.poll(usize::MAX);
+    assert_eq!((domain.stats().pending, domain.stats().oldest), (0, None));
+}
+
+/// Not since the last one, which would hide for how long a reader has been in the way.
+#[test]
+fn a_reader_is_waited_for_since_the_oldest_batch() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let state = reader.record().observe();
+    let mut backlog = eager(&domain, Limits::NONE);
+    let mut since = Vec::new();
+    for _ in 0..3 {
+        backlog.retire(old(&domain).into_garbage());
+        backlog.poll(usize::MAX);
+        since.push(waited_since(&domain, state).expect("a grace period is under way"));
+    }
+    assert!(since.iter().all(|&other| other == since[0]), "{since:?}");
+    drop(guard);
+    assert_eq!(backlog.poll(usize::MAX), 3);
+    assert_eq!(waited_since(&domain, state), None);
+}
+
+/// Whichever of them it is.
+#[test]
+fn the_oldest_grace_period_of_several_backlogs_is_told() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let state = reader.record().observe();
+    let mut backlogs = [(); 3].map(|()| eager(&domain, Limits::NONE));
+    let mut told = Vec::new();
+    for backlog in &mut backlogs {
+        backlog.retire(old(&domain).into_garbage());
+        backlog.poll(usize::MAX);
+        told.push(domain.core().sum().oldest.expect("a guard is held"));
+    }
+    assert!(told.iter().all(|&other| other == told[0]), "{told:?}");
+    assert!(waited_since(&domain, state + 2).is_some(), "the last one waits for such a reader");
+    assert_eq!(waited_since(&domain, state + 3), None, "and nobody for a newer one");
+    drop(guard);
+    backlogs.iter_mut().for_each(|backlog| assert_eq!(backlog.poll(usize::MAX), 1));
+}
