@@ -299,7 +299,8 @@ impl ReclaimerBuilder {
         self
     }
 
-    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default.
+    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default. What a poll adopts of the
+    /// domain may go beyond it, once, by a share of 64 objects.
     pub fn byte_capacity(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self

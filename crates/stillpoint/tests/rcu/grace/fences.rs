@@ -96,7 +96,8 @@ fn the_fence_interval_bounds_the_rate_of_fences() {
         let _reader = domain.reader();
         let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(interval).build();
         let begun = Instant::now();
-        while begun.elapsed() < 10 * interval {
+        // On a busy machine, until there was a second one.
+        while begun.elapsed() < 10 * interval || domain.stats().heavy_fences < 2 {
             retire_one(&cell, &census, &mut reclaimer);
             reclaimer.poll();
             thread::yield_now();
@@ -104,7 +105,7 @@ fn the_fence_interval_bounds_the_rate_of_fences() {
         let possible = begun.elapsed().as_nanos() / interval.as_nanos() + 1;
         let stats = domain.stats();
         assert!(u128::from(stats.heavy_fences) <= possible, "{stats:?} in {:?}", begun.elapsed());
-        assert!(stats.heavy_fences > 1 && stats.freed > 0, "{stats:?}");
+        assert!(stats.freed > 0, "{stats:?}");
         reclaimer.flush().expect("nothing is in the way");
     });
 }
