@@ -44,11 +44,14 @@ pub(super) fn retire<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     retired: Retired<T>,
 ) -> Result<(), RetireError<T>> {
-    let limit = match queue.when_full() {
-        WhenFull::Wait(limit) => limit,
-        WhenFull::HandBack | WhenFull::Assist => Duration::ZERO,
-    };
-    retire_timeout(queue, retired, limit)
+    if let WhenFull::Wait(limit) = queue.when_full() {
+        return retire_timeout(queue, retired, limit);
+    }
+    let answer = attempt(queue, retired);
+    if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
+        queue.count_handed_back();
+    }
+    answer
 }
 
 /// Retires an object, and waits for room, for `limit` at the longest.
