@@ -126,6 +126,14 @@ fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::Joi
     thread::spawn(move || work(&world))
 }
 
+/// A thread takes an object, if it can get one, and gives it back.
+fn takes_one(world: &Arc<World>) -> thread::JoinHandle<()> {
+    spawn(world, |world| {
+        let handle = Handle::new(&world.core).expect("there are two shards");
+        world.alloc(&handle).map(|object| world.free_by(&handle, object));
+    })
+}
+
 /// Two threads free the two objects of a bucket, while their owner asks for more.
 fn frees_against_owner(per_bucket: usize, buckets: u32) {
     let world = World::new(per_bucket, buckets, 1, 4);
@@ -195,10 +203,7 @@ fn an_exhausted_thread_takes_what_was_left() {
         let world = World::new(2, 1, 2, 4);
         let owner = Handle::new(&world.core).expect("nobody has a shard");
         let object = world.must_alloc(&owner);
-        let other = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
-            world.alloc(&handle).map(|object| world.free_by(&handle, object));
-        });
+        let other = takes_one(&world);
         drop(owner);
         world.free(object);
         other.join().unwrap();
@@ -234,10 +239,7 @@ fn a_bucket_is_rescued_from_its_owner() {
         let owner = Handle::new(&world.core).expect("nobody has a shard");
         let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
         let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
-        let needy = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
-            world.alloc(&handle).map(|object| world.free_by(&handle, object));
-        });
+        let needy = takes_one(&world);
         let again = world.alloc(&owner);
         freer.join().unwrap();
         needy.join().unwrap();
@@ -299,10 +301,7 @@ fn two_threads_leave_rows_of_one_shard() {
         let owner = Handle::new(&world.core).expect("nobody has a shard");
         let objects = [(); 4].map(|()| world.must_alloc(&owner));
         objects[..2].iter().for_each(|&object| world.free(object));
-        let needy = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
-            world.alloc(&handle).map(|object| world.free_by(&handle, object));
-        });
+        let needy = takes_one(&world);
         objects[2..].iter().for_each(|&object| world.free(object));
         let again = world.alloc(&owner);
         needy.join().unwrap();
@@ -347,10 +346,7 @@ fn a_double_free_does_not_make_a_bucket_whole() {
             world.core.free_without_shard(std::ptr::without_provenance_mut(first));
             world.free(second);
         });
-        let needy = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
-            world.alloc(&handle).map(|object| world.free_by(&handle, object));
-        });
+        let needy = takes_one(&world);
         freer.join().unwrap();
         needy.join().unwrap();
         assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_some(), "{LOST}");

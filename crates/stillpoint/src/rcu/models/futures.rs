@@ -67,18 +67,23 @@ fn wait(domain: &Domain, token: Token) {
     assert_eq!(block_on(domain.grace_period(token)), Ok(()));
 }
 
+/// A reader that enters and leaves one section, on a thread of its own.
+fn one_section(domain: Domain) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let reader = domain.reader();
+        drop(reader.pin());
+        // A reader that is dropped is asked once more.
+        std::mem::forget(reader);
+    })
+}
+
 /// The one section of the reader is left while the future is polled.
 #[test]
 fn a_guard_wakes_a_future() {
     explore_requests(3, || {
         let domain = domain();
         let other = domain.clone();
-        let reader = thread::spawn(move || {
-            let reader = other.reader();
-            drop(reader.pin());
-            // A reader that is dropped is asked once more.
-            std::mem::forget(reader);
-        });
+        let reader = one_section(other);
         wait(&domain, domain.start());
         reader.join().unwrap();
     });
@@ -128,11 +133,7 @@ fn futures_share_a_request() {
     explore_requests(2, || {
         let domain = domain();
         let [for_reader, for_future] = [domain.clone(), domain.clone()];
-        let reader = thread::spawn(move || {
-            let reader = for_reader.reader();
-            drop(reader.pin());
-            std::mem::forget(reader);
-        });
+        let reader = one_section(for_reader);
         let token = domain.start();
         let future = thread::spawn(move || wait(&for_future, token));
         wait(&domain, token);
@@ -147,11 +148,7 @@ fn a_dropped_future_leaves_the_others_alone() {
     explore_requests(2, || {
         let domain = domain();
         let [for_reader, for_future] = [domain.clone(), domain.clone()];
-        let reader = thread::spawn(move || {
-            let reader = for_reader.reader();
-            drop(reader.pin());
-            std::mem::forget(reader);
-        });
+        let reader = one_section(for_reader);
         let token = domain.start();
         let dropped = thread::spawn(move || {
             let mut future = pin!(for_future.grace_period(token));
@@ -175,11 +172,7 @@ fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker))
     explore_requests(2, move || {
         let domain = domain();
         let other = domain.clone();
-        let reader = thread::spawn(move || {
-            let reader = other.reader();
-            drop(reader.pin());
-            std::mem::forget(reader);
-        });
+        let reader = one_section(other);
         let token = domain.start();
         let mut first = pin!(domain.grace_period(token));
         let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));

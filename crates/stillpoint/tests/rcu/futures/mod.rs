@@ -12,8 +12,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::LONG;
 use stillpoint::rcu::Domain;
+
+use crate::LONG;
 
 /// Unparks the thread that made it, and counts.
 struct Alarm {

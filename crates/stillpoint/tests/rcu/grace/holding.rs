@@ -5,7 +5,9 @@ use std::thread;
 
 use stillpoint::rcu::{Domain, RcuCell};
 
-use crate::census::Object;
+use super::retire_one;
+use crate::census::{Census, Object};
+use crate::eager;
 
 /// How a thread holds an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,4 +99,20 @@ impl Holder {
         self.release.send(()).expect("the thread waits for it");
         self.released.recv().expect("the object was alive");
     }
+}
+
+/// Several threads hold an object, each in its way, and let go one after the other: it is freed after the last one.
+pub(crate) fn each_holds(domain: &Domain, kinds: &[Kind]) {
+    let census = Census::default();
+    let cell = domain.cell(census.object());
+    let mut reclaimer = eager(domain);
+    thread::scope(|scope| {
+        let holders: Vec<_> = kinds.iter().map(|&kind| Holder::start(scope, domain, &cell, kind)).collect();
+        retire_one(&cell, &census, &mut reclaimer);
+        for holder in holders {
+            assert_eq!(reclaimer.poll(), 0);
+            holder.release();
+        }
+        assert_eq!(reclaimer.poll(), 1);
+    });
 }

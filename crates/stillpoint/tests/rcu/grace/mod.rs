@@ -16,10 +16,10 @@ mod waking;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::census;
-use census::{Census, Object};
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Stall};
+
+use crate::census::{Census, Object};
 
 /// A domain that tells when somebody in it has found a reader in its way, and is about to wait.
 fn noticing(mode: Mode) -> (Domain, Receiver<()>) {

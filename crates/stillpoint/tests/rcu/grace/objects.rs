@@ -4,7 +4,7 @@ use std::thread;
 
 use stillpoint::rcu::RcuArray;
 
-use super::holding::{Holder, Kind};
+use super::holding::{each_holds, Holder, Kind};
 use super::{noticing, retire_one};
 use crate::census::Census;
 use crate::modes::{in_each_mode, modes};
@@ -106,21 +106,7 @@ fn a_protected_load_holds_up_its_object_alone() {
 
 #[test]
 fn each_of_two_protected_loads_of_an_object_holds_it() {
-    in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
-        thread::scope(|scope| {
-            let holders =
-                [Kind::Protected, Kind::Protected].map(|kind| Holder::start(scope, &domain, &cell, kind));
-            retire_one(&cell, &census, &mut reclaimer);
-            for holder in holders {
-                assert_eq!(reclaimer.poll(), 0);
-                holder.release();
-            }
-            assert_eq!(reclaimer.poll(), 1);
-        });
-    });
+    in_each_mode(|domain| each_holds(&domain, &[Kind::Protected, Kind::Protected]));
 }
 
 /// A reader goes over from a guard to a protected load: there is no moment at which nobody holds the object.

@@ -3,7 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;
 
-use super::holding::{Holder, Kind};
+use super::holding::{each_holds, Holder, Kind};
 use super::retire_one;
 use crate::census::Census;
 use crate::eager;
@@ -68,20 +68,7 @@ fn a_region_does_not_hold_up_a_token_that_was_started_before() {
 
 #[test]
 fn everything_waits_for_the_slowest_region() {
-    in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
-        thread::scope(|scope| {
-            let holders = Kind::REGIONS.map(|kind| Holder::start(scope, &domain, &cell, kind));
-            retire_one(&cell, &census, &mut reclaimer);
-            for holder in holders {
-                assert_eq!(reclaimer.poll(), 0);
-                holder.release();
-            }
-            assert_eq!(reclaimer.poll(), 1);
-        });
-    });
+    in_each_mode(|domain| each_holds(&domain, &Kind::REGIONS));
 }
 
 #[test]

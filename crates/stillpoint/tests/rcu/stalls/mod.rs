@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::LONG;
 use stillpoint::rcu::{Domain, DomainBuilder, Stall};
+
+use crate::LONG;
 
 const THRESHOLD: Duration = Duration::from_millis(5);
 
