@@ -30,8 +30,8 @@
 //!
 //! # Features
 //!
-//! All are on by default: `table`, `timer` and `pool`, the modules of these names; and `std`, which the others need, and
-//! which alone brings `rcu`, `fence` and `multicast`. With `default-features = false` and `timer` the crate has
+//! All are on by default: `table`, `timer` and `pool`, the modules of these names; and `std`, which
+//! `table` and `pool` need, and which brings `rcu`, `fence` and `multicast`. With `default-features = false` and `timer` the crate has
 //! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]

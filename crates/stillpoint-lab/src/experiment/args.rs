@@ -7,10 +7,10 @@ use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
 use crate::peers::group;
 
 /// The usual number of elements.
-pub(crate) const ELEMENTS: usize = 1 << 22;
+const ELEMENTS: usize = 1 << 22;
 /// Fewer would make every lookup meet a fresh element.
-pub(crate) const LEAST_ELEMENTS: usize = 1 << 8;
-/// More threads than this on one machine measure its scheduler alone.
+const LEAST_ELEMENTS: usize = 1 << 8;
+/// More threads than this on one machine measure nothing but its scheduler.
 pub(crate) const MAX_READERS: usize = 1024;
 
 /// What can be measured.
@@ -28,7 +28,7 @@ pub(crate) enum Experiment {
     Membarrier,
     /// Timer wheels: additions, cancellations, expiries, and timers of another thread
     Timer,
-    /// Object pools: objects and blocks out and back, alone and across threads
+    /// Object pools: objects and blocks out and back, on one thread and across threads
     Pool,
     /// All of them, one after the other
     All,
@@ -36,17 +36,8 @@ pub(crate) enum Experiment {
 
 impl Experiment {
     /// The name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Reclaim => "reclaim",
-            Self::Preempt => "preempt",
-            Self::Micro => "micro",
-            Self::Table => "table",
-            Self::Membarrier => "membarrier",
-            Self::Timer => "timer",
-            Self::Pool => "pool",
-            Self::All => "all",
-        }
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -172,7 +163,7 @@ fn parse_readers(text: &str) -> Result<usize, String> {
     match text.trim().parse::<usize>() {
         Ok(readers @ 1..=MAX_READERS) => Ok(readers),
         Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
-        Ok(_) => Err(format!("more than {} readers make no sense here", MAX_READERS)),
+        Ok(_) => Err(format!("more than {MAX_READERS} readers make no sense here")),
         Err(_) => Err("not a number of readers".to_owned()),
     }
 }
@@ -186,10 +177,9 @@ fn parse_section(text: &str) -> Result<f64, String> {
 
 fn parse_elements(text: &str) -> Result<usize, String> {
     let elements = text.trim().parse::<usize>().map_err(|_| "not a number".to_owned())?;
-    let least = LEAST_ELEMENTS;
-    if elements.is_power_of_two() && elements >= least && elements <= 1 << 40 {
+    if elements.is_power_of_two() && (LEAST_ELEMENTS..=1 << 40).contains(&elements) {
         Ok(elements)
     } else {
-        Err(format!("not a power of two from {least} to 2^40"))
+        Err(format!("not a power of two from {LEAST_ELEMENTS} to 2^40"))
     }
 }

@@ -11,8 +11,7 @@ pub(crate) use args::{BenchArgs, Experiment, Inside, MAX_READERS, Structure};
 
 /// An experiment, planned from the command line. All are planned before the first one runs.
 pub(crate) trait Plan: Sized {
-    /// Its name on the command line, and in rows.
-    const NAME: &'static str;
+    const EXPERIMENT: Experiment;
     /// Their names.
     const SCENARIOS: &'static [&'static str];
 
@@ -29,17 +28,17 @@ pub(crate) trait Plan: Sized {
 /// The plan of an experiment; `None` when it was not asked for.
 pub(crate) fn plan<P: Plan>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<P>, Stop> {
     let all = args.experiment == Experiment::All;
-    if !all && args.experiment.name() != P::NAME {
+    if !all && args.experiment != P::EXPERIMENT {
         return Ok(None);
     }
     let scenarios: Vec<String> =
         args.scenarios.iter().filter(|asked| P::SCENARIOS.contains(&asked.as_str())).cloned().collect();
     let refusal = if !P::contenders().iter().any(|name| asked_for(name, &args.contenders)) {
         let has = P::contenders().join(", ");
-        Some(format!("{} has none of these contenders: it has {has}", P::NAME))
+        Some(format!("{} has none of these contenders: it has {has}", P::EXPERIMENT.name()))
     } else if scenarios.is_empty() && !args.scenarios.is_empty() {
         let (asked, has) = (args.scenarios.join(", "), P::SCENARIOS.join(", "));
-        Some(format!("{} has no scenario {asked}: it has {has}", P::NAME))
+        Some(format!("{} has no scenario {asked}: it has {has}", P::EXPERIMENT.name()))
     } else {
         None
     };

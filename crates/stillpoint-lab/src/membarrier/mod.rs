@@ -21,7 +21,7 @@ use stillpoint::fence::module;
 
 use crate::child;
 use crate::error::Stop;
-use crate::experiment::{self, BenchArgs};
+use crate::experiment::{self, BenchArgs, Experiment};
 use crate::output::json::Row;
 use crate::peers::group;
 
@@ -111,7 +111,7 @@ impl child::Order for Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "membarrier";
+    const EXPERIMENT: Experiment = Experiment::Membarrier;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

@@ -9,8 +9,8 @@ use serde_json::Map;
 use stillpoint_peers::Micro;
 
 use crate::error::Stop;
-use crate::experiment::BenchArgs;
 use crate::experiment::{self, asked_for};
+use crate::experiment::{BenchArgs, Experiment};
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::{Row, number};
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "micro";
+    const EXPERIMENT: Experiment = Experiment::Micro;
     const SCENARIOS: &'static [&'static str] = OPERATIONS;
 
     fn contenders() -> Vec<&'static str> {

@@ -8,7 +8,7 @@ use stillpoint_peers::pool::Shape;
 use super::{CONTENDERS, SCENARIOS, child, show};
 use crate::error::Stop;
 use crate::experiment;
-use crate::experiment::BenchArgs;
+use crate::experiment::{BenchArgs, Experiment};
 use crate::output::json::Row;
 use crate::peers;
 
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "pool";
+    const EXPERIMENT: Experiment = Experiment::Pool;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

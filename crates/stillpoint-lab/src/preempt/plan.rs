@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Stop;
 use crate::experiment;
-use crate::experiment::{BenchArgs, Inside, MAX_READERS};
+use crate::experiment::{BenchArgs, Experiment, Inside, MAX_READERS};
 use crate::machine::cpus::format_list;
 use crate::output::json::Row;
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
@@ -92,7 +92,7 @@ pub(crate) struct Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "preempt";
+    const EXPERIMENT: Experiment = Experiment::Preempt;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Stop;
 use crate::experiment::{self, asked_for};
-use crate::experiment::{BenchArgs, Structure};
+use crate::experiment::{BenchArgs, Experiment, Structure};
 use crate::machine::proc;
 use crate::output::format::bytes;
 use crate::output::json::Row;
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "reclaim";
+    const EXPERIMENT: Experiment = Experiment::Reclaim;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

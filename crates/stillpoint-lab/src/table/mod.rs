@@ -15,7 +15,7 @@ use stillpoint_peers::table::BURST;
 
 use crate::error::Stop;
 use crate::experiment;
-use crate::experiment::BenchArgs;
+use crate::experiment::{BenchArgs, Experiment};
 use crate::output::json::Row;
 use crate::peers;
 
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "table";
+    const EXPERIMENT: Experiment = Experiment::Table;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

@@ -40,11 +40,11 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     if plan.scenarios.iter().any(|name| name == "own") {
         for &timers in &plan.timers {
             progress.stage(&format!("timer: {timers} timers"));
-            rows.extend(own(plan, timers, &progress)?);
+            rows.extend(own(plan, timers, &progress));
         }
     }
     if plan.scenarios.iter().any(|name| name == "steady") && !interrupt::requested() {
-        rows.extend(steady::run(plan, &progress)?);
+        rows.extend(steady::run(plan, &progress));
     }
     if plan.scenarios.iter().any(|name| name == "remote") && !interrupt::requested() {
         progress.stage("timer: two threads");
@@ -66,30 +66,41 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
     })
 }
 
-fn own(plan: &Plan, timers: usize, progress: &Progress) -> Result<Vec<Row>, String> {
+fn own(plan: &Plan, timers: usize, progress: &Progress) -> Vec<Row> {
+    let (bracket, mut random) = (Bracket::new(), Random::new(plan.seed));
+    let measure = |name: &str, work: &Work, figures: &mut Figures| {
+        // Made anew in each round: so every one begins with its memory in order.
+        slices(make(name, timers)?.as_mut(), work, bracket, figures)
+    };
+    in_turns(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
+}
+
+/// Each contender measures the work of each round, in rotated order. Those that have nothing to measure have no row.
+pub(super) fn in_turns<W>(
+    plan: &Plan,
+    setting: (&str, usize),
+    rounds: u32,
+    progress: &Progress,
+    mut work: impl FnMut() -> W,
+    mut measure: impl FnMut(&str, &W, &mut Figures) -> Result<(), String>,
+) -> Vec<Row> {
     let mut contenders: Vec<(&str, Figures, Option<String>)> =
         plan.contenders.iter().map(|name| (name.as_str(), Figures::new(), None)).collect();
-    let bracket = Bracket::new();
-    let mut random = Random::new(plan.seed);
-    let count = contenders.len();
-    for round in 0..plan.rounds as usize {
-        if interrupt::requested() {
-            break;
-        }
-        let work = Work::new(timers, &mut random);
+    for round in 0..rounds as usize {
+        let (work, count) = (work(), contenders.len());
         for turn in 0..count {
             let (name, figures, void) = &mut contenders[(turn + round) % count];
-            if void.is_none() {
-                // Made anew in each round: so every one begins with its memory in order.
-                let measured = make(name, timers)
-                    .and_then(|mut contender| slices(contender.as_mut(), &work, bracket, figures));
-                *void = measured.err();
+            if void.is_none() && !interrupt::requested() {
+                *void = measure(name, &work, figures).err();
             }
+        }
+        contenders.retain(|(_, figures, void)| !figures.is_empty() || void.is_some());
+        if contenders.is_empty() || interrupt::requested() {
+            break;
         }
         progress.step();
     }
-    let measured = contenders.into_iter().filter(|(_, figures, void)| !figures.is_empty() || void.is_some());
-    Ok(measured.map(|(name, figures, void)| row("own", plan.rounds, timers, name, figures, void)).collect())
+    contenders.into_iter().map(|(name, figures, void)| row(setting, rounds, name, figures, void)).collect()
 }
 
 /// The same for every contender.
@@ -236,10 +247,9 @@ fn in_steps(
     Ok(())
 }
 
-pub(super) fn row(
-    scenario: &str,
+fn row(
+    (scenario, timers): (&str, usize),
     rounds: u32,
-    timers: usize,
     name: &str,
     figures: Figures,
     void: Option<String>,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::child;
 use crate::error::Stop;
 use crate::experiment;
-use crate::experiment::BenchArgs;
+use crate::experiment::{BenchArgs, Experiment};
 use crate::output::json::Row;
 use crate::peers;
 
@@ -64,7 +64,7 @@ impl child::Order for Plan {
 }
 
 impl experiment::Plan for Plan {
-    const NAME: &'static str = "timer";
+    const EXPERIMENT: Experiment = Experiment::Timer;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
 
     fn contenders() -> Vec<&'static str> {

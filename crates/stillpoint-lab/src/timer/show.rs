@@ -60,7 +60,7 @@ pub(super) fn tables(rows: &[Row]) {
         say(table::text(&of_rows(remote, "burst", |row| param(row, "burst").to_string(), REMOTE)));
     }
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
-    say("floor: lists of the same memory alone, without keys, levels or expiry; as polls, an empty loop.");
+    say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
     say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
     say(
         "stillpoint/wheel takes the caller's time, +clock reads it at each call, as rte_timer does by itself.",

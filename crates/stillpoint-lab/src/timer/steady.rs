@@ -11,14 +11,13 @@ use super::Plan;
 use super::cycles::Bracket;
 use super::measure::{self, Figures};
 use super::ours::Ours;
-use crate::interrupt;
 use crate::machine::tsc;
 use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::random::Random;
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
-/// The timeout, in milliseconds: so many polls until each timer has fired once.
+/// The timeout, in milliseconds: that many polls until each timer has fired once.
 const TIMEOUT: u64 = 300_000;
 /// Timers that our polls fire at most, and move at most of each level.
 const LIMIT: usize = 64;
@@ -31,39 +30,23 @@ pub(super) fn rounds(plan: &Plan) -> u32 {
     }
 }
 
-pub(super) fn run(plan: &Plan, progress: &Progress) -> Result<Vec<Row>, String> {
+pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
     let (bracket, tsc_hz) = (Bracket::new(), tsc::frequency());
-    let mut rows = Vec::new();
-    for timers in TIMERS {
+    let of_number = |timers: usize| {
         progress.stage(&format!("timer: {timers} timeouts"));
         let mut random = Random::new(plan.seed);
-        let mut contenders: Vec<(&str, Figures, Option<String>)> =
-            plan.contenders.iter().map(|name| (name.as_str(), Figures::new(), None)).collect();
-        let count = contenders.len();
-        for round in 0..rounds(plan) as usize {
-            // The first deadlines: any time within the timeout, in the order of their being due.
+        // The first deadlines: any time within the timeout, in the order of their being due.
+        let first = || {
             let mut first: Vec<u64> = (0..timers).map(|_| 1 + random.next() % TIMEOUT).collect();
             first.sort_unstable();
-            for turn in 0..count {
-                let (name, figures, void) = &mut contenders[(turn + round) % count];
-                if void.is_some() || interrupt::requested() {
-                    continue;
-                }
-                *void = make(name, timers)
-                    .and_then(|mut contender| polls(contender.as_mut(), &first, bracket, tsc_hz, figures))
-                    .err();
-            }
-            progress.step();
-        }
-        let measured =
-            contenders.into_iter().filter(|(_, figures, void)| !figures.is_empty() || void.is_some());
-        rows.extend(
-            measured.map(|(name, figures, void)| {
-                measure::row("steady", rounds(plan), timers, name, figures, void)
-            }),
-        );
-    }
-    Ok(rows)
+            first
+        };
+        let measure = |name: &str, first: &Vec<u64>, figures: &mut Figures| {
+            polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz, figures)
+        };
+        measure::in_turns(plan, ("steady", timers), rounds(plan), progress, first, measure)
+    };
+    TIMERS.into_iter().flat_map(of_number).collect()
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {

@@ -66,7 +66,7 @@ pub trait TimerContender {
         None
     }
 
-    /// Adds so many timers of one delay, in ticks from now, whose handles nobody keeps.
+    /// Adds `count` timers of one delay, in ticks from now, whose handles nobody keeps.
     ///
     /// # Errors
     /// When one of them was refused.
