@@ -44,11 +44,6 @@
 #[cfg(feature = "timer")]
 extern crate alloc;
 
-#[cfg(all(feature = "std", not(target_os = "linux")))]
-compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
-
-#[cfg(any(feature = "std", feature = "timer"))]
-mod bits;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod busted;
@@ -56,19 +51,11 @@ pub mod busted;
 pub mod fence;
 #[cfg(feature = "std")]
 pub mod multicast;
-#[cfg(feature = "std")]
-mod panics;
 #[cfg(feature = "pool")]
 pub mod pool;
 #[cfg(feature = "std")]
 pub mod rcu;
-#[cfg(feature = "std")]
-mod sync;
-#[cfg(feature = "std")]
-mod sys;
 #[cfg(feature = "table")]
 pub mod table;
 #[cfg(feature = "timer")]
 pub mod timer;
-#[cfg(feature = "std")]
-mod work;

@@ -71,7 +71,7 @@ pub use backend::{backend, choose, Backend, ChooseError};
 
 use std::fmt;
 
-use crate::sync::atomic::{fence, Ordering};
+use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 /// Which side pays for the order between readers and writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

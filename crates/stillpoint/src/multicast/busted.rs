@@ -2,7 +2,7 @@
 //! models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
 //! `STILLPOINT_BUSTED_MULTICAST`.
 
-crate::busted::variants! {
+stillpoint_sys::variants! {
     for models, "STILLPOINT_BUSTED_MULTICAST";
     PostRelaxed = "post-relaxed": "A message is posted by a relaxed operation.",
     TakeRelaxed = "take-relaxed": "Messages are taken out of the mailbox by a relaxed operation.",

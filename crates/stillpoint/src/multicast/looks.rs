@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::engine::Missing;
 use super::run::Late;
 use super::signals::answer;
-use crate::sys::signal::{self, Sight};
+use stillpoint_sys::linux::signal::{self, Sight};
 
 /// After so long, a fence looks who blocks the signal; again after twice the time, and so on.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(100);
@@ -232,16 +232,17 @@ mod tests {
         let tell = told.clone();
         let sleeper = std::thread::spawn(move || {
             let _blocked = signal::block(libc::SIGVTALRM);
-            tell.send(crate::sys::thread_id()).expect("the test waits for it");
+            tell.send(stillpoint_sys::linux::thread_id()).expect("the test waits for it");
             let _ = stopped.recv();
         });
         let blocking = ids.recv().expect("the thread runs");
-        std::thread::spawn(move || told.send(crate::sys::thread_id())).join().unwrap().unwrap();
+        std::thread::spawn(move || told.send(stillpoint_sys::linux::thread_id())).join().unwrap().unwrap();
         let gone = ids.recv().expect("the thread has run");
         while !signal::is_gone(gone) {
             std::thread::yield_now();
         }
-        let missing = Missing { receivers: 9, threads: vec![crate::sys::thread_id(), blocking, gone] };
+        let missing =
+            Missing { receivers: 9, threads: vec![stillpoint_sys::linux::thread_id(), blocking, gone] };
         let seen = Late::new(&missing, Some(libc::SIGVTALRM));
         assert_eq!((seen.blocked(), seen.threads()), (&[blocking][..], &missing.threads[..]));
         assert_eq!(
@@ -260,7 +261,7 @@ mod tests {
         assert!(next >= begun + limit && next <= Instant::now() + limit, "after twice the time");
         // Who has answered meanwhile is not looked at again.
         let only = |tid| Missing { receivers: 9, threads: vec![tid] };
-        assert!(looks.look(&only(crate::sys::thread_id())).is_some());
+        assert!(looks.look(&only(stillpoint_sys::linux::thread_id())).is_some());
         assert!(looks.look(&missing).is_some(), "as if for the first time");
         assert!(looks.look(&missing).is_none());
         assert_eq!(looks.verdict().ended, [gone]);

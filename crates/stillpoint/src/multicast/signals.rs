@@ -40,7 +40,7 @@ use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
 use super::plan::Strategy;
 use super::run::{finish, Acknowledgement, Late, Report};
 use super::transport::Transport;
-use crate::sys::signal;
+use stillpoint_sys::linux::signal;
 
 /// The signal that is used unless another one is chosen.
 pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
@@ -106,7 +106,7 @@ pub(super) extern "C" fn answer(_signal: libc::c_int) {
     // SAFETY: as above.
     let before = unsafe { *errno };
     if let Some(service) = started() {
-        service.core.serve_thread(crate::sys::thread_id());
+        service.core.serve_thread(stillpoint_sys::linux::thread_id());
     }
     // SAFETY: as above.
     unsafe { *errno = before };

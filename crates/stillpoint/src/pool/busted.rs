@@ -1,7 +1,7 @@
 //! Deliberately broken variants of the pool, as [`crate::busted`] has them of the reclamation: controls for the models. In
 //! builds with `--cfg stillpoint_busted`, one is chosen by the environment variable `STILLPOINT_BUSTED_POOL`.
 
-crate::busted::variants! {
+stillpoint_sys::variants! {
     for models, "STILLPOINT_BUSTED_POOL";
     FreeRelaxed = "free-relaxed": "A remote free is relaxed, not acquire and release.",
     CollectRelaxed = "collect-relaxed": "The owner takes the remote word by a relaxed exchange.",

@@ -14,7 +14,7 @@ use loom::thread;
 use super::busted::{self, Variant};
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Handle, Life, Plan};
-use crate::sys::region::Want;
+use stillpoint_sys::linux::region::Want;
 
 /// What loom says when two accesses are not ordered.
 #[cfg(stillpoint_busted)]

@@ -3,8 +3,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::error::BuildError;
-use crate::sys::page_map;
-use crate::sys::region::{Made, Refusal, Reservation, Want, HUGE};
+use stillpoint_sys::linux::page_map;
+use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 
 /// What pages memory may be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,7 +13,7 @@ use super::limits::WhenFull;
 use super::retire::{self, Queue};
 use super::retired::Retired;
 use crate::busted::{self, Variant};
-use crate::panics::{self, Panic};
+use stillpoint_sys::panics::{self, Panic};
 
 /// Reclaims on a thread of its own: retirements come from any thread through a [`Submitter`].
 ///

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::engine::backlog::SHARE;
 use super::engine::wakers;
 use super::{Domain, GracePeriod, Reclaimer, Retired};
-use crate::work::steps_of;
+use stillpoint_sys::work::steps_of;
 
 /// Region readers and hazard slots of one reader, and the words of the registry on the way to it.
 const ONE_READER: usize = 16;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::engine::help::Helping;
 use super::error::HelpError;
-use crate::sys::sched::{self, Way};
+use stillpoint_sys::linux::sched::{self, Way};
 
 /// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
 ///

@@ -12,7 +12,7 @@ use super::region::Region;
 use super::retired::Retired;
 use crate::busted::{self, Variant};
 use crate::fence::Mode;
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::engine::Core;
 use super::error::{FreeError, SynchronizeError};
 use super::home::Home;
 use super::stall::ReaderKind;
-use crate::panics;
+use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
 ///

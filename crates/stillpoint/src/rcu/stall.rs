@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::engine::record::{Kind, Record};
 use super::engine::Core;
-use crate::sys::Doing;
+use stillpoint_sys::linux::Doing;
 
 /// How a reader holds others up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Stall {
     pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
         let reader = record.kind().into();
-        let sighting = crate::sys::look_at_thread(thread_id, waited);
+        let sighting = stillpoint_sys::linux::look_at_thread(thread_id, waited);
         Self {
             domain: core.name().to_owned(),
             reader,

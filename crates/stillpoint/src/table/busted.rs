@@ -2,7 +2,7 @@
 //! models and for torture. In builds with `--cfg stillpoint_busted`, one is chosen by [`select`] or by the environment
 //! variable `STILLPOINT_BUSTED_TABLE`.
 
-crate::busted::variants! {
+stillpoint_sys::variants! {
     for programs, "STILLPOINT_BUSTED_TABLE";
     NoReload = "no-reload": "A protected load does not load its word a second time.",
     NoLight = "no-light": "A protected load has no light fence between slot and reload.",

@@ -237,7 +237,7 @@ fn get_guarded_against_insert() {
 fn an_index_is_found_whoever_made_the_chunks_before() {
     use super::engine::chunks::Chunks;
     use super::engine::slab::Touch;
-    use crate::sync::atomic::{AtomicU32, Ordering};
+    use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 
     loom::model(|| {
         // Values 0 and 1 are in the first chunk, 2 and 3 in the second, 4 to 7 in the third.

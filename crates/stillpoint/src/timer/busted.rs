@@ -2,7 +2,7 @@
 //! the models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
 //! `STILLPOINT_BUSTED_TIMER`.
 
-crate::busted::variants! {
+stillpoint_sys::variants! {
     for models, "STILLPOINT_BUSTED_TIMER";
     ClaimRelaxed = "claim-relaxed": "A timer is claimed for another use by a relaxed operation.",
     ArmRelaxed = "arm-relaxed": "A timer is armed by a relaxed store.",

@@ -60,7 +60,7 @@ impl Groups {
         // Acquire: pairs with the release in `unlock`. It is held for some instructions, and across a fork.
         while self.is_locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
-            crate::sys::yield_cpu();
+            stillpoint_sys::linux::yield_cpu();
         }
     }
 

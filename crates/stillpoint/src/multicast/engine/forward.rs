@@ -10,8 +10,8 @@ use super::Core;
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
 use crate::multicast::Acknowledgement;
-use crate::sync::atomic::Ordering;
-use crate::work::step;
+use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::work::step;
 
 /// Who sends.
 #[derive(Debug, Clone, Copy)]

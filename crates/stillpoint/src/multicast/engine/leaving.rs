@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::slots::Slot;
 use super::Core;
 use crate::multicast::transport::Transport;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 
 /// A thread's registration in a group, counted.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<T: Transport> Leave for Core<T> {
     fn leave_for_good(&self, slot: NonNull<Slot>) {
         // SAFETY: places live as long as their group, which the caller holds.
         let slot = unsafe { slot.as_ref() };
-        if slot.is_of(crate::sys::thread_number()) {
+        if slot.is_of(stillpoint_sys::linux::thread_number()) {
             slot.set_joins(1);
             self.leave(slot);
         }

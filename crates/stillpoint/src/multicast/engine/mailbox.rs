@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicPtr as PlainPtr;
 use super::operation::Node;
 use super::PLAIN;
 use crate::multicast::busted::{self, Variant};
-use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// In `head`, in place of a message: nobody may post.
 const CLOSED: *mut Node = ptr::without_provenance_mut(1);
@@ -169,7 +169,7 @@ impl Mailbox {
 pub(super) fn ring(bell: &AtomicU32) {
     // Release: who is woken looks again by acquire loads; the change alone keeps it from falling asleep.
     bell.fetch_add(1, Ordering::Release);
-    crate::sys::wake_all(bell);
+    stillpoint_sys::linux::wake_all(bell);
 }
 
 fn messages(head: *mut Node) -> *mut Node {

@@ -11,10 +11,10 @@ use super::{Options, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::plan::{rotation, Strategy};
 use crate::multicast::Acknowledgement;
-use crate::panics::discard;
-use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crate::sync::UnsafeCell;
-use crate::work::step;
+use stillpoint_sys::panics::discard;
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use stillpoint_sys::sync::UnsafeCell;
+use stillpoint_sys::work::step;
 
 /// In `range`: nobody has been told of the range yet.
 const UNSENT: u32 = 0;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr as PlainPtr, AtomicUsize as PlainUsize, Orderi
 
 use super::operation::Operation;
 use super::PLAIN;
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// All operations of a group.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use crossbeam_utils::CachePadded;
 
 use super::mailbox::Mailbox;
 use super::PLAIN;
-#[cfg(not(loom))]
-use crate::bits::bits;
 use crate::multicast::busted::{self, Variant};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use crate::work::step;
+#[cfg(not(loom))]
+use stillpoint_sys::bits::bits;
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use stillpoint_sys::work::step;
 
 /// Places of the first chunk; each further one has twice as many.
 const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 16 };
@@ -336,7 +336,7 @@ impl Drop for Slots {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::work::steps_of;
+    use stillpoint_sys::work::steps_of;
 
     fn claim(slots: &Slots, tids: impl IntoIterator<Item = u32>) {
         tids.into_iter().for_each(|tid| _ = slots.claim(tid, tid.into()));

@@ -14,8 +14,8 @@ use super::slots::Slot;
 use super::{Core, Tally, PLAIN};
 use crate::multicast::busted::{self, Variant};
 use crate::multicast::transport::Transport;
-use crate::sync::atomic::Ordering;
-use crate::work::step;
+use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::work::step;
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -76,11 +76,11 @@ impl<T: Transport> Core<T> {
     /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place is not the thread's
     /// any more, so that there will be none.
     pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
-        let is_own = own.is_of(crate::sys::thread_number());
+        let is_own = own.is_of(stillpoint_sys::linux::thread_number());
         // Acquire: as in `sleep`.
         let seen = own.mailbox.bell().load(Ordering::Acquire);
         if is_own && own.mailbox.doze() {
-            crate::sys::wait(own.mailbox.bell(), seen, limit);
+            stillpoint_sys::linux::wait(own.mailbox.bell(), seen, limit);
             own.mailbox.rouse();
         }
         is_own
@@ -97,7 +97,7 @@ impl<T: Transport> Core<T> {
         let is_waiting = pending.fetch_or(mark, Ordering::Relaxed) != 1;
         // One that is about to leave has no mail.
         if is_waiting && own.is_none_or(|own| !own.mailbox.is_open() || own.mailbox.doze()) {
-            crate::sys::wait(bell, seen, limit);
+            stillpoint_sys::linux::wait(bell, seen, limit);
             if let Some(own) = own {
                 own.mailbox.rouse();
                 // What came meanwhile rang the bell alone: nobody else has been told of it, and as long as it lies

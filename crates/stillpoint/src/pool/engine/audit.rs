@@ -3,7 +3,7 @@
 use super::geometry::Place;
 use super::row::{Row, Spot, NONE};
 use super::{Core, Shard};
-use crate::sync::atomic::Ordering;
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// What a walk has found.
 #[derive(Debug, Clone, Default)]
@@ -225,7 +225,7 @@ mod tests {
     use super::super::geometry::Geometry;
     use super::super::{Core, Handle, Life, Plan};
     use super::*;
-    use crate::sys::region::Want;
+    use stillpoint_sys::linux::region::Want;
 
     /// Eight buckets of two objects.
     fn pool() -> Arc<Core> {

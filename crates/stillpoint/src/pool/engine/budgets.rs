@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::sys::region::Want;
-use crate::work::steps_of as steps;
+use stillpoint_sys::linux::region::Want;
+use stillpoint_sys::work::steps_of as steps;
 
 const BUCKETS: u32 = 20_000;
 /// What a call may do that collects once: a row takes a look, a merge and a move to another list.

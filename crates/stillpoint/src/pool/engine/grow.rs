@@ -6,8 +6,8 @@ use super::geometry::{Geometry, Place};
 use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sys::region::{Made, Refusal, Reservation, Want, HUGE};
+use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
+use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 /// A multiple of the size of a page, on every Linux system. Miri has no pages, and would take minutes to make the headers.
 const PAGE: usize = if cfg!(miri) { 4096 } else { 64 << 10 };
@@ -171,7 +171,7 @@ impl Core {
         let more = |buckets: usize| self.memory.step.min(self.memory.most_buckets - buckets as u32);
         let before = self.memory.buckets();
         more(before) > 0 && {
-            let me = crate::sys::thread_handle();
+            let me = stillpoint_sys::linux::thread_handle();
             // Relaxed: only this thread stores its own name.
             if self.memory.grower.load(Ordering::Relaxed) == me {
                 return false;

@@ -9,7 +9,7 @@ use super::hold::Hold;
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
 use crate::pool::error::{FreeError, FreeReason};
-use crate::sync::atomic::Ordering;
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// Holds a shard, or none while it is parked. Stays in its thread.
 pub(crate) struct Handle<'p> {
@@ -44,7 +44,7 @@ impl<'p> Handle<'p> {
             return true;
         }
         let Some(shard) = self.core.hold_one() else { return false };
-        shard.settle(crate::sys::thread_handle());
+        shard.settle(stillpoint_sys::linux::thread_handle());
         self.shard.set(shard);
         true
     }
@@ -449,7 +449,7 @@ impl Core {
     /// The object came from this pool, with `shard`, and is given up.
     #[inline(always)]
     pub(crate) unsafe fn free_anywhere(shard: &Shard, object: *mut u8) {
-        let here = shard.is_of(crate::sys::thread_handle());
+        let here = shard.is_of(stillpoint_sys::linux::thread_handle());
         // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
         if !here || !unsafe { shard.cache.push(object) } {
             Self::free_anywhere_slowly(shard, object);
@@ -462,7 +462,9 @@ impl Core {
         match core.accept(object) {
             // After the validation, which may have parked the handle.
             // SAFETY: as above.
-            Ok(_) if shard.is_of(crate::sys::thread_handle()) => unsafe { Hold::new(shard) }.put(&[object]),
+            Ok(_) if shard.is_of(stillpoint_sys::linux::thread_handle()) => {
+                unsafe { Hold::new(shard) }.put(&[object])
+            }
             Ok(place) => core.free_stray(place),
             Err(reason) => core.report_refused(object, reason),
         }
@@ -491,7 +493,7 @@ impl Core {
                 return core.report_refused(start.wrapping_add(offset), error.reason);
             }
         };
-        if shard.is_of(crate::sys::thread_handle()) {
+        if shard.is_of(stillpoint_sys::linux::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
         } else {

@@ -2,7 +2,7 @@
 
 use super::geometry::{Place, ROW};
 use super::Core;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// A byte of a free object.
 const POISON: u8 = 0xa5;

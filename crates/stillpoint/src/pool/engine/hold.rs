@@ -5,8 +5,8 @@ use super::shard::Shard;
 use super::store::Chain;
 use super::Core;
 use crate::pool::busted::{is, Variant};
-use crate::sync::atomic::Ordering;
-use crate::work;
+use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::work;
 
 /// Rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::own::OwnU32;
 use super::row::{Row, Spot, NONE};
-use crate::work;
+use stillpoint_sys::work;
 
 /// The newest first.
 #[derive(Debug)]

@@ -33,8 +33,8 @@ pub(crate) use self::grow::{Piece, Refused};
 use self::harden::Tags;
 use self::row::Row;
 use self::store::Store;
-use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
-use crate::sync::spin;
+use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use stillpoint_sys::sync::spin;
 
 /// The most whole buckets that a shard keeps by itself, unless told otherwise.
 const HIGH_WATER: u32 = 32;
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
     pub(crate) poison: bool,
     /// Whether what has been free for longest is handed out first.
     pub(crate) cold_first: bool,
-    pub(crate) want: crate::sys::region::Want,
+    pub(crate) want: stillpoint_sys::linux::region::Want,
 }
 
 /// What is done to objects.

@@ -5,8 +5,8 @@ use super::row::NONE;
 use super::shard::Shard;
 use super::Core;
 use crate::pool::busted::{is, order, Variant};
-use crate::sync::atomic::Ordering;
-use crate::work;
+use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::work;
 
 impl Core {
     /// Says in the remote word that objects of a row are free; the first one to do so puts the row into the owner's inbox.

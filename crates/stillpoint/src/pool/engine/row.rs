@@ -1,7 +1,7 @@
 //! The headers: one row for each 64 objects of a bucket, in a dense array beside the memory.
 
 use super::own::{OwnU32, OwnU64};
-use crate::sync::atomic::{AtomicU32, AtomicU64};
+use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64};
 
 /// No row, no shard.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -4,7 +4,7 @@ use super::hold::Hold;
 use super::row::NONE;
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
-use crate::sync::atomic::Ordering;
+use stillpoint_sys::sync::atomic::Ordering;
 
 impl Hold<'_> {
     /// Gets at least `want` objects, if the pool has so many, `enough` if the shard's own buckets have them, and at most

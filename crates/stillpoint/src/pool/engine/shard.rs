@@ -8,8 +8,8 @@ use super::own::OwnIsize;
 use super::row::{Row, Spot, NONE};
 use super::Core;
 use crate::pool::busted::{is, order, Variant};
-use crate::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
-use crate::work;
+use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use stillpoint_sys::work;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

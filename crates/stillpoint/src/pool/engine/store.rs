@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use super::row::{Row, NONE};
 use crate::pool::busted::{is, order, Variant};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets that belong to nobody.
 #[derive(Debug)]

@@ -38,9 +38,9 @@ use super::registry::Claim;
 #[cfg(not(loom))]
 use super::registry::Registry;
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::UnsafeCell;
-use crate::sys::sched::{Before, Finding, Subject, Way};
+use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
+use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
+use stillpoint_sys::sync::UnsafeCell;
 
 const IDLE: u32 = 0;
 /// A helper looks at the thread.
@@ -348,7 +348,7 @@ impl Aid {
             }
             // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
             #[cfg(not(loom))]
-            crate::sys::wait(&self.word, seen, Some(Duration::from_micros(50)));
+            stillpoint_sys::linux::wait(&self.word, seen, Some(Duration::from_micros(50)));
             #[cfg(loom)]
             loom::thread::yield_now();
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::backlog::{Backlog, Limits, Pace};
 use super::Core;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Assistant {

@@ -23,9 +23,9 @@ use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
-use crate::panics::{self, Panic};
 use crate::rcu::stall::Behind;
-use crate::work;
+use stillpoint_sys::panics::{self, Panic};
+use stillpoint_sys::work;
 
 /// Orphans of the domain that one call adopts at the most, and objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;

@@ -6,7 +6,7 @@ use std::mem::{self, ManuallyDrop};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
-use crate::panics::{keep_first, resume, Panic};
+use stillpoint_sys::panics::{keep_first, resume, Panic};
 
 /// Contents of cells that are dropped one within the other, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.

@@ -10,8 +10,8 @@ use super::record::{Kind, Record, PASSIVE};
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
-use crate::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use crate::work;
+use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use stillpoint_sys::work;
 
 /// How far the domain has come. The tokens only ever grow.
 #[derive(Debug)]
@@ -134,14 +134,14 @@ impl Core {
 
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
-        let tid = crate::sys::thread_id();
+        let tid = stillpoint_sys::linux::thread_id();
         // The state first: its acquire load makes the holder known that published it.
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
     }
 
     /// The addresses in the hazard slots of the calling thread: to wait for one of these objects would be for ever.
     pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
-        let tid = crate::sys::thread_id();
+        let tid = stillpoint_sys::linux::thread_id();
         let own =
             self.records.iter().filter(|record| record.kind() == Kind::Reader && record.is_of_caller(tid));
         // Relaxed: the thread reads what it wrote itself.
@@ -173,7 +173,7 @@ impl Core {
         }
         // SeqCst: pairs with the fences in `register`, in `online`, and in symmetric readers' `light`.
         if !busted::is(Variant::WriterNoFence) {
-            crate::sync::atomic::fence(Ordering::SeqCst);
+            stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }
         // Acquire: pairs with the release in `unregister`. Without a reader that relies on light fences the
         // fence above is enough: one that registers now comes after it, and sees what was unlinked.

@@ -15,7 +15,7 @@ use super::grace::blocks;
 use super::record::Record;
 use super::Core;
 use crate::busted::{self, Variant};
-use crate::sys::sched::{Finding, Way};
+use stillpoint_sys::linux::sched::{Finding, Way};
 
 /// The longest that a thread stays raised or moved, if somebody polls or waits.
 pub(super) const LIMIT: Duration =
@@ -123,7 +123,7 @@ impl Core {
             self.end_missed_help(token, &helped);
         }
         if gives_way {
-            crate::sys::yield_cpu();
+            stillpoint_sys::linux::yield_cpu();
         }
         !helped.is_empty()
     }
@@ -190,7 +190,7 @@ impl Core {
     fn tend_help_by(&self, helping: &Helping) {
         self.end_overdue_help(aid::now());
         if helping.way == Way::Migrate {
-            crate::sys::yield_cpu();
+            stillpoint_sys::linux::yield_cpu();
         }
     }
 

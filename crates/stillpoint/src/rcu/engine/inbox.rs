@@ -18,7 +18,7 @@ use super::garbage::Garbage;
 use super::stack::Stack;
 use super::Core;
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{fence, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Inbox {

@@ -47,8 +47,6 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::fence::Mode;
-use crate::panics;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use backlog::Limits;
 use garbage::Garbage;
 use grace::Progress;
@@ -58,6 +56,8 @@ use orphans::Orphans;
 use record::Record;
 use registry::Registry;
 use room::Room;
+use stillpoint_sys::panics;
+use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tasks::Tasks;
 use wait::Event;
 use watch::Watch;

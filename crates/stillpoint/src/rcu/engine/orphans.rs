@@ -19,8 +19,8 @@ use super::backlog::SHARE;
 use super::garbage::Garbage;
 use super::stack::{Node, Stack};
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::work;
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use stillpoint_sys::work;
 
 #[derive(Debug)]
 pub(crate) struct Orphans {

@@ -7,7 +7,7 @@ use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, Mode};
-use crate::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
+use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {
     /// Registers the calling thread as a reader, which issues its side of the fences in this mode.

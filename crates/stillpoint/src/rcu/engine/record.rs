@@ -7,7 +7,7 @@ use std::ptr;
 use super::aid::{self, Aid};
 use crate::busted::{self, Variant};
 use crate::fence::Mode;
-use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
@@ -94,8 +94,8 @@ impl Record {
         let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
         self.kind.store(kind as u32 | light, Ordering::Release);
         // Relaxed: for reports.
-        self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
-        self.thread.store(crate::sys::thread_handle(), Ordering::Relaxed);
+        self.tid.store(stillpoint_sys::linux::thread_id(), Ordering::Relaxed);
+        self.thread.store(stillpoint_sys::linux::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
@@ -137,7 +137,7 @@ impl Record {
     /// In the child of a `fork`, where the thread has a new id, and its section has not been told of.
     pub(crate) fn refresh(&self) {
         // Relaxed, both: see `adopt`.
-        self.tid.store(crate::sys::thread_id(), Ordering::Relaxed);
+        self.tid.store(stillpoint_sys::linux::thread_id(), Ordering::Relaxed);
         self.reported.store(0, Ordering::Relaxed);
     }
 
@@ -353,7 +353,7 @@ impl Record {
     /// Whether the calling thread holds the record, or, in the child of a `fork`, its copy in the parent does.
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
-        self.thread.load(Ordering::Relaxed) == crate::sys::thread_handle()
+        self.thread.load(Ordering::Relaxed) == stillpoint_sys::linux::thread_handle()
     }
 
     /// Whether the calling thread, whose id is `tid`, holds the record. The id as well as the handle: a handle is used

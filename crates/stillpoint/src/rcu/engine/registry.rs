@@ -9,10 +9,10 @@ use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
-use crate::bits::bits;
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use crate::work;
+use stillpoint_sys::bits::bits;
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use stillpoint_sys::work;
 
 /// Slots of the first chunk; each further chunk has twice as many, up to the bits of a word.
 const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };

@@ -12,7 +12,7 @@
 //! two of each on the same line; and each poll that frees costs a fence, for those who wait for room.
 
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 // Not modelled: a statistic.
 use std::sync::atomic::AtomicU64;

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use super::garbage::Garbage;
 use crate::busted::{self, Variant};
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Stack {

@@ -15,7 +15,7 @@ use super::wakers::{Place, Wakers};
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
 /// The futures that wait in a domain.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::help::Giver;
 use super::record::Record;
 use super::Core;
 use crate::fence::FenceError;
-use crate::sync::atomic::{fence, AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -52,14 +52,14 @@ impl Event {
         let generation = self.generation.load(Ordering::Acquire);
         let mut is_told = false;
         if !changed() {
-            crate::sys::wait(&self.generation, generation, limit);
+            stillpoint_sys::linux::wait(&self.generation, generation, limit);
             // Relaxed: whoever sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
         let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
         if is_told && sleepers > 1 {
             // In its turn: see `notify_by_shares`.
-            crate::sys::wake(&self.generation, SHARE);
+            stillpoint_sys::linux::wake(&self.generation, SHARE);
         }
     }
 
@@ -81,7 +81,7 @@ impl Event {
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             // Release: pairs with the acquire load in `sleep_unless`.
             self.generation.fetch_add(1, Ordering::Release);
-            crate::sys::wake(&self.generation, most);
+            stillpoint_sys::linux::wake(&self.generation, most);
         }
     }
 
@@ -142,7 +142,7 @@ impl Patience {
         changed: impl FnOnce() -> bool,
     ) {
         if cfg!(loom) {
-            return crate::sync::spin();
+            return stillpoint_sys::sync::spin();
         }
         if !self.spin.is_completed() {
             return self.spin.snooze();

@@ -19,10 +19,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::busted::{self, Variant};
-use crate::panics;
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{spin, UnsafeCell};
-use crate::work;
+use stillpoint_sys::panics;
+use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
+use stillpoint_sys::sync::{spin, UnsafeCell};
+use stillpoint_sys::work;
 
 /// Wakers that one call wakes at the most.
 pub(crate) const SHARE: usize = if cfg!(loom) { 2 } else { 8 };

@@ -74,7 +74,7 @@ impl Core {
     /// Every region reader that has not passed the newest token, with its state.
     pub(crate) fn region_readers_in_the_way(&self) -> impl Iterator<Item = (&Record, u64)> {
         // Relaxed: for reports; a token started meanwhile is another matter.
-        let newest = self.token.load(crate::sync::atomic::Ordering::Relaxed);
+        let newest = self.token.load(stillpoint_sys::sync::atomic::Ordering::Relaxed);
         self.records
             .iter()
             .map(|record| (record, record.observe()))

@@ -8,7 +8,7 @@ use loom::thread;
 use super::{explore, MODE};
 use crate::rcu::engine::help::Giver;
 use crate::rcu::{Domain, Help};
-use crate::sys::sched::is_raised;
+use stillpoint_sys::linux::sched::is_raised;
 
 /// What loom says when the thread is found raised.
 pub(super) const RAISED: &str = "the thread was left raised";

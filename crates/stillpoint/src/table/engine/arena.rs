@@ -15,7 +15,7 @@ use crossbeam_utils::CachePadded;
 use super::bucket::NO_ENTRY;
 use super::chunks::Chunks;
 use super::slab::{Touch, Zeroed};
-use crate::sync::{Locked, TryLock};
+use stillpoint_sys::sync::{Locked, TryLock};
 
 /// Key and value of an entry.
 #[derive(Debug)]

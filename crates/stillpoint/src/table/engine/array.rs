@@ -11,7 +11,7 @@ use super::bucket::{Bucket, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Entries for each bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(loom) { 1 } else { 5 };

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
-use crate::panics::{keep_first, resume, Panic};
 use crate::rcu::engine::backlog::{Backlog, Limits, Pace};
 use crate::rcu::engine::garbage::Garbage;
 use crate::rcu::engine::stack::Stack;
 use crate::rcu::engine::Core;
-use crate::sync::atomic::Ordering;
-use crate::sync::{Locked, TryLock};
-use crate::sys::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::linux::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::panics::{keep_first, resume, Panic};
+use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::sync::{Locked, TryLock};
 
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
 /// Destructors that one call of a writer runs at the most.

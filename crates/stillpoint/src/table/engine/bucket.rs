@@ -11,8 +11,8 @@
 //! alone, so that plain stores suffice.
 
 use super::slab::Zeroed;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::table::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Tags in one word of them.
 const LANES: usize = 4;

@@ -13,8 +13,8 @@ use super::search::prefetch;
 use super::slab::Touch;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
-use crate::sync::atomic::Ordering;
 use crate::table::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// Buckets that a write moves beside its own: a growth is done after half as many writes as there are buckets.
 pub(crate) const SHARE: usize = 2;

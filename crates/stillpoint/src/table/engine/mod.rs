@@ -29,10 +29,8 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::panics::{keep_first, resume};
 use crate::rcu::engine::Core;
 use crate::rcu::Submitter;
-use crate::sync::atomic::{AtomicPtr, Ordering};
 use arena::{Arena, Pair};
 use array::Array;
 use bin::Bin;
@@ -40,6 +38,8 @@ use bucket::Bucket;
 use scrap::Scrap;
 use search::prefetch;
 use slab::Touch;
+use stillpoint_sys::panics::{keep_first, resume};
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
 use stripe::{Stripe, STRIPES};
 
@@ -240,7 +240,7 @@ impl<K, V, S> Inner<K, V, S> {
 #[inline]
 pub(crate) fn hint() -> usize {
     // The address of a thread's descriptor: far apart, in whole pages.
-    (crate::sys::thread_handle() >> 12).wrapping_mul(0x9e37_79b9) >> 7
+    (stillpoint_sys::linux::thread_handle() >> 12).wrapping_mul(0x9e37_79b9) >> 7
 }
 
 impl<K, V, S> Drop for Inner<K, V, S> {

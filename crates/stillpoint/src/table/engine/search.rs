@@ -9,8 +9,8 @@ use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::Mode;
 use crate::rcu::engine::record::{clear_hazard, set_hazard, Hazard};
-use crate::sync::atomic::Ordering;
 use crate::table::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// What the search of one chain found out.
 pub(crate) enum Found<T> {

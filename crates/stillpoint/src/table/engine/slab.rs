@@ -13,7 +13,7 @@ pub(crate) unsafe trait Zeroed: Sized {
 }
 
 // SAFETY: as its integer.
-unsafe impl Zeroed for crate::sync::atomic::AtomicU32 {
+unsafe impl Zeroed for stillpoint_sys::sync::atomic::AtomicU32 {
     #[cfg(loom)]
     fn zeroed() -> Self {
         Self::new(0)
@@ -131,8 +131,8 @@ mod memory {
     use std::alloc::Layout;
 
     use super::*;
-    use crate::sys::pages;
-    pub(crate) use crate::sys::pages::Mapping;
+    use stillpoint_sys::linux::pages;
+    pub(crate) use stillpoint_sys::linux::pages::Mapping;
 
     /// From this size on the kernel is asked for pages, which are touched as they are used; below, the allocator for
     /// memory, which may have to clear it.

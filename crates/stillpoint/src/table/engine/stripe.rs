@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::array::Array;
-use crate::sync::{Locked, TryLock};
+use stillpoint_sys::sync::{Locked, TryLock};
 
 pub(crate) const STRIPES: usize = if cfg!(loom) { 1 } else { 256 };
 

@@ -15,9 +15,9 @@ use super::bucket::{tag_of, Bucket};
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
-use crate::panics::{keep_first, resume};
 use crate::rcu::engine::record::{set_hazard, Hazard};
-use crate::sync::atomic::Ordering;
+use stillpoint_sys::panics::{keep_first, resume};
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked yet, or no more in need of it: dropped with its slot.
 pub(crate) struct Unlinked<'t, K, V, S> {

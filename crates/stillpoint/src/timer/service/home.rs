@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError, TryLockError};
 
 use super::record::Record;
 use super::ring::{ring, Sink, Source};
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::sync::Mutex;
 use crate::timer::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use stillpoint_sys::sync::Mutex;
 
 pub(super) struct Home<T> {
     hints: AtomicPtr<Record<T>>,

@@ -20,11 +20,11 @@ pub use shared::{Outcome, SharedTimer};
 
 use super::busted::{self, Variant};
 use super::wheel::{Full, Key, Schedule, Wheel, WheelStats};
-use crate::sync::atomic::Ordering;
 use home::{Hints, Home};
 use record::Record;
 use rest::Rest;
 use ring::Sink;
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// What is in the wheel of a service.
 enum Entry<T> {

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use super::home::Home;
 use super::shared::Outcome;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::sync::UnsafeCell;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{Schedule, PERIODIC};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use stillpoint_sys::sync::UnsafeCell;
 
 const PHASE_BITS: u32 = 4;
 const PHASES: u64 = (1 << PHASE_BITS) - 1;

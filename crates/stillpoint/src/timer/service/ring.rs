@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use super::record::Record;
-use crate::sync;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::UnsafeCell;
 use crate::timer::busted::{self, Variant};
+use stillpoint_sys::sync;
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use stillpoint_sys::sync::UnsafeCell;
 
 type Slot<T> = UnsafeCell<Option<Arc<Record<T>>>>;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::Ordering;
+use stillpoint_sys::sync::atomic::Ordering;
 
 use super::event::{Cause, Event, Which};
 use super::record::Record;

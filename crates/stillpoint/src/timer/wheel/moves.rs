@@ -2,7 +2,7 @@
 
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
 use super::Wheel;
-use crate::bits::bits;
+use stillpoint_sys::bits::bits;
 
 /// How many timers one call may still move, of each exact level.
 pub(super) struct Budget {

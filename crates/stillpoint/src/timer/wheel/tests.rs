@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::level::{self, Place};
 use super::{Key, Limit, Wheel};
-use crate::bits::bits;
+use stillpoint_sys::bits::bits;
 
 #[test]
 fn a_place_whose_generations_are_used_up_is_never_used_again() {

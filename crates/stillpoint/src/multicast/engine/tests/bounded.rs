@@ -9,7 +9,7 @@ use super::{leave, members, serve};
 use crate::multicast::plan::Share;
 use crate::multicast::transport::Polled;
 use crate::multicast::Strategy;
-use crate::work::steps_of;
+use stillpoint_sys::work::steps_of;
 
 /// What the calling thread looks at meanwhile.
 fn looks_of(function: impl FnOnce()) -> usize {

@@ -13,7 +13,7 @@ use crate::multicast::transport::{Polled, Transport};
 
 /// A place like that which a thread with the caller's id has left behind, registered that often.
 fn left_behind<T: Transport>(core: &Core<T>, joins: u32) -> &Slot {
-    let slot = core.slots.claim(crate::sys::thread_id(), u64::MAX);
+    let slot = core.slots.claim(stillpoint_sys::linux::thread_id(), u64::MAX);
     slot.set_joins(joins);
     slot.mailbox.open();
     slot
@@ -44,7 +44,10 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
         let slot = own(core);
         assert_eq!((runs.load(Ordering::Relaxed), core.members()), (1, 1));
         assert!(core.resume(None, |_| None).is_none(), "it is not waited for");
-        assert!(std::ptr::eq(core.slots.find(crate::sys::thread_id()).expect("it is there"), slot));
+        assert!(std::ptr::eq(
+            core.slots.find(stillpoint_sys::linux::thread_id()).expect("it is there"),
+            slot
+        ));
         // Its handler finds what is sent to it.
         thread::scope(|scope| {
             let initiator = scope.spawn(|| {
@@ -52,7 +55,7 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
                 unsafe { core.run(Options::default(), Call::owned(|| {}), Some(Instant::now() + LONG)) }
             });
             while !initiator.is_finished() {
-                core.serve_thread(crate::sys::thread_id());
+                core.serve_thread(stillpoint_sys::linux::thread_id());
                 thread::yield_now();
             }
             let outcome = initiator.join().expect("it does not panic");

@@ -2,7 +2,7 @@
 
 /// The numbers of the bits that are set, from the lowest.
 #[inline]
-pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> + Clone {
+pub fn bits(mut set: u64) -> impl Iterator<Item = u32> + Clone {
     core::iter::from_fn(move || {
         let lowest = set.trailing_zeros();
         set &= set.wrapping_sub(1);

@@ -12,46 +12,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use super::pages::{addresses_given_back, addresses_taken, SMALL};
+use super::super::pages::{addresses_given_back, addresses_taken, SMALL};
+use super::{Made, Refusal, Want};
 
 /// A huge page on x86-64, and on aarch64 with small pages of 4 KiB.
-pub(crate) const HUGE: usize = 2 << 20;
-
-/// What kind of pages may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Want {
-    /// Pages from the reserve of `vm.nr_hugepages`: the first choice if they may be used at all.
-    pub(crate) reserved: bool,
-    /// Ordinary memory that the kernel may gather into huge pages.
-    pub(crate) transparent: bool,
-    /// Ordinary small pages.
-    pub(crate) small: bool,
-    pub(crate) node: Option<u32>,
-}
-
-/// What the memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
-    Reserved,
-    Transparent,
-    Small,
-}
-
-/// Why there is no memory.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The node does not exist, or has no memory.
-    Node(u32),
-    /// No reserved huge pages, and nothing else is allowed.
-    Reserved(io::Error),
-    Memory(io::Error),
-    /// The part may be another mapping's now: nothing can be filled from here on.
-    Lost,
-}
+pub const HUGE: usize = 2 << 20;
 
 /// Address space, of which nobody else uses a part. Unmapped when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     whole: NonNull<u8>,
     whole_bytes: usize,
     /// Aligned as asked.
@@ -67,7 +36,7 @@ unsafe impl Sync for Reservation {}
 
 impl Reservation {
     /// `align` is a power of two. Nothing can be read or written yet.
-    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+    pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let align = align.max(HUGE);
         let bytes = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_large)?;
@@ -83,7 +52,8 @@ impl Reservation {
         Ok(Self { whole, whole_bytes, start, lost_from: AtomicUsize::new(usize::MAX) })
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    /// Where it begins.
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
@@ -92,7 +62,7 @@ impl Reservation {
     /// # Safety
     /// The part lies within what was reserved, has not been filled before (or was refused), and begins at a multiple of
     /// the size of a page.
-    pub(crate) unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
+    pub unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
         // Relaxed: a part is filled by one thread at a time, which its caller orders.
         if offset >= self.lost_from.load(Ordering::Relaxed) {
             return Err(Refusal::Lost);
@@ -126,7 +96,7 @@ impl Reservation {
     ///
     /// # Safety
     /// Nothing refers to it.
-    pub(crate) unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
+    pub unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
         let unit = if made == Made::Reserved { HUGE } else { SMALL };
         // SAFETY: within the reservation; it is the caller's promise that nothing refers to it.
         unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) };

@@ -5,23 +5,23 @@ use std::io;
 use std::mem::MaybeUninit;
 
 /// What is done when a signal comes.
-pub(crate) type Handler = extern "C" fn(libc::c_int);
+pub type Handler = extern "C" fn(libc::c_int);
 
 /// Whether somebody else than this function handles the signal, so that it must not be taken. One look decides: the
 /// function may come and go meanwhile.
-pub(crate) fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
+pub fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
     let action = action(signal)?.sa_sigaction;
     Ok(![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action))
 }
 
 /// Whether this function handles the signal.
-pub(crate) fn is_handled_by(signal: i32, handler: Handler) -> bool {
+pub fn is_handled_by(signal: i32, handler: Handler) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == handler as usize)
 }
 
 /// Lets the function handle the signal, with every other signal blocked. Interrupted system calls are started again
 /// where the kernel does that. Returns what was done before.
-pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
+pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: all zeros are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
@@ -39,7 +39,7 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigactio
 
 /// Restores what [`handle`] has found, unless somebody else has come to handle the signal. Whoever has found the
 /// function itself leaves that to who has found another action.
-pub(crate) fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
+pub fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
     if before.sa_sigaction != handler as usize && is_handled_by(signal, handler) {
         // SAFETY: the kernel has returned the action itself. One that could be replaced can be restored.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
@@ -57,10 +57,10 @@ fn action(signal: i32) -> io::Result<libc::sigaction> {
 }
 
 /// The calling thread's signal mask before it blocked a signal, which is restored when this is dropped.
-pub(crate) struct Blocked(libc::sigset_t);
+pub struct Blocked(libc::sigset_t);
 
 /// Blocks the signal for the calling thread.
-pub(crate) fn block(signal: i32) -> Blocked {
+pub fn block(signal: i32) -> Blocked {
     let mut before = MaybeUninit::uninit();
     // SAFETY: the sets are writable, the signal is valid, and the call fails for bad arguments alone.
     unsafe {
@@ -78,7 +78,7 @@ impl Drop for Blocked {
 }
 
 /// Whether the calling thread blocks the signal.
-pub(crate) fn is_blocked(signal: i32) -> bool {
+pub fn is_blocked(signal: i32) -> bool {
     let mut now = MaybeUninit::uninit();
     // SAFETY: the call writes the mask, and changes nothing.
     unsafe {
@@ -103,7 +103,7 @@ unsafe fn only(signal: i32) -> libc::sigset_t {
 ///
 /// # Errors
 /// The error number.
-pub(crate) fn send(tid: u32, signal: i32) -> Result<(), i32> {
+pub fn send(tid: u32, signal: i32) -> Result<(), i32> {
     // SAFETY: no pointers are passed.
     if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) } == 0 {
         return Ok(());
@@ -116,16 +116,16 @@ pub(crate) fn send(tid: u32, signal: i32) -> Result<(), i32> {
 }
 
 /// Whether there is no such thread in this process.
-pub(crate) fn is_gone(tid: u32) -> bool {
+pub fn is_gone(tid: u32) -> bool {
     // SAFETY: no pointers are passed, and nothing is sent.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
     answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Whether the system call that sends is allowed.
-pub(crate) fn may_send() -> io::Result<()> {
+pub fn may_send() -> io::Result<()> {
     // SAFETY: no pointers are passed, and nothing is sent.
-    match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::sys::thread_id(), 0) } {
+    match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::linux::thread_id(), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -133,18 +133,18 @@ pub(crate) fn may_send() -> io::Result<()> {
 
 /// How a thread of this process was found at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub struct Sight {
     /// Whether it blocked the signal.
-    pub(crate) blocks: bool,
+    pub blocks: bool,
     /// Whether it slept, so that it would not have used a processor.
-    pub(crate) sleeps: bool,
+    pub sleeps: bool,
     /// The time on a processor that it has had, in hundredths of a second.
-    pub(crate) ticks: u64,
+    pub ticks: u64,
 }
 
 impl Sight {
     /// Looks at a thread; `None` if `/proc` does not tell.
-    pub(crate) fn of(tid: u32, signal: i32) -> Option<Self> {
+    pub fn of(tid: u32, signal: i32) -> Option<Self> {
         let read = |name| std::fs::read(format!("/proc/self/task/{tid}/{name}")).ok();
         // Threads have names that are not UTF-8.
         let (status, stat) = (read("status")?, read("stat")?);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_blocked_signal_is_seen_by_the_thread_and_by_others() {
-        let tid = crate::sys::thread_id();
+        let tid = crate::linux::thread_id();
         assert!(!is_blocked(libc::SIGWINCH));
         let blocks = |signal| Sight::of(tid, signal).map(|sight| sight.blocks);
         assert_ne!(blocks(libc::SIGWINCH), Some(true));

@@ -8,8 +8,9 @@ use super::atomic::{AtomicBool, Ordering};
 /// Turns of a waiter before it yields its core: a holder that runs is done by then.
 const SPINS: u32 = 128;
 
+/// A value that one thread at a time may use.
 #[derive(Debug, Default)]
-pub(crate) struct TryLock<T> {
+pub struct TryLock<T> {
     is_locked: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -18,13 +19,14 @@ pub(crate) struct TryLock<T> {
 unsafe impl<T: Send> Sync for TryLock<T> {}
 
 impl<T> TryLock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// A lock that nobody holds.
+    pub fn new(value: T) -> Self {
         Self { is_locked: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// The value, unless somebody has it.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
+    pub fn try_lock(&self) -> Option<Locked<'_, T>> {
         // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: nothing was learned.
         let answer = self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: a `Locked` that is made and dropped unlocks.
@@ -33,7 +35,7 @@ impl<T> TryLock<T> {
 
     /// The value, once nobody else has it. Only for what is held for a few instructions.
     #[inline]
-    pub(crate) fn lock(&self) -> Locked<'_, T> {
+    pub fn lock(&self) -> Locked<'_, T> {
         let mut turns = 0;
         loop {
             if let Some(locked) = self.try_lock() {
@@ -47,14 +49,15 @@ impl<T> TryLock<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut T {
+    /// The value, for who has the lock to itself.
+    pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
 /// The right to use the value. Unlocks when it is dropped, by a panic, too.
 #[derive(Debug)]
-pub(crate) struct Locked<'l, T>(&'l TryLock<T>);
+pub struct Locked<'l, T>(&'l TryLock<T>);
 
 impl<T> Deref for Locked<'_, T> {
     type Target = T;

@@ -1,7 +1,7 @@
 //! Counts the steps of calls that promise a bound: objects, readers, slots and wakers that a call looks at. Tests compare
 //! the count with the bound, which no clock can do on a busy machine. Other builds count nothing.
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(feature = "count", not(loom)))]
 mod counted {
     use std::cell::Cell;
 
@@ -10,22 +10,23 @@ mod counted {
     }
 
     /// This thread does one step of a bounded call.
-    pub(crate) fn step() {
+    pub fn step() {
         // A thread that ends may do steps when its locals are gone.
         let _ = STEPS.try_with(|steps| steps.set(steps.get() + 1));
     }
 
     /// The number of steps of `call` on this thread.
-    pub(crate) fn steps_of<R>(call: impl FnOnce() -> R) -> (usize, R) {
+    pub fn steps_of<R>(call: impl FnOnce() -> R) -> (usize, R) {
         let before = STEPS.with(Cell::get);
         let answer = call();
         (STEPS.with(Cell::get) - before, answer)
     }
 }
 
-#[cfg(all(test, not(loom)))]
-pub(crate) use counted::{step, steps_of};
+#[cfg(all(feature = "count", not(loom)))]
+pub use counted::{step, steps_of};
 
-#[cfg(not(all(test, not(loom))))]
+#[cfg(not(all(feature = "count", not(loom))))]
+/// This build counts nothing.
 #[inline(always)]
-pub(crate) fn step() {}
+pub fn step() {}

@@ -10,7 +10,7 @@ use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 /// 4 KiB.
 const HUGE: usize = 2 << 20;
 /// All mappings begin at a multiple of this, and have whole pages of this size.
-pub(crate) const SMALL: usize = 4096;
+pub const SMALL: usize = 4096;
 
 /// Counts pieces of address space that were given back. The kernel hands their addresses out again, to any thread: what the
 /// last owner did there comes before that, which no access of the program says, and which ThreadSanitizer does not see
@@ -31,7 +31,7 @@ pub(super) fn addresses_given_back() {
 
 /// Anonymous memory, which is unmapped when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     /// A multiple of [`SMALL`].
     bytes: usize,
@@ -45,7 +45,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Zeroed memory; `None` when the kernel refuses. With `now`, its pages are there when the call returns, huge ones
     /// as far as the kernel has some.
-    pub(crate) fn new(bytes: usize, now: bool) -> Option<Self> {
+    pub fn new(bytes: usize, now: bool) -> Option<Self> {
         let bytes = rounded(bytes)?;
         let spare = if bytes >= HUGE { HUGE } else { 0 };
         let whole = bytes.checked_add(spare)?;
@@ -67,23 +67,24 @@ impl Mapping {
     }
 
     /// The memory alone: unmapped by whoever makes a mapping of it again.
-    pub(crate) fn into_start(self) -> NonNull<u8> {
+    pub fn into_start(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).start
     }
 
     /// # Safety
     /// `start` came from [`into_start`](Mapping::into_start) of a mapping of `bytes`, once, and nothing refers to the
     /// memory.
-    pub(crate) unsafe fn from_start(start: NonNull<u8>, bytes: usize) -> Self {
+    pub unsafe fn from_start(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes: rounded(bytes).expect("there was such a mapping") }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Its size.
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Gives back up to `bytes` at the end, a multiple of [`SMALL`].
-    pub(crate) fn release_end(&mut self, bytes: usize) {
+    pub fn release_end(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         unmap(self.start.as_ptr().wrapping_add(self.bytes), bytes);
@@ -114,7 +115,7 @@ fn unmap(start: *mut u8, bytes: usize) {
 }
 
 /// Allows huge pages from now on.
-pub(crate) fn allow_huge(start: NonNull<u8>, bytes: usize) {
+pub fn allow_huge(start: NonNull<u8>, bytes: usize) {
     let Some(bytes) = rounded(bytes) else { return };
     // SAFETY: the advice changes no contents. A kernel without huge pages refuses it, which does no harm.
     let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };

@@ -8,7 +8,7 @@ use crate::sync::atomic::AtomicU32;
 /// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
 /// early for no reason.
 #[cfg(not(any(loom, miri)))]
-pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
+pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     use rustix::thread::futex;
     let limit = limit.map(|limit| futex::Timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
@@ -19,13 +19,13 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
 }
 
 /// Wakes every thread that sleeps on `word`.
-pub(crate) fn wake_all(word: &AtomicU32) {
+pub fn wake_all(word: &AtomicU32) {
     wake(word, i32::MAX as u32);
 }
 
 /// Wakes threads that sleep on `word`, that many at the most: of those with one priority, who has slept longest comes first.
 #[cfg(not(any(loom, miri)))]
-pub(crate) fn wake(word: &AtomicU32, most: u32) {
+pub fn wake(word: &AtomicU32, most: u32) {
     use rustix::thread::futex;
     // It fails for a bad address only.
     let _ = futex::wake(word, futex::Flags::PRIVATE, most);
@@ -33,18 +33,19 @@ pub(crate) fn wake(word: &AtomicU32, most: u32) {
 
 /// Miri has no such system call here: the waiter lets others run and looks again.
 #[cfg(miri)]
-pub(crate) fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
+pub fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
     std::thread::yield_now();
 }
 
 #[cfg(miri)]
-pub(crate) fn wake(_word: &AtomicU32, _most: u32) {}
+pub fn wake(_word: &AtomicU32, _most: u32) {}
 
 #[cfg(loom)]
-pub(crate) use model::{wait, wake};
+pub use model::{wait, wake};
 
 /// A futex for models: a sleep without a limit that nobody ends is a deadlock, which loom reports.
 #[cfg(loom)]
+#[allow(missing_docs, reason = "as the real one")]
 mod model {
     use std::time::Duration;
 
@@ -56,7 +57,7 @@ mod model {
         static ref PARKED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     }
 
-    pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
+    pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
         if limit.is_some() {
             return loom::thread::yield_now();
         }
@@ -68,7 +69,7 @@ mod model {
     }
 
     /// All of them: who is woken for nothing sleeps again.
-    pub(crate) fn wake(_word: &AtomicU32, _most: u32) {
+    pub fn wake(_word: &AtomicU32, _most: u32) {
         let _parked = PARKED.0.lock().unwrap();
         PARKED.1.notify_all();
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 /// The physical address behind `address`, as long as the kernel does not move the page. `None` when the page is not in
 /// memory, or the kernel hides frame numbers from this process: it shows zeroes then.
-pub(crate) fn physical(address: usize) -> Option<u64> {
+pub fn physical(address: usize) -> Option<u64> {
     const PRESENT: u64 = 1 << 63;
     const FRAME: u64 = (1 << 55) - 1;
     let page = rustix::param::page_size();

@@ -18,7 +18,7 @@ const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
 
 /// A way to get a thread to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     /// Raised to `SCHED_FIFO`.
     Realtime,
     /// Over to the CPU of the caller.
@@ -27,41 +27,46 @@ pub(crate) enum Way {
 
 /// What is to be restored, and what it must find: what somebody else has changed meanwhile is left alone.
 #[derive(Debug, Clone)]
-pub(crate) enum Before {
+pub enum Before {
     /// A policy, with `SCHED_RESET_ON_FORK` where it was set. Nice value and slice stay as they are throughout.
     Policy(i32),
+    /// The CPUs that the thread may run on.
     Affinity {
+        /// All of them.
         allowed: CpuSet,
+        /// The one that it was moved to.
         moved_to: usize,
     },
 }
 
 /// What a helper finds.
 #[derive(Debug)]
-pub(crate) enum Finding {
+pub enum Finding {
     /// The thread runs, or sleeps, or has ended, or is a real-time thread.
     NoNeed,
     /// It waits for the very CPU that the caller is on: to raise it there would be to lose the CPU to it.
     GiveWay,
+    /// It waits for a CPU: this is to be restored when it was helped.
     Help(Before),
 }
 
 /// A thread of this process, as others see it. The file is bound to the thread, and fails when it has ended,
 /// whoever has its id by then.
 #[derive(Debug)]
-pub(crate) struct Subject {
+pub struct Subject {
     tid: Pid,
     stat: File,
 }
 
 impl Subject {
     /// The calling thread. Fails without `/proc`, and when no file can be opened.
-    pub(crate) fn current() -> std::io::Result<Self> {
+    pub fn current() -> std::io::Result<Self> {
         let stat = File::open("/proc/thread-self/stat")?;
         Ok(Self { tid: gettid(), stat })
     }
 
-    pub(crate) fn examine(&self, way: Way) -> Result<Finding, Errno> {
+    /// Whether the thread needs help of this kind now.
+    pub fn examine(&self, way: Way) -> Result<Finding, Errno> {
         let Some(cpu) = self.waits_for_cpu() else { return Ok(Finding::NoNeed) };
         let policy = policy(self.tid)?;
         if is_realtime(policy) {
@@ -83,7 +88,7 @@ impl Subject {
     }
 
     /// Gets the thread to run.
-    pub(crate) fn help(&self, before: &Before) -> Result<(), Errno> {
+    pub fn help(&self, before: &Before) -> Result<(), Errno> {
         match before {
             Before::Policy(_) => set_policy(self.tid, RAISED, PRIORITY),
             Before::Affinity { moved_to, .. } => sched_setaffinity(Some(self.tid), &only(*moved_to)),
@@ -92,7 +97,7 @@ impl Subject {
 
     /// Restores what was before. A thread that has ended needs no more of it; an error means that the caller may not,
     /// and the thread itself has to.
-    pub(crate) fn restore(&self, before: &Before) -> Result<(), Errno> {
+    pub fn restore(&self, before: &Before) -> Result<(), Errno> {
         if !self.is_alive() {
             return Ok(());
         }
@@ -138,7 +143,7 @@ impl Subject {
 ///
 /// Raises the calling thread for a moment, since nothing else tells what the kernel, its control groups and its
 /// security modules allow.
-pub(crate) fn probe_realtime() -> Result<Way, Errno> {
+pub fn probe_realtime() -> Result<Way, Errno> {
     let own = gettid();
     let before = policy(own)?;
     if is_realtime(before) {
@@ -294,7 +299,7 @@ mod tests {
                 // SAFETY: as above.
                 assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }, 10);
             } else {
-                crate::sys::skip::skipped("this process may not raise threads");
+                crate::linux::skip::skipped("this process may not raise threads");
             }
             assert_eq!(policy(own.tid).unwrap() & !libc::SCHED_RESET_ON_FORK, before);
 

@@ -3,10 +3,10 @@
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 /// What a function panicked with.
-pub(crate) type Panic = Box<dyn std::any::Any + Send>;
+pub type Panic = Box<dyn std::any::Any + Send>;
 
 /// Keeps the first panic of several, and discards a later one.
-pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
+pub fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     if first.is_none() {
         *first = Some(panic);
     } else {
@@ -15,12 +15,12 @@ pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
 }
 
 /// Drops the payload of a panic. Its destructor may panic as well: what it panics with is leaked.
-pub(crate) fn discard(panic: Panic) {
+pub fn discard(panic: Panic) {
     catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
 }
 
 /// Goes on with a panic, unless the thread is unwinding already: a second panic would abort.
-pub(crate) fn resume(panic: Option<Panic>) {
+pub fn resume(panic: Option<Panic>) {
     match panic {
         Some(panic) if std::thread::panicking() => discard(panic),
         Some(panic) => resume_unwind(panic),

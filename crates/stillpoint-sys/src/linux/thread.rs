@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// The kernel's id of the calling thread. A system call.
-pub(crate) fn thread_id() -> u32 {
+pub fn thread_id() -> u32 {
     #[cfg(not(any(loom, miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     // Threads of a model, and of Miri, have ids as well: what else tells them apart.
@@ -13,7 +13,7 @@ pub(crate) fn thread_id() -> u32 {
 }
 
 /// A number that tells living threads apart, costs no system call, and survives `fork`.
-pub(crate) fn thread_handle() -> usize {
+pub fn thread_handle() -> usize {
     #[cfg(loom)]
     return {
         use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ pub(crate) fn thread_handle() -> usize {
 
 /// A number that no other thread of the process has, or ever had: unlike a thread's id and its handle, it is not used again
 /// when a thread has ended. It costs no system call, and survives `fork`.
-pub(crate) fn thread_number() -> u64 {
+pub fn thread_number() -> u64 {
     #[cfg(loom)]
     return thread_handle() as u64;
     #[cfg(not(loom))]
@@ -50,30 +50,37 @@ pub(crate) fn thread_number() -> u64 {
 }
 
 /// `int sched_yield(void)`
-pub(crate) fn yield_cpu() {
+pub fn yield_cpu() {
     #[cfg(not(any(loom, miri)))]
     rustix::thread::sched_yield();
 }
 
 /// What a thread of this process is doing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub enum Doing {
+    /// It is on a processor.
     Running,
+    /// It waits for one.
     Runnable,
+    /// It sleeps until something happens, or a signal comes.
     Sleeping,
+    /// It sleeps in the kernel, and no signal wakes it.
     Uninterruptible,
+    /// A signal or a tracer has stopped it.
     Stopped,
+    /// It is gone.
     Ended,
+    /// The kernel does not say.
     Unknown,
 }
 
 /// A look at a thread of this process.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Sighting {
-    pub(crate) name: Option<String>,
-    pub(crate) doing: Doing,
+pub struct Sighting {
+    pub name: Option<String>,
+    pub doing: Doing,
     /// The processor that it runs on, or ran on last.
-    pub(crate) cpu: Option<u32>,
+    pub cpu: Option<u32>,
 }
 
 impl Sighting {
@@ -87,7 +94,7 @@ impl Sighting {
 ///
 /// The state letter of a thread says the same of one that runs and of one that waits for a processor. Its processor
 /// clock does not: the kernel brings it up to date when asked, and it stands still for a thread that waits.
-pub(crate) fn look_at_thread(tid: u32, age: Duration) -> Sighting {
+pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
     if cfg!(any(loom, miri)) {
         return Sighting::without_details(Doing::Unknown);
     }

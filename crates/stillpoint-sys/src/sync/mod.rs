@@ -2,48 +2,51 @@
 
 mod try_lock;
 
-pub(crate) use try_lock::{Locked, TryLock};
+pub use try_lock::{Locked, TryLock};
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic;
+pub use std::sync::atomic;
 
 #[cfg(loom)]
-pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
+pub use loom::{cell::UnsafeCell, sync::atomic};
 
 /// For what its last owner takes apart, which loom is to see come after all that the other owners did.
 #[cfg(loom)]
-pub(crate) use loom::sync::Arc;
+pub use loom::sync::Arc;
 #[cfg(not(loom))]
-pub(crate) use std::sync::Arc;
+pub use std::sync::Arc;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::Mutex;
+pub use loom::sync::Mutex;
 #[cfg(not(loom))]
-pub(crate) use std::sync::Mutex;
+pub use std::sync::Mutex;
 
 /// A cell whose accesses loom can watch.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// A cell with this value.
+    pub fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+    /// Reads the value.
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+    /// Writes the value.
+    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }
 }
 
 /// Tells the processor, or the model, that this thread waits for another one.
 #[inline]
-pub(crate) fn spin() {
+pub fn spin() {
     #[cfg(not(loom))]
     std::hint::spin_loop();
     #[cfg(loom)]

@@ -1,12 +1,11 @@
 //! A clock that costs less than `clock_gettime(2)`, for decisions that may be wrong.
 
 /// About so many [`ticks`] are a microsecond: a third of it or three times as long.
-pub(crate) const TICKS_PER_MICRO: u64 =
-    if cfg!(all(target_arch = "x86_64", not(miri))) { 2_500 } else { 1_000 };
+pub const TICKS_PER_MICRO: u64 = if cfg!(all(target_arch = "x86_64", not(miri))) { 2_500 } else { 1_000 };
 
 /// A count that grows steadily: on x86-64 the time stamp counter, elsewhere nanoseconds.
 #[inline(always)]
-pub(crate) fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 processor has the instruction.
     return unsafe { core::arch::x86_64::_rdtsc() };

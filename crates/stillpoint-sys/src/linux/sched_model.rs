@@ -2,36 +2,36 @@
 //! ever helped. Under Miri, which has no scheduler to speak of, nobody is helped.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     Realtime,
     Migrate,
 }
 
 /// Whether the thread was raised.
 #[derive(Debug)]
-pub(crate) struct Before(bool);
+pub struct Before(bool);
 
 #[derive(Debug)]
-pub(crate) enum Finding {
+pub enum Finding {
     NoNeed,
-    #[expect(dead_code, reason = "no thread of a model has a CPU")]
+    /// Never: no thread of a model has a CPU.
     GiveWay,
     Help(Before),
 }
 
 #[derive(Debug)]
-pub(crate) struct Subject;
+pub struct Subject;
 
 #[derive(Debug)]
-pub(crate) struct Refused;
+pub struct Refused;
 
 impl Refused {
-    pub(crate) fn raw_os_error(&self) -> i32 {
+    pub fn raw_os_error(&self) -> i32 {
         libc::EPERM
     }
 }
 
-pub(crate) fn probe_realtime() -> Result<Way, Refused> {
+pub fn probe_realtime() -> Result<Way, Refused> {
     if cfg!(loom) {
         Ok(Way::Realtime)
     } else {
@@ -41,19 +41,19 @@ pub(crate) fn probe_realtime() -> Result<Way, Refused> {
 
 #[cfg(miri)]
 impl Subject {
-    pub(crate) fn current() -> Result<Self, Refused> {
+    pub fn current() -> Result<Self, Refused> {
         Err(Refused)
     }
 
-    pub(crate) fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+    pub fn examine(&self, _way: Way) -> Result<Finding, Refused> {
         Ok(Finding::NoNeed)
     }
 
-    pub(crate) fn help(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn help(&self, _before: &Before) -> Result<(), Refused> {
         Err(Refused)
     }
 
-    pub(crate) fn restore(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn restore(&self, _before: &Before) -> Result<(), Refused> {
         Ok(())
     }
 }
@@ -61,20 +61,20 @@ impl Subject {
 /// As if the thread always waited for a CPU. What is noted is what is found, which is wrong if somebody else is at it.
 #[cfg(loom)]
 impl Subject {
-    pub(crate) fn current() -> Result<Self, Refused> {
+    pub fn current() -> Result<Self, Refused> {
         Ok(Self)
     }
 
-    pub(crate) fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+    pub fn examine(&self, _way: Way) -> Result<Finding, Refused> {
         Ok(Finding::Help(Before(is_raised())))
     }
 
-    pub(crate) fn help(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn help(&self, _before: &Before) -> Result<(), Refused> {
         kernel::set(true);
         Ok(())
     }
 
-    pub(crate) fn restore(&self, before: &Before) -> Result<(), Refused> {
+    pub fn restore(&self, before: &Before) -> Result<(), Refused> {
         if is_raised() {
             kernel::set(before.0);
         }
@@ -95,10 +95,10 @@ mod kernel {
         RAISED.swap(raised, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_raised() -> bool {
+    pub fn is_raised() -> bool {
         RAISED.fetch_or(false, Ordering::Relaxed)
     }
 }
 
 #[cfg(loom)]
-pub(crate) use kernel::is_raised;
+pub use kernel::is_raised;

@@ -5,34 +5,13 @@ use std::alloc::Layout;
 use std::io;
 use std::ptr::NonNull;
 
-pub(crate) const HUGE: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
+use super::{Made, Refusal, Want};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Want {
-    pub(crate) reserved: bool,
-    pub(crate) transparent: bool,
-    pub(crate) small: bool,
-    pub(crate) node: Option<u32>,
-}
+pub const HUGE: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
-    Reserved,
-    Transparent,
-    Small,
-}
-
+/// Addresses; under Miri, with memory behind all of them.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    Node(u32),
-    Reserved(io::Error),
-    Memory(io::Error),
-    Lost,
-}
-
-/// So many addresses; under Miri, with memory behind all of them.
-#[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     start: NonNull<u8>,
     layout: Layout,
 }
@@ -43,7 +22,7 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+    pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
         let nothing = || io::Error::from(io::ErrorKind::OutOfMemory);
         let layout = Layout::from_size_align(bytes.max(1), align.max(HUGE)).map_err(|_| nothing())?;
         #[cfg(miri)]
@@ -54,7 +33,7 @@ impl Reservation {
         Ok(Self { start, layout })
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
@@ -62,7 +41,7 @@ impl Reservation {
     ///
     /// # Safety
     /// None.
-    pub(crate) unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
+    pub unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
         if offset + bytes > self.layout.size() {
             return Err(Refusal::Lost);
         }
@@ -79,7 +58,7 @@ impl Reservation {
 
     /// # Safety
     /// None.
-    pub(crate) unsafe fn empty(&self, _offset: usize, _bytes: usize, _made: Made) {}
+    pub unsafe fn empty(&self, _offset: usize, _bytes: usize, _made: Made) {}
 }
 
 #[cfg(miri)]

@@ -1,0 +1,25 @@
+//! The edge to Linux.
+
+mod clock;
+mod futex;
+pub mod page_map;
+#[cfg(not(loom))]
+pub mod pages;
+pub mod region;
+#[cfg(not(any(loom, miri)))]
+pub mod sched;
+#[cfg(any(loom, miri))]
+#[path = "sched_model.rs"]
+#[allow(missing_docs, reason = "as the real one")]
+pub mod sched;
+#[cfg(not(any(loom, miri)))]
+pub mod signal;
+/// What the unit tests say that cannot show anything here.
+#[cfg(all(test, not(any(loom, miri))))]
+#[path = "../../../stillpoint/tests/support/skip.rs"]
+mod skip;
+mod thread;
+
+pub use clock::{ticks, TICKS_PER_MICRO};
+pub use futex::{wait, wake, wake_all};
+pub use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Doing};

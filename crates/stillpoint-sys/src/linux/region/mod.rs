@@ -1,0 +1,51 @@
+//! Address space that is reserved as a whole, and filled with memory piece by piece.
+
+#[cfg(not(any(loom, miri)))]
+mod kernel;
+#[cfg(any(loom, miri))]
+#[allow(missing_docs, reason = "as the real one")]
+mod model;
+
+use std::io;
+
+#[cfg(not(any(loom, miri)))]
+pub use kernel::{Reservation, HUGE};
+#[cfg(any(loom, miri))]
+pub use model::{Reservation, HUGE};
+
+/// What kind of pages may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Pages from the reserve of `vm.nr_hugepages`: the first choice if they may be used at all.
+    pub reserved: bool,
+    /// Ordinary memory that the kernel may gather into huge pages.
+    pub transparent: bool,
+    /// Ordinary small pages.
+    pub small: bool,
+    /// The NUMA node that the memory is to come from, by its number.
+    pub node: Option<u32>,
+}
+
+/// What the memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// Huge pages from the reserve.
+    Reserved,
+    /// Ordinary memory that the kernel may gather into huge pages.
+    Transparent,
+    /// Ordinary small pages.
+    Small,
+}
+
+/// Why there is no memory.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The node does not exist, or has no memory.
+    Node(u32),
+    /// No reserved huge pages, and nothing else is allowed.
+    Reserved(io::Error),
+    /// The system call failed.
+    Memory(io::Error),
+    /// The part may be another mapping's now: nothing can be filled from here on.
+    Lost,
+}
