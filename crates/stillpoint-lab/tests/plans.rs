@@ -1,5 +1,5 @@
 //! The kernel module and the library split ranges of receivers by the same rule: what `kernel/plan.h` prints is compared
-//! with `stillpoint::multicast`. The simulator calls the library's.
+//! with `stillpoint_multicast`. The simulator calls the library's.
 
 #[path = "../../stillpoint/tests/support/skip.rs"]
 mod skip;
@@ -7,7 +7,7 @@ mod skip;
 use std::path::Path;
 use std::process::Command;
 
-use stillpoint::multicast::{Share, Strategy};
+use stillpoint_multicast::{Share, Strategy};
 
 use skip::skipped;
 

@@ -5,7 +5,6 @@
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks, freed by any thread.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
-//! - [`multicast`]: runs a function on every registered thread, flat or along a tree.
 //!
 //! ```
 //! use stillpoint::rcu::Domain;
@@ -31,7 +30,7 @@
 //! # Features
 //!
 //! All are on by default: `table`, `timer` and `pool`, the modules of these names; and `std`, which
-//! `table` and `pool` need, and which brings `rcu`, `fence` and `multicast`. With `default-features = false` and `timer` the crate has
+//! `table` and `pool` need, and which brings `rcu` and `fence`. With `default-features = false` and `timer` the crate has
 //! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -49,8 +48,6 @@ extern crate alloc;
 pub mod busted;
 #[cfg(feature = "std")]
 pub mod fence;
-#[cfg(feature = "std")]
-pub mod multicast;
 #[cfg(feature = "pool")]
 pub mod pool;
 #[cfg(feature = "std")]

@@ -17,8 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
-use stillpoint::multicast::signals;
 use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
+use stillpoint_multicast::signals;
 
 use census::{Census, Object};
 use child::in_child;
@@ -379,10 +379,13 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
 fn a_process_that_is_refused_can_fence_by_signals() {
     in_child("a_process_that_is_refused_can_fence_by_signals", || {
         refuse_membarrier(libc::EPERM);
-        assert_eq!(fence::choose(Backend::Signals), Ok(()));
-        assert_eq!((fence::backend(), Mode::best()), (Backend::Signals, Mode::Signals));
+        assert_eq!(fence::choose(Backend::Provided(signals::PROVIDER)), Ok(()));
+        assert_eq!(
+            (fence::backend(), Mode::best()),
+            (Backend::Provided(signals::PROVIDER), Mode::Provided(signals::PROVIDER))
+        );
         let (domain, census) = (Domain::new(), Census::default());
-        assert_eq!(domain.fence_mode(), Mode::Signals);
+        assert_eq!(domain.fence_mode(), Mode::Provided(signals::PROVIDER));
         assert!(fence::heavy().is_err(), "signals do not reach every thread");
 
         let cell = domain.cell(census.object());
@@ -417,7 +420,10 @@ fn a_process_that_is_refused_can_fence_by_signals() {
 fn a_reader_on_a_thread_that_blocks_the_signal_works() {
     in_child("a_reader_on_a_thread_that_blocks_the_signal_works", || {
         refuse_membarrier(libc::EPERM);
-        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let domain = Domain::builder()
+            .fence(Mode::Provided(signals::PROVIDER))
+            .build()
+            .expect("nobody handles the signal");
         let census = Census::default();
         let cell = domain.cell(census.object());
         let mut reclaimer = eager(&domain);
@@ -442,7 +448,10 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
 fn a_reader_that_blocks_the_signal_later_is_found_out() {
     in_child("a_reader_that_blocks_the_signal_later_is_found_out", || {
         refuse_membarrier(libc::EPERM);
-        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let domain = Domain::builder()
+            .fence(Mode::Provided(signals::PROVIDER))
+            .build()
+            .expect("nobody handles the signal");
         let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
         let cell = domain.cell(census.object());
         thread::scope(|scope| {
@@ -456,7 +465,10 @@ fn a_reader_that_blocks_the_signal_later_is_found_out() {
             let mut reclaimer = eager(&domain);
             reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
             let error = fence_error(domain.synchronize());
-            assert_eq!((error.backend(), error.raw_os_error()), (Backend::Signals, libc::EDEADLK));
+            assert_eq!(
+                (error.backend(), error.raw_os_error()),
+                (Backend::Provided(signals::PROVIDER), libc::EDEADLK)
+            );
             assert!(error.to_string().contains("blocks the signal"), "{error}");
             assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
             barrier.wait();
@@ -485,7 +497,7 @@ fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
             }
         };
         assert_eq!(fence::backend(), next);
-        let late = fence::choose(Backend::Signals).expect_err("it comes too late");
+        let late = fence::choose(Backend::Provided(signals::PROVIDER)).expect_err("it comes too late");
         assert_eq!(late, ChooseError::InUse(next));
         assert!(late.to_string().contains(&next.to_string()) && std::error::Error::source(&late).is_none());
         assert_eq!(fence::choose(next), Ok(()));
@@ -501,11 +513,14 @@ fn signals_that_the_program_handles_are_refused() {
     in_child("signals_that_the_program_handles_are_refused", || {
         // SAFETY: the handler does nothing.
         unsafe { libc::signal(libc::SIGURG, own as *const () as libc::sighandler_t) };
-        let error = Domain::builder().fence(Mode::Signals).build().expect_err("the program handles it");
+        let error = Domain::builder()
+            .fence(Mode::Provided(signals::PROVIDER))
+            .build()
+            .expect_err("the program handles it");
         assert!(matches!(&error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EBUSY));
         assert!(error.to_string().contains("signals::choose"), "{error}");
         signals::choose(libc::SIGUSR1).expect("nobody handles it");
-        Domain::builder().fence(Mode::Signals).build().expect("another one is used");
+        Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("another one is used");
     });
 }
 
@@ -513,7 +528,10 @@ fn signals_that_the_program_handles_are_refused() {
 #[test]
 fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
     in_child("a_signal_that_cannot_be_sent_makes_the_fence_fail", || {
-        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
+        let domain = Domain::builder()
+            .fence(Mode::Provided(signals::PROVIDER))
+            .build()
+            .expect("nobody handles the signal");
         let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
         let cell = domain.cell(census.object());
         thread::scope(|scope| {
@@ -531,7 +549,10 @@ fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
             let mut reclaimer = eager(&domain);
             reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
             let error = fence_error(domain.synchronize());
-            assert_eq!((error.backend(), error.raw_os_error()), (Backend::Signals, libc::EPERM));
+            assert_eq!(
+                (error.backend(), error.raw_os_error()),
+                (Backend::Provided(signals::PROVIDER), libc::EPERM)
+            );
             assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
             barrier.wait();
             while reclaimer.poll() == 0 {

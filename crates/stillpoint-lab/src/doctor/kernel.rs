@@ -5,6 +5,7 @@ use std::io;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use stillpoint::fence::{self, Backend};
+use stillpoint_multicast::signals::PROVIDER;
 
 use crate::doctor::Finding;
 use crate::machine::proc;
@@ -64,10 +65,10 @@ fn module() -> Finding {
 }
 
 fn signals() -> Finding {
-    match Backend::Signals.probe() {
+    match Backend::Provided(PROVIDER).probe() {
         Ok(()) => Finding::present(
             "fences by signals",
-            "possible, for domains that ask for fence::Mode::Signals; they interrupt system calls",
+            "possible, for domains that ask for stillpoint_multicast::signals; they interrupt system calls",
         ),
         Err(error) => Finding::absent(
             "fences by signals",

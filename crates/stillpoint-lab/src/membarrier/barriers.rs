@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 use stillpoint::fence::module::{Device, Way};
-use stillpoint::multicast::{Strategy, signals};
+use stillpoint_multicast::{Strategy, signals};
 
 /// One barrier, as its initiator sees it.
 #[derive(Debug, Clone, Copy)]

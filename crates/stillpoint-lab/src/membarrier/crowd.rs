@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
-use stillpoint::multicast::signals::{self, SignalMember};
+use stillpoint_multicast::signals::{self, SignalMember};
 
 use super::State;
 use crate::gate::Gate;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
+use stillpoint_multicast::signals;
 
 use super::Plan;
 use super::measure::rounded;
@@ -33,7 +34,7 @@ const LEAST: usize = 3;
 fn mode_of(name: &str) -> Option<Mode> {
     match name {
         "mode/asymmetric" => Some(Mode::Asymmetric),
-        "mode/signals" => Some(Mode::Signals),
+        "mode/signals" => Some(Mode::Provided(signals::PROVIDER)),
         "mode/symmetric" => Some(Mode::Symmetric),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Ways to interrupt every receiver, by name.
 
-use stillpoint::multicast::{Share, Strategy};
+use stillpoint_multicast::{Share, Strategy};
 
 use super::machine::Machine;
 use super::operation::Way;

@@ -184,7 +184,7 @@ pub(super) fn crossover(machine: &Machine) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use stillpoint::multicast::{Share, Strategy};
+    use stillpoint_multicast::{Share, Strategy};
 
     use super::super::machine::{Machine, Times, Topology};
     use super::*;

@@ -1,6 +1,6 @@
 //! One operation: its receivers, its nodes, and how messages go out.
 
-use stillpoint::multicast::{Cut, Strategy};
+use stillpoint_multicast::{Cut, Strategy};
 
 use super::world::{Line, Step, World};
 

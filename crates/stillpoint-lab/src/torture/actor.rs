@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use stillpoint::multicast::signals;
+use stillpoint_multicast::signals;
 
 use super::arena::{Context, Maker};
 use super::roll::{Present, Roll};

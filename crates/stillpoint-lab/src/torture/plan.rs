@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::{self, Backend, Mode};
+use stillpoint_multicast::signals;
 
 use super::actor::{is_over, join};
 use super::arena::Context;
@@ -64,8 +65,8 @@ impl Plan {
         if fence::asymmetric_supported().is_ok() {
             modes.push(Mode::Asymmetric);
         }
-        if Backend::Signals.probe().is_ok() {
-            modes.push(Mode::Signals);
+        if Backend::Provided(signals::PROVIDER).probe().is_ok() {
+            modes.push(Mode::Provided(signals::PROVIDER));
         }
         let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
         Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }

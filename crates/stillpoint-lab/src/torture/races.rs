@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Help;
+use stillpoint_multicast::signals;
 
 use super::actor::is_over;
 use super::counts::least;
@@ -127,9 +128,9 @@ const ALL: &[Race] = &[
     Race::Help(Help::Migrate),
     Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
-    litmus(Mode::Signals, Announce::Pin, Free::Try),
-    litmus(Mode::Signals, Announce::BoundProtect, Free::Poll),
-    Race::Await(Mode::Signals),
+    litmus(Mode::Provided(signals::PROVIDER), Announce::Pin, Free::Try),
+    litmus(Mode::Provided(signals::PROVIDER), Announce::BoundProtect, Free::Poll),
+    Race::Await(Mode::Provided(signals::PROVIDER)),
 ];
 
 const fn litmus(mode: Mode, announce: Announce, free: Free) -> Race {

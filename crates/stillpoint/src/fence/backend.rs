@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(not(any(loom, miri)))]
 use std::sync::OnceLock;
 
-use super::{FenceError, Mode};
+use super::{FenceError, Mode, Provider};
 
 /// By what means a writer's fence reaches the readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,18 +14,18 @@ pub enum Backend {
     Membarrier,
     /// The kernel module `stillpoint_membarrier`, which sends along a tree. Reaches every thread of the process.
     Module,
-    /// [Signals](crate::multicast::signals). Reaches threads that are registered: a domain registers the threads of its
-    /// readers itself.
-    Signals,
+    /// A provider from outside. Reaches threads that are registered: a domain registers the threads of its readers
+    /// itself.
+    Provided(Provider),
     /// None: readers issue full fences themselves.
     Plain,
 }
 
 impl Backend {
-    /// Every back end, the one that is preferred first.
-    pub const ALL: [Backend; 4] = [Backend::Membarrier, Backend::Module, Backend::Signals, Backend::Plain];
+    /// Every back end that needs no provider, the one that is preferred first.
+    pub const ALL: [Backend; 3] = [Backend::Membarrier, Backend::Module, Backend::Plain];
 
-    /// Whether this process may use it. Issues a fence by it, but sends no signal.
+    /// Whether this process may use it. Issues a fence by it, but for a provider.
     ///
     /// # Errors
     /// Why not.
@@ -35,22 +35,23 @@ impl Backend {
     /// assert!(Backend::Plain.probe().is_ok());
     /// ```
     pub fn probe(self) -> Result<(), FenceError> {
-        #[cfg(not(any(loom, miri)))]
-        return match self {
+        match self {
+            #[cfg(not(any(loom, miri)))]
             Backend::Membarrier => super::membarrier::register(),
+            #[cfg(not(any(loom, miri)))]
             Backend::Module => super::module::open().map(drop),
-            Backend::Signals => super::signals::probe(),
+            #[cfg(any(loom, miri))]
+            Backend::Membarrier | Backend::Module => Ok(()),
+            Backend::Provided(provider) => provider.probe().map_err(|errno| FenceError::new(self, errno)),
             Backend::Plain => Ok(()),
-        };
-        #[cfg(any(loom, miri))]
-        Ok(())
+        }
     }
 
     /// The mode of domains that use it.
     pub(super) fn mode(self) -> Mode {
         match self {
             Backend::Membarrier | Backend::Module => Mode::Asymmetric,
-            Backend::Signals => Mode::Signals,
+            Backend::Provided(provider) => Mode::Provided(provider),
             Backend::Plain => Mode::Symmetric,
         }
     }
@@ -61,7 +62,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Membarrier => "membarrier",
             Backend::Module => "the module stillpoint_membarrier",
-            Backend::Signals => "signals",
+            Backend::Provided(provider) => return provider.fmt(f),
             Backend::Plain => "fences of the readers",
         })
     }
@@ -74,7 +75,7 @@ static USED: OnceLock<Backend> = OnceLock::new();
 /// The back end of this process: the one that was [chosen](choose), or else membarrier, or else the module, or else
 /// `Plain`. Found out by the first call, of this or of any other function that depends on it, and remembered.
 ///
-/// Signals interrupt system calls, so that they are used where somebody has asked for them alone.
+/// A provider is used only where somebody has asked for it.
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]
     return *USED.get_or_init(|| {
@@ -93,9 +94,9 @@ pub fn backend() -> Backend {
 ///
 /// ```
 /// use stillpoint::fence::{self, Backend, Mode};
-/// fence::choose(Backend::Signals)?; // as the first thing in `main`
-/// assert_eq!(Mode::best(), Mode::Signals);
-/// assert!(fence::choose(Backend::Plain).is_err());
+/// fence::choose(Backend::Plain)?; // as the first thing in `main`
+/// assert_eq!(Mode::best(), Mode::Symmetric);
+/// assert!(fence::choose(Backend::Membarrier).is_err());
 /// # Ok::<(), fence::ChooseError>(())
 /// ```
 pub fn choose(backend: Backend) -> Result<(), ChooseError> {
@@ -124,7 +125,7 @@ pub enum ChooseError {
 impl fmt::Display for ChooseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => write!(f, "the back end is not to be had: {error}"),
+            Self::Refused(error) => write!(f, "the back end is unavailable: {error}"),
             Self::InUse(backend) => {
                 write!(f, "this process fences by {backend} already; choose before the first domain is made")
             }

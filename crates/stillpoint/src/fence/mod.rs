@@ -44,10 +44,11 @@
 //! says by which:
 //!
 //! - the kernel module of this project sends the same interrupts along a tree, to the processors that run the process;
-//! - [signals](crate::multicast::signals) interrupt threads instead of processors. The handler executes the barrier, at
-//!   some point in the instruction stream of the thread, before that goes on: the argument is the same. But it holds
-//!   for threads that are registered alone, so that [`heavy`] never fences by signals: a domain that is built with
-//!   [`Mode::Signals`] registers the thread of each reader it makes, as long as the reader lives, and fences those.
+//! - a [provider](FenceProvider) fences from outside, as the crate `stillpoint-multicast` does by signals, which interrupt
+//!   threads instead of processors. The handler executes the barrier, at some point in the instruction stream of the thread,
+//!   before that goes on: the argument is the same. But it holds only for threads that are registered, so that [`heavy`]
+//!   never fences by a provider: a domain that is built with [`Mode::Provided`] registers the thread of each reader it
+//!   makes, as long as the reader lives, and fences those.
 //!
 //! # Costs
 //!
@@ -65,13 +66,14 @@ pub(crate) mod model;
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]
 pub mod module;
-mod signals;
+mod provider;
 
 pub use backend::{backend, choose, Backend, ChooseError};
+pub use provider::{end_light_fences, FenceProvider, Provider};
 
 use std::fmt;
 
-use stillpoint_sys::sync::atomic::{fence, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
 /// Which side pays for the order between readers and writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,17 +84,16 @@ pub enum Mode {
     /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, and for
     /// guests whose virtual processors are preempted by the host.
     Symmetric,
-    /// Readers use [`light`], and writers interrupt the threads of the domain's readers by
-    /// [signals](crate::multicast::signals): for processes that are refused membarrier, and whose readers must not pay
-    /// a fence. It waits for every reader's thread to be given a processor, and interrupts its system calls.
+    /// Readers use [`light`], and a [provider](FenceProvider) fences their threads: for processes that are refused
+    /// membarrier, and whose readers must not pay a fence.
     ///
-    /// A thread that blocks the signal when it becomes a reader pays a full fence itself. One that blocks it later makes
-    /// fences fail, after some tenths of a second, with an error that says so: nothing is freed then.
+    /// A thread that the provider cannot register when it becomes a reader pays a full fence itself.
     ///
-    /// A fence waits until each of these threads has run its handler: in this mode, what "never waits for a reader"
-    /// elsewhere (polls, checks, futures) waits until the readers' threads have had a processor, and the longer the more
-    /// of them share one.
-    Signals,
+    /// By signals, a fence waits until each of these threads has run its handler: in this mode, what "never waits for a
+    /// reader" elsewhere (polls, checks, futures) waits until the readers' threads have had a processor, and the longer the
+    /// more of them share one. A thread that blocks the signal makes fences fail, after some tenths of a second, with an
+    /// error that says so: nothing is freed then.
+    Provided(Provider),
 }
 
 impl Mode {
@@ -108,7 +109,7 @@ impl Mode {
     pub(crate) fn probe(self) -> Result<(), FenceError> {
         match self {
             Mode::Asymmetric => asymmetric_supported(),
-            Mode::Signals => Backend::Signals.probe(),
+            Mode::Provided(provider) => Backend::Provided(provider).probe(),
             Mode::Symmetric => Ok(()),
         }
     }
@@ -122,29 +123,46 @@ impl Mode {
                 fence(Ordering::SeqCst);
                 Ok(())
             }
-            #[cfg(not(any(loom, miri)))]
-            Mode::Signals => signals::barrier(),
-            #[cfg(any(loom, miri))]
-            Mode::Signals => heavy(),
+            Mode::Provided(provider) => {
+                provider.heavy().map_err(|errno| FenceError::new(Backend::Provided(provider), errno))
+            }
         }
     }
 
-    /// Lets the fences of this mode reach the calling thread as long as the result lives. If that cannot be had, the
-    /// thread is to issue full fences itself: the mode for its side is returned, too.
-    pub(crate) fn bind(self) -> (Self, Binding) {
-        #[cfg(not(any(loom, miri)))]
-        if self == Mode::Signals {
-            return signals::join().map_or((Mode::Symmetric, None), |member| (self, Some(member)));
-        }
-        (self, Binding::default())
-    }
-
-    /// The mode in which any reader of a domain in this mode may be, bound or not.
-    #[inline(always)]
-    pub(crate) fn of_any_reader(self) -> Self {
+    /// Lets the fences of this mode reach the calling thread, until it is [unbound](Mode::unbind), and says how a reader on it
+    /// is to fence. When the thread ends before, these bits of the word are set.
+    ///
+    /// # Safety
+    /// The word is alive until the thread is unbound, or for ever.
+    pub(crate) unsafe fn bind(self, word: &AtomicU32, bits: u32) -> ReaderFence {
         match self {
-            Mode::Asymmetric => self,
-            Mode::Symmetric | Mode::Signals => Mode::Symmetric,
+            Mode::Asymmetric => ReaderFence::Light,
+            Mode::Symmetric => ReaderFence::Full,
+            #[cfg(not(loom))]
+            // SAFETY: the caller's promise.
+            Mode::Provided(provider) if unsafe { provider.bind(word, bits) } => ReaderFence::Bound,
+            Mode::Provided(_) => {
+                let _ = (word, bits);
+                ReaderFence::Full
+            }
+        }
+    }
+
+    /// Takes [`bind`](Mode::bind) back, on the same thread.
+    pub(crate) fn unbind(self, word: &AtomicU32) {
+        #[cfg(not(loom))]
+        if let Mode::Provided(provider) = self {
+            provider.unbind(word);
+        }
+        let _ = word;
+    }
+
+    /// How any reader of a domain in this mode fences, bound or not.
+    #[inline(always)]
+    pub(crate) fn of_any_reader(self) -> ReaderFence {
+        match self {
+            Mode::Asymmetric => ReaderFence::Light,
+            Mode::Symmetric | Mode::Provided(_) => ReaderFence::Full,
         }
     }
 
@@ -153,27 +171,40 @@ impl Mode {
         match self {
             Mode::Asymmetric if backend() == Backend::Module => Backend::Module,
             Mode::Asymmetric => Backend::Membarrier,
-            Mode::Signals => Backend::Signals,
+            Mode::Provided(provider) => Backend::Provided(provider),
             Mode::Symmetric => Backend::Plain,
         }
     }
+}
 
+/// How a reader does its side of the pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReaderFence {
+    /// By [`light`].
+    Light,
+    /// By a full fence.
+    Full,
+    /// By [`light`], until its thread ends and the provider ceases to reach it.
+    #[cfg_attr(loom, expect(dead_code, reason = "nobody binds in a model"))]
+    Bound,
+}
+
+impl ReaderFence {
     /// The reader's side of the pair.
     #[inline(always)]
-    pub(crate) fn light(self) {
+    pub(crate) fn issue(self) {
         match self {
-            Mode::Asymmetric => light(),
-            Mode::Signals => {
+            Self::Light => light(),
+            Self::Bound => {
                 light();
                 // SeqCst: pairs with the fence in `fence` of the grace periods. The reader outlives the registration of
                 // its thread, in thread-local storage: so the thread fences itself.
-                #[cfg(not(any(loom, miri)))]
-                if signals::has_left() {
+                if provider::light_fences_have_ended() {
                     fence(Ordering::SeqCst);
                 }
             }
-            // SeqCst: pairs with the fence in `heavy` of a writer in the same mode, or in `Mode::Signals`.
-            Mode::Symmetric => fence(Ordering::SeqCst),
+            // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider.
+            Self::Full => fence(Ordering::SeqCst),
         }
     }
 }
@@ -183,16 +214,10 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Mode::Asymmetric => "asymmetric",
             Mode::Symmetric => "symmetric",
-            Mode::Signals => "signals",
+            Mode::Provided(provider) => return provider.fmt(f),
         })
     }
 }
-
-/// What a reader holds so that fences reach its thread.
-#[cfg(not(any(loom, miri)))]
-pub(crate) type Binding = Option<crate::multicast::signals::SignalMember>;
-#[cfg(any(loom, miri))]
-pub(crate) type Binding = ();
 
 /// The reader's side of the asymmetric pair: orders accesses before it with accesses after it against any
 /// [`heavy`] fence of the process.
@@ -296,9 +321,7 @@ impl FenceError {
         self.backend
     }
 
-    /// The error number of the system call, as in `errno.h`. Of signals: `EDEADLK` when a thread blocks the signal,
-    /// `EBUSY` when the program handles it itself, `ESRCH` when a thread has ended without leaving, `ETIMEDOUT` when one
-    /// does not answer and nothing tells why.
+    /// The error number of the system call, as in `errno.h`; or what the provider says.
     pub fn raw_os_error(self) -> i32 {
         self.errno
     }
@@ -317,21 +340,7 @@ impl fmt::Display for FenceError {
             (Backend::Module, _) => {
                 write!(f, "the kernel module refused ({cause}); the process needs the right to open /dev/stillpoint_membarrier")
             }
-            (Backend::Signals, libc::EDEADLK) => f.write_str(
-                "a thread with a reader blocks the signal of fences; unblock it there, or drop the reader before",
-            ),
-            (Backend::Signals, libc::EBUSY) => f.write_str(
-                "the program handles the signal of fences itself; choose another one with multicast::signals::choose",
-            ),
-            (Backend::Signals, libc::ESRCH) => f.write_str(
-                "a thread with a reader has ended without leaving; let threads return, or drop the reader before",
-            ),
-            (Backend::Signals, libc::ETIMEDOUT) => f.write_str(
-                "a thread with a reader does not answer; let it run, or drop the reader before it is stopped",
-            ),
-            (Backend::Signals, _) => {
-                write!(f, "signals were refused ({cause}); build the domain with fence::Mode::Symmetric")
-            }
+            (Backend::Provided(provider), errno) => f.write_str(&provider.explain(errno)),
             _ => write!(
                 f,
                 "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
@@ -365,10 +374,5 @@ mod tests {
         assert!(text(Backend::Module, libc::ENOENT).contains("not loaded"));
         assert!(text(Backend::Module, libc::EPROTONOSUPPORT).contains("another version"));
         assert!(text(Backend::Module, libc::EACCES).contains("Permission denied"));
-        assert!(text(Backend::Signals, libc::EDEADLK).contains("blocks"));
-        assert!(text(Backend::Signals, libc::EBUSY).contains("signals::choose"));
-        assert!(text(Backend::Signals, libc::ESRCH).contains("has ended"));
-        assert!(text(Backend::Signals, libc::ETIMEDOUT).contains("does not answer"));
-        assert!(text(Backend::Signals, libc::EPERM).contains("Symmetric"));
     }
 }

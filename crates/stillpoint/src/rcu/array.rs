@@ -90,7 +90,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
             links: &self.links,
             record: reader.record(),
             core: reader.core(),
-            mode: reader.mode(),
+            fence: reader.fence(),
             reader: PhantomData,
         }
     }

@@ -7,7 +7,7 @@ use super::link::Link;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
-use crate::fence::Mode;
+use crate::fence::ReaderFence;
 
 /// An [`RcuArray`](super::RcuArray) as one reader sees it: made by [`RcuArray::bind`](super::RcuArray::bind).
 ///
@@ -19,7 +19,7 @@ pub struct BoundArray<'a, T: Send + Sync + 'static> {
     pub(super) links: &'a [Link<T>],
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
-    pub(super) mode: Mode,
+    pub(super) fence: ReaderFence,
     pub(super) reader: PhantomData<&'a mut Reader>,
 }
 
@@ -33,13 +33,13 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
         let (link, record) = (&self.links[index], self.record);
         // SAFETY: `bind` checked the domain, and this value has the reader to itself, as has the result this
         // value: the first slot is used for nothing else.
-        unsafe { link.protect_in(self.mode, || record.first_hazard()) }
+        unsafe { link.protect_in(self.fence, || record.first_hazard()) }
     }
 
     /// Begins a region, as [`Reader::pin`](super::Reader::pin) does.
     #[inline(always)]
     pub fn pin(&mut self) -> ArrayGuard<'_, T> {
-        self.core.enter(self.mode, self.record);
+        self.core.enter(self.fence, self.record);
         ArrayGuard { array: self }
     }
 }

@@ -11,7 +11,7 @@ use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
 use crate::busted::{self, Variant};
-use crate::fence::Mode;
+use crate::fence::ReaderFence;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
@@ -29,7 +29,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     pub(super) fn protect<'a>(&'a self, home: &Home, reader: &'a Reader) -> Option<Protected<'a, T>> {
         home.verify(reader.core());
         // SAFETY: the reader is of the link's domain, and a free slot is nobody else's.
-        unsafe { self.protect_in(reader.mode(), || reader.record().free_hazard()) }
+        unsafe { self.protect_in(reader.fence(), || reader.record().free_hazard()) }
     }
 
     /// # Safety
@@ -37,10 +37,10 @@ impl<T: Send + Sync + 'static> Link<T> {
     #[inline(always)]
     pub(super) unsafe fn protect_in<'a>(
         &'a self,
-        mode: Mode,
+        fence: ReaderFence,
         hazard: impl FnOnce() -> &'a Hazard,
     ) -> Option<Protected<'a, T>> {
-        let (object, hazard) = read::protect(mode, &self.0, hazard)?;
+        let (object, hazard) = read::protect(fence, &self.0, hazard)?;
         // SAFETY: `protect` validated the pair, in a slot of the link's own domain; the borrows of link and
         // reader outlive `'a`.
         Some(unsafe { Protected::new(object, hazard) })

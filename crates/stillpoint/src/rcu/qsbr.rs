@@ -9,7 +9,6 @@ use super::engine::Core;
 use super::error::SynchronizeError;
 use super::offline::OfflineReader;
 use super::region::{sealed::Sealed, Region};
-use crate::fence::Binding;
 
 /// A reader that pays nothing for its loads, and announces from time to time that it holds none: quiescent
 /// state based reclamation.
@@ -43,19 +42,16 @@ pub struct QsbrReader {
     record: NonNull<Record>,
     core: Arc<Core>,
     claim: Claim<Record>,
-    /// Until the record is given back.
-    _binding: Binding,
     /// Neither `Send` nor `Sync`.
     _thread: PhantomData<*mut ()>,
 }
 
 impl QsbrReader {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let (mode, binding) = core.mode().bind();
-        let claim = core.register(Kind::Qsbr, mode);
+        let (claim, _) = core.register(Kind::Qsbr);
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, core, claim, _binding: binding, _thread: PhantomData }
+        Self { record, core, claim, _thread: PhantomData }
     }
 
     #[inline(always)]

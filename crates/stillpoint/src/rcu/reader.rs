@@ -10,7 +10,7 @@ use super::engine::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};
-use crate::fence::{Binding, Mode};
+use crate::fence::ReaderFence;
 
 /// A thread's right to read a domain: protected loads of single objects, and guards for regions.
 ///
@@ -45,24 +45,21 @@ use crate::fence::{Binding, Mode};
 /// ```
 pub struct Reader {
     record: NonNull<Record>,
-    mode: Mode,
+    fence: ReaderFence,
     /// Guards beyond the first.
     nested: Cell<u32>,
     core: Arc<Core>,
     claim: Claim<Record>,
-    /// Until the record is given back.
-    _binding: Binding,
     /// Neither `Send` nor `Sync`.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Reader {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let (mode, binding) = core.mode().bind();
-        let claim = core.register(Kind::Reader, mode);
+        let (claim, fence) = core.register(Kind::Reader);
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, mode, nested: Cell::new(0), core, claim, _binding: binding, _thread: PhantomData }
+        Self { record, fence, nested: Cell::new(0), core, claim, _thread: PhantomData }
     }
 
     /// Begins a region: until the guard is dropped, nothing that was linked is freed.
@@ -100,7 +97,7 @@ impl Reader {
     pub fn pin(&self) -> Guard<'_> {
         let record = self.record();
         if record.state() == PASSIVE {
-            self.core.enter(self.mode, record);
+            self.core.enter(self.fence, record);
         } else {
             // A guard is held already, and its token serves: nothing was freed since. Checking the state
             // instead of counting all guards keeps the common case free of a chain through the counter.
@@ -116,8 +113,8 @@ impl Reader {
     }
 
     #[inline(always)]
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
+    pub(crate) fn fence(&self) -> ReaderFence {
+        self.fence
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@ use super::error::Full;
 use super::iter::Iter;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
-use crate::fence::Mode;
+use crate::fence::ReaderFence;
 use crate::rcu::engine::record::Record;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
@@ -30,7 +30,7 @@ pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S
     pins: Pins<'a>,
     record: &'a Record,
     core: &'a Core,
-    mode: Mode,
+    fence: ReaderFence,
     reader: PhantomData<&'a mut Reader>,
 }
 
@@ -39,10 +39,10 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     #[inline(always)]
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
-        let (record, mode) = (reader.record(), reader.mode());
+        let (record, fence) = (reader.record(), reader.fence());
         // SAFETY: the domain was checked, this value has the reader to itself, and it borrows the table.
-        let pins = unsafe { Pins::new(inner, record.own_hazards(), mode) };
-        Self { inner, lens: inner.lens(), pins, record, core: reader.core(), mode, reader: PhantomData }
+        let pins = unsafe { Pins::new(inner, record.own_hazards(), fence) };
+        Self { inner, lens: inner.lens(), pins, record, core: reader.core(), fence, reader: PhantomData }
     }
 
     /// Begins a region in which the table is read. A preempted thread that holds the guard holds up everything retired
@@ -61,7 +61,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// ```
     #[inline(always)]
     pub fn pin(&mut self) -> TableGuard<'_, K, V, S> {
-        self.core.enter(self.mode, self.record);
+        self.core.enter(self.fence, self.record);
         // SAFETY: the region has begun, and lasts as long as the guard, which the result borrows.
         let view = unsafe { self.inner.view_in_region() };
         TableGuard {

@@ -48,13 +48,15 @@ fn parameters(rest: &str) -> Vec<String> {
     names.iter().map(name).filter(|name| !name.is_empty()).collect()
 }
 
-/// The public types of the library with their parameters, as the sources declare them.
+/// The public types of the library, and of the crate that multicasts, with their parameters, as the sources declare them.
 fn declared() -> BTreeSet<(String, Option<String>)> {
-    let sources = folder("src");
     let mut declared = BTreeSet::new();
-    for file in files(&sources) {
-        let module = file.strip_prefix(&sources).expect("it is below").iter().next().expect("it has a name");
-        let module = module.to_string_lossy();
+    let (sources, others) = (folder("src"), folder("../stillpoint-multicast/src"));
+    for file in files(&sources).into_iter().chain(files(&others)) {
+        let module = match file.strip_prefix(&sources) {
+            Ok(file) => file.iter().next().expect("it has a name").to_string_lossy(),
+            Err(_) => "multicast".into(),
+        };
         let text = fs::read_to_string(&file).expect("it can be read");
         for keyword in ["\npub struct ", "\npub enum ", "\npub union "] {
             for rest in text.split(keyword).skip(1) {

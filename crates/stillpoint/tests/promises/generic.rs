@@ -1,6 +1,7 @@
 //! Types with a lifetime or a type parameter: one row for each parameter.
 
-use stillpoint::{multicast, pool, rcu, table, timer};
+use stillpoint::{pool, rcu, table, timer};
+use stillpoint_multicast as multicast;
 
 use super::rows::Row;
 

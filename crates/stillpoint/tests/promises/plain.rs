@@ -1,6 +1,7 @@
 //! Types without parameters: who may be sent, shared, and used after a panic.
 
-use stillpoint::{fence, multicast, pool, rcu, table as tables, timer};
+use stillpoint::{fence, pool, rcu, table as tables, timer};
+use stillpoint_multicast as multicast;
 
 use super::rows::Traits;
 
@@ -21,6 +22,7 @@ pub(crate) fn table() -> Vec<Row> {
         "fence::Backend" = fence::Backend;                                     true, true, true, true;
         "fence::FenceError" = fence::FenceError;                               true, true, true, true;
         "fence::Mode" = fence::Mode;                                           true, true, true, true;
+        "fence::Provider" = fence::Provider;                                   true, true, true, true;
         "fence::Way" = fence::module::Way;                                     true, true, true, true;
         "fence::Request" = fence::module::Request;                             true, true, true, true;
         "fence::Device" = fence::module::Device;                               true, true, true, true;

@@ -2,6 +2,7 @@
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
+use stillpoint_multicast::signals;
 
 use crate::skip::skipped;
 
@@ -23,7 +24,7 @@ pub(crate) fn modes() -> impl Iterator<Item = Mode> {
         }
     };
     let signals = match std::env::var_os("STILLPOINT_TEST_WITHOUT_SIGNALS") {
-        None => Some(Mode::Signals),
+        None => Some(Mode::Provided(signals::PROVIDER)),
         Some(reason) => {
             skipped(&format!("in fence mode signals: {}", reason.to_string_lossy()));
             None

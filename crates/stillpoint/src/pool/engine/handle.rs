@@ -461,8 +461,8 @@ impl Core {
         let core = shard.core();
         match core.accept(object) {
             // After the validation, which may have parked the handle.
-            // SAFETY: as above.
             Ok(_) if shard.is_of(stillpoint_sys::linux::thread_handle()) => {
+                // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
                 unsafe { Hold::new(shard) }.put(&[object])
             }
             Ok(place) => core.free_stray(place),

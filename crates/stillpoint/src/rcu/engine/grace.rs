@@ -198,7 +198,7 @@ impl Core {
         if busted::is(Variant::RequestNoHeavy) {
             return Ok(());
         }
-        if self.mode == Mode::Signals {
+        if matches!(self.mode, Mode::Provided(_)) {
             self.mode.heavy()?;
         } else {
             fence::asymmetric_supported()?;

@@ -6,21 +6,19 @@ use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
 use super::Core;
 use crate::busted::{self, Variant};
-use crate::fence::{self, Mode};
+use crate::fence::{self, Mode, ReaderFence};
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {
-    /// Registers the calling thread as a reader, which issues its side of the fences in this mode.
-    pub(crate) fn register(&self, kind: Kind, mode: Mode) -> Claim<Record> {
+    /// Registers the calling thread as a reader, and says how it is to fence.
+    pub(crate) fn register(&self, kind: Kind) -> (Claim<Record>, ReaderFence) {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        let is_unreached = mode != self.mode();
-        record.adopt(kind, mode, self.helping().is_some(), is_unreached);
-        #[cfg(not(any(loom, miri)))]
-        if mode == Mode::Signals {
-            record.fence_when_left();
-        }
+        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the core for ever.
+        let fence = unsafe { record.bind(self.mode) };
+        let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
+        record.adopt(kind, fence, self.helping().is_some(), is_unreached);
         if record.is_light() {
             // Relaxed: made visible by the fence below.
             self.light_readers.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +31,7 @@ impl Core {
             // the state, or everything this reader loads from now on is newer than what the writer unlinked.
             atomic_fence(Ordering::SeqCst);
         }
-        claim
+        (claim, fence)
     }
 
     /// The end of a reader. Whoever waits for it goes on.
@@ -50,23 +48,20 @@ impl Core {
             self.light_readers.fetch_sub(1, release);
         }
         self.notice(record);
-        #[cfg(not(any(loom, miri)))]
-        if self.mode() == Mode::Signals {
-            record.stay_light();
-        }
+        record.unbind(self.mode);
         record.abandon();
         self.records.release(claim);
     }
 
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
-    pub(crate) fn enter(&self, mode: Mode, record: &Record) {
+    pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
         // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
         // what was unlinked before the token was started.
         let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
         record.publish(token, busted::order(Variant::EnterRelaxed, Ordering::Release));
         if !busted::is(Variant::PinNoLight) {
-            mode.light();
+            fence.issue();
         }
     }
 
@@ -122,7 +117,7 @@ impl Core {
     /// After the state was published: looks whether somebody waits for this, or has helped.
     #[inline(always)]
     fn notice(&self, record: &Record) {
-        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`, which may be signals. A reader that
+        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`, by a provider as well. A reader that
         // these do not reach, or no longer, has `FENCES` set, and fences itself in `answer`. Models pay for it only where
         // it is needed.
         let helps = self.helping().is_some() && self.mode() != Mode::Symmetric;
@@ -139,7 +134,7 @@ impl Core {
     fn answer(&self, record: &Record) {
         if record.fences() {
             // SeqCst: pairs with the fence in `end_missed_help` of a symmetric domain, and with that in `fence_request` for
-            // a reader that signals do not reach.
+            // a reader that no provider reaches.
             atomic_fence(Ordering::SeqCst);
         }
         if record.take_request() {
@@ -159,7 +154,7 @@ impl Core {
 /// been freed and its address used again, which is why the reload is the one that counts.
 #[inline(always)]
 pub(crate) fn protect<'r, T>(
-    mode: Mode,
+    fence: ReaderFence,
     source: &AtomicPtr<T>,
     hazard: impl FnOnce() -> &'r Hazard,
 ) -> Option<(NonNull<T>, &'r Hazard)> {
@@ -172,7 +167,7 @@ pub(crate) fn protect<'r, T>(
     loop {
         set_hazard(hazard, candidate.cast());
         if !busted::is(Variant::ProtectNoLight) {
-            mode.light();
+            fence.issue();
         }
         // Acquire: pairs with the release of the writer that linked the object.
         let acquire = busted::order(Variant::ProtectReloadRelaxed, Ordering::Acquire);
@@ -188,65 +183,130 @@ pub(crate) fn protect<'r, T>(
     }
 }
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::RefCell;
+    use std::ptr;
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+    use std::sync::Mutex;
 
-    use crate::fence::Mode;
-    use crate::rcu::{Domain, Reader};
+    use super::*;
+    use crate::fence::{end_light_fences, FenceProvider, Provider};
+    use crate::rcu::{Domain, SynchronizeError};
 
-    /// What a thread does with a reader at its very end, when fences by signals do not reach it any more.
-    struct Late(Domain, Reader);
+    /// Writes down who is bound.
+    #[derive(Default)]
+    struct Notes {
+        /// Words, by their addresses, and their bits.
+        bound: Mutex<Vec<(usize, u32)>>,
+        refuses: AtomicBool,
+        fences: AtomicUsize,
+    }
 
-    impl Drop for Late {
-        fn drop(&mut self) {
-            assert!(crate::multicast::signals::has_left());
-            assert!(self.1.record().fences(), "nobody else does it");
-            assert!(self.0.reader().record().fences());
+    // SAFETY: nothing of what the tests read is freed before its readers have gone.
+    unsafe impl FenceProvider for Notes {
+        fn name(&self) -> &'static str {
+            "notes"
+        }
+
+        fn probe(&self) -> Result<(), i32> {
+            Ok(())
+        }
+
+        fn heavy(&self) -> Result<(), i32> {
+            self.fences.fetch_add(1, Ordering::Relaxed);
+            if self.refuses.load(Ordering::Relaxed) {
+                Err(libc::EPERM)
+            } else {
+                Ok(())
+            }
+        }
+
+        unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool {
+            if self.refuses.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.bound.lock().unwrap().push((ptr::from_ref(word).expose_provenance(), bits));
+            true
+        }
+
+        fn unbind(&self, word: &AtomicU32) {
+            self.bound.lock().unwrap().retain(|&(one, _)| one != ptr::from_ref(word).addr());
+        }
+
+        fn explain(&self, errno: i32) -> String {
+            format!("the tests refuse with {errno}")
         }
     }
 
-    thread_local! {
-        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    impl Notes {
+        fn bound(&self) -> usize {
+            self.bound.lock().unwrap().len()
+        }
     }
 
-    /// At the end of each section, and of each state of a QSBR reader, before the look at requests.
-    #[test]
-    fn a_reader_fences_itself_from_the_moment_on_at_which_its_thread_has_left() {
-        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
-        let thread = std::thread::spawn(move || {
-            // Used first, dropped last.
-            LATE.with(|late| *late.borrow_mut() = None);
-            let readers: Vec<Reader> = (0..20).map(|_| domain.reader()).collect();
-            assert!(readers.iter().all(|reader| !reader.record().fences()), "signals reach them");
-            drop(readers);
-            let reader = domain.reader();
-            LATE.with(|late| *late.borrow_mut() = Some(Late(domain, reader)));
-        });
-        thread.join().expect("it does not panic");
+    fn provided() -> (&'static Notes, Domain) {
+        let notes: &Notes = Box::leak(Box::default());
+        let mode = Mode::Provided(Provider::new(notes));
+        (notes, Domain::builder().fence(mode).build().expect("it is there"))
     }
 
-    /// A record is another thread's when its reader has gone.
     #[test]
-    fn a_reader_that_has_gone_is_not_told_that_its_thread_leaves() {
-        let domain = Domain::builder().fence(Mode::Signals).build().expect("nobody handles the signal");
-        let (gone, is_gone) = std::sync::mpsc::channel();
-        let (taken, is_taken) = std::sync::mpsc::channel();
-        let other = domain.clone();
-        let thread = std::thread::spawn(move || {
-            let kept = other.reader();
-            let reader = other.reader();
-            let record = std::ptr::from_ref(reader.record()).addr();
-            drop(reader);
-            gone.send(record).expect("the test waits for it");
-            is_taken.recv().expect("the test goes on");
-            std::mem::forget(kept);
-        });
-        let record = is_gone.recv().expect("the thread runs");
-        let readers: Vec<Reader> = (0..20).map(|_| domain.reader()).collect();
-        let taken_over = readers.iter().find(|reader| std::ptr::from_ref(reader.record()).addr() == record);
-        taken.send(()).expect("the thread waits for it");
-        thread.join().expect("it does not panic");
-        assert!(!taken_over.expect("records are used again").record().fences());
+    fn the_thread_of_a_reader_is_bound_as_long_as_the_reader_lives() {
+        let (notes, domain) = provided();
+        let (first, second, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
+        assert_eq!(notes.bound(), 3);
+        assert!(!first.record().fences() && first.record().is_light());
+        drop(first);
+        drop(qsbr);
+        assert_eq!(notes.bound(), 1);
+        drop(second);
+        assert_eq!(notes.bound(), 0);
+    }
+
+    #[test]
+    fn a_reader_that_cannot_be_bound_fences_itself() {
+        let (notes, domain) = provided();
+        notes.refuses.store(true, Ordering::Relaxed);
+        let reader = domain.reader();
+        assert_eq!(reader.fence(), ReaderFence::Full);
+        assert!(reader.record().fences() && !reader.record().is_light(), "nobody else does it");
+        assert_eq!(domain.synchronize(), Ok(()), "nobody needs the provider");
+        assert_eq!(notes.fences.load(Ordering::Relaxed), 0);
+    }
+
+    /// At the end of its thread, before the look at requests.
+    #[test]
+    fn a_reader_fences_itself_from_the_moment_on_at_which_its_bits_are_set() {
+        std::thread::spawn(|| {
+            let (notes, domain) = provided();
+            let (gone, reader) = (domain.reader(), domain.reader());
+            let record = ptr::from_ref(gone.record());
+            drop(gone);
+            end_light_fences();
+            for &(word, bits) in &*notes.bound.lock().unwrap() {
+                // SAFETY: bound words are alive.
+                unsafe { &*ptr::with_exposed_provenance::<AtomicU32>(word) }
+                    .fetch_or(bits, Ordering::Relaxed);
+            }
+            assert!(reader.record().fences(), "nobody else does it");
+            // SAFETY: records live as long as the domain.
+            assert!(!unsafe { &*record }.fences(), "it may be another thread's");
+        })
+        .join()
+        .expect("it does not panic");
+    }
+
+    #[test]
+    fn an_error_of_the_provider_is_explained_by_it() {
+        let (notes, domain) = provided();
+        let _reader = domain.reader();
+        assert_eq!(domain.synchronize(), Ok(()));
+        assert_eq!(notes.fences.load(Ordering::Relaxed), 1);
+        notes.refuses.store(true, Ordering::Relaxed);
+        let Err(SynchronizeError::Fence(error)) = domain.synchronize() else {
+            panic!("the fence is refused")
+        };
+        assert_eq!(error.raw_os_error(), libc::EPERM);
+        assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
 }

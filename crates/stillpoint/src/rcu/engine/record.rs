@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::aid::{self, Aid};
 use crate::busted::{self, Variant};
-use crate::fence::Mode;
+use crate::fence::{Mode, ReaderFence};
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -88,7 +88,7 @@ impl Default for Record {
 impl Record {
     /// Writes down who holds the record from now on, whether it may be helped, and whether the heavy fences of its domain
     /// do not reach it.
-    pub(crate) fn adopt(&self, kind: Kind, mode: Mode, helps: bool, is_unreached: bool) {
+    pub(crate) fn adopt(&self, kind: Kind, fence: ReaderFence, helps: bool, is_unreached: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
@@ -100,7 +100,8 @@ impl Record {
         self.reported.store(0, Ordering::Relaxed);
         let aid = if helps { aid::own() } else { None };
         aid.inspect(|aid| aid.add_holder());
-        let attention = if is_unreached || (aid.is_some() && mode == Mode::Symmetric) { FENCES } else { 0 };
+        let attention =
+            if is_unreached || (aid.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
@@ -176,18 +177,19 @@ impl Record {
         self.has(HELPED) && self.attention.fetch_and(!HELPED, Ordering::Acquire) & HELPED != 0
     }
 
-    /// Lets the holder issue full fences itself as soon as its thread has left for good, so that fences by signals do not
-    /// reach it any more. Until [`stay_light`](Record::stay_light).
-    #[cfg(not(any(loom, miri)))]
-    pub(super) fn fence_when_left(&self) {
-        // SAFETY: the holder takes it back when it goes, on the same thread. One that is forgotten keeps the core for ever.
-        unsafe { crate::multicast::signals::tell_when_left(&self.attention, FENCES) };
+    /// Lets the fences of this mode reach the calling thread, the holder's, until [`unbind`](Record::unbind), and says how
+    /// it is to fence. When the thread ends before, it has to fence itself before it looks at requests.
+    ///
+    /// # Safety
+    /// The record is alive until then, or for ever.
+    pub(super) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
+        // SAFETY: the caller's promise.
+        unsafe { mode.bind(&self.attention, FENCES) }
     }
 
-    /// Takes [`fence_when_left`](Record::fence_when_left) back: the holder goes.
-    #[cfg(not(any(loom, miri)))]
-    pub(super) fn stay_light(&self) {
-        crate::multicast::signals::forget_to_tell(&self.attention);
+    /// Takes [`bind`](Record::bind) back: the holder goes.
+    pub(super) fn unbind(&self, mode: Mode) {
+        mode.unbind(&self.attention);
     }
 
     /// Whether a full fence must come before the look at requests.
@@ -440,12 +442,12 @@ mod tests {
         assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
     }
 
-    /// Its thread is one that signals do not reach, in the child of a `fork` as well.
+    /// Its thread is one that no provider reaches, in the child of a `fork` as well.
     #[test]
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {
             let record = Record::default();
-            record.adopt(Kind::Reader, Mode::Symmetric, false, is_unreached);
+            record.adopt(Kind::Reader, ReaderFence::Full, false, is_unreached);
             record.ask_for_attention();
             record.request();
             record.tell_helped();

@@ -7,7 +7,7 @@ use super::arena::{Arena, Lens, Pair};
 use super::array::{Array, View};
 use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
-use crate::fence::Mode;
+use crate::fence::ReaderFence;
 use crate::rcu::engine::record::{clear_hazard, set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
@@ -57,7 +57,7 @@ fn protect<'a, K, V>(
     lens: Lens<'_, K, V>,
     bucket: &Bucket,
     slot: usize,
-    mode: Mode,
+    fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
     let word = bucket.word(slot);
@@ -68,7 +68,7 @@ fn protect<'a, K, V>(
         let pair = lens.pair(candidate);
         set_hazard(hazard, pair.as_ptr().cast());
         if !busted::is(Variant::NoLight) {
-            mode.light();
+            fence.issue();
         }
         // Acquire: pairs with the release in `Bucket::set_entry`: the entry is read, or the link that a mover set
         // before it cleared the word.
@@ -96,7 +96,7 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     bucket: &Bucket,
     tag: u16,
     key: &Q,
-    mode: Mode,
+    fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
     // A loop, here and below: `find_map` may become a call.
@@ -108,7 +108,7 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
                 continue;
             }
         }
-        if let Some(held) = protect(lens, bucket, slot, mode, hazard) {
+        if let Some(held) = protect(lens, bucket, slot, fence, hazard) {
             if held.get().key.borrow() == key {
                 return Some(held);
             }
@@ -126,13 +126,13 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     view: View<'_>,
     hash: u64,
     key: &Q,
-    mode: Mode,
+    fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Found<Held<'a, K, V>> {
     let mut bucket = view.bucket(hash);
     loop {
         // SAFETY: the caller's promise.
-        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, hazard) };
+        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, hazard) };
         if let Some(held) = held {
             return Found::Entry(held);
         }
@@ -300,7 +300,7 @@ pub(crate) struct Slots<'a> {
     pub(crate) entry: &'a Hazard,
     current: &'a Hazard,
     next: &'a Hazard,
-    mode: Mode,
+    fence: ReaderFence,
 }
 
 /// A lookup of a bound reader: which arrays it has pinned, and where it begins.
@@ -321,10 +321,10 @@ impl<'a> Pins<'a> {
     pub(crate) unsafe fn new<K, V, S>(
         inner: &Inner<K, V, S>,
         [entry, current, next]: [&'a Hazard; 3],
-        mode: Mode,
+        fence: ReaderFence,
     ) -> Self {
-        let slots = Slots { entry, current, next, mode };
-        Self { slots, view: pin_current(mode, current, inner).view() }
+        let slots = Slots { entry, current, next, fence };
+        Self { slots, view: pin_current(fence, current, inner).view() }
     }
 
     /// Looks a key up, and pins its entry.
@@ -336,11 +336,11 @@ impl<'a> Pins<'a> {
         hash: u64,
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
-        let Slots { mode, entry, current, next } = self.slots;
+        let Slots { fence, entry, current, next } = self.slots;
         loop {
             let bucket = self.view.bucket(hash);
             // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
-            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, mode, entry) };
+            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, entry) };
             if held.is_some() || bucket.link() == END {
                 return held;
             }
@@ -355,8 +355,8 @@ impl<'a> Pins<'a> {
 
 /// Pins the array that is current now, in place of the one before.
 #[inline(never)]
-fn pin_current<'a, K, V, S>(mode: Mode, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
-    let pinned = crate::rcu::engine::read::protect(mode, &inner.current, || hazard);
+fn pin_current<'a, K, V, S>(fence: ReaderFence, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
+    let pinned = crate::rcu::engine::read::protect(fence, &inner.current, || hazard);
     let (array, _) = pinned.expect("a table has an array");
     // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again, and `Pins` then
     // has another view.
@@ -369,7 +369,7 @@ impl<'a> Slots<'a> {
         let next = pinned.array.next().expect("a moved bucket has a next array");
         if !busted::is(Variant::NextNotPinned) {
             set_hazard(self.next, ptr::from_ref(next).cast_mut().cast());
-            self.mode.light();
+            self.fence.issue();
         }
         // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired:
         // this is the load that proves it. The address is not used again, since the array is pinned.
@@ -393,14 +393,14 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots { entry, current, next, mode: inner.core.mode().of_any_reader() };
+    let slots = Slots { entry, current, next, fence: inner.core.mode().of_any_reader() };
     // The next array is pinned for the time of this call, also when `Eq` panics: an idle reader is to hold up one array.
     let _pinned_next = ClearLater(next);
     let pinned = array.view();
     let mut view = pinned;
     loop {
         // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
-        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.mode, entry) } {
+        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.fence, entry) } {
             Found::Entry(held) => return Ok(Some(held)),
             Found::Absent => return Ok(None),
             Found::Moved => {}
@@ -408,7 +408,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
         // Relaxed: compared, not followed.
         let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
         let following = if is_current { slots.pin_next(inner, pinned) } else { None };
-        let Some(following) = following else { return Err(pin_current(slots.mode, current, inner)) };
+        let Some(following) = following else { return Err(pin_current(slots.fence, current, inner)) };
         view = following;
     }
 }

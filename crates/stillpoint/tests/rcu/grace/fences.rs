@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
+use stillpoint_multicast::signals;
 
 use super::retire_one;
 use crate::census::Census;
@@ -14,7 +15,7 @@ use crate::eager;
 /// everywhere, so that no test has to be skipped.
 fn with_heavy_fences(test: impl Fn(Domain)) {
     let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
-    for mode in asymmetric.into_iter().chain([Mode::Signals]) {
+    for mode in asymmetric.into_iter().chain([Mode::Provided(signals::PROVIDER)]) {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
     }
 }

@@ -1,0 +1,170 @@
+//! A thread that ends with a registration that was forgotten leaves nevertheless: nobody waits for it.
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::slots::Slot;
+use super::Core;
+use crate::transport::Transport;
+use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
+
+/// A thread's registration in a group, counted.
+#[derive(Debug)]
+pub(crate) struct Registration<T: Transport> {
+    core: Arc<Core<T>>,
+    /// The calling thread's: so this is neither `Send` nor `Sync`.
+    slot: NonNull<Slot>,
+}
+
+impl<T: Transport> Registration<T> {
+    /// Registers the calling thread; `None` when that ends and has left already, so that it would never leave again.
+    pub(crate) fn new(core: &Arc<Core<T>>) -> Option<Self> {
+        register(core).map(|slot| Self { core: Arc::clone(core), slot })
+    }
+
+    pub(crate) fn core(&self) -> &Core<T> {
+        &self.core
+    }
+
+    pub(crate) fn slot(&self) -> &Slot {
+        // SAFETY: places live as long as their group, which this value holds.
+        unsafe { self.slot.as_ref() }
+    }
+}
+
+impl<T: Transport> Drop for Registration<T> {
+    fn drop(&mut self) {
+        if self.core.leave(self.slot()) {
+            forget(self.slot);
+        }
+    }
+}
+
+/// How a thread ends what it has left in a group.
+trait Leave {
+    fn leave_for_good(&self, slot: NonNull<Slot>);
+}
+
+impl<T: Transport> Leave for Core<T> {
+    fn leave_for_good(&self, slot: NonNull<Slot>) {
+        // SAFETY: places live as long as their group, which the caller holds.
+        let slot = unsafe { slot.as_ref() };
+        if slot.is_of(stillpoint_sys::linux::thread_number()) {
+            slot.set_joins(1);
+            self.leave(slot);
+        }
+    }
+}
+
+/// What is to be done when the thread ends.
+struct Registered {
+    /// What it is registered with.
+    places: RefCell<Sorted<NonNull<Slot>, Arc<dyn Leave>>>,
+    /// In which words bits are to be set.
+    words: RefCell<Sorted<NonNull<AtomicU32>, Bound>>,
+}
+
+/// What the thread was bound with by a word.
+#[cfg_attr(any(loom, miri), expect(dead_code, reason = "nobody binds there"))]
+struct Bound {
+    bits: u32,
+    slot: NonNull<Slot>,
+}
+
+/// Values by their keys, of which most threads have one or two: without an allocation each time that there is one.
+struct Sorted<K, V>(Vec<(K, V)>);
+
+impl<K: Ord, V> Sorted<K, V> {
+    fn find(&self, key: &K) -> Result<usize, usize> {
+        self.0.binary_search_by(|(one, _)| one.cmp(key))
+    }
+
+    /// Adds a value unless there is one.
+    fn insert(&mut self, key: K, value: impl FnOnce() -> V) {
+        if let Err(place) = self.find(&key) {
+            self.0.insert(place, (key, value()));
+        }
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        self.find(key).ok().map(|place| self.0.remove(place).1)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // First, both: what the thread does from here on no multicast reaches.
+        stillpoint::fence::end_light_fences();
+        for (word, Bound { bits, .. }) in std::mem::take(&mut self.words.get_mut().0) {
+            // SAFETY: alive, as `bind` asks for, since it was not unbound.
+            // Relaxed: for the calling thread.
+            unsafe { word.as_ref() }.fetch_or(bits, Ordering::Relaxed);
+        }
+        let places = std::mem::take(&mut self.places.get_mut().0);
+        for (slot, core) in places {
+            core.leave_for_good(slot);
+        }
+    }
+}
+
+/// Registers the calling thread as [`Registration::new`] does, until [`unbind`], and says whether it could. When the thread
+/// leaves for good before, these bits of the word are set.
+///
+/// # Safety
+/// The word is alive until it is unbound, on this thread, or for ever.
+#[cfg(not(any(loom, miri)))]
+pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, bits: u32) -> bool {
+    register(core).is_some_and(|slot| {
+        let insert = |registered: &Registered| {
+            registered.words.borrow_mut().insert(NonNull::from(word), || Bound { bits, slot });
+        };
+        REGISTERED.try_with(insert).is_ok()
+    })
+}
+
+/// Takes [`bind`] back.
+#[cfg(not(any(loom, miri)))]
+pub(crate) fn unbind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32) {
+    let bound = REGISTERED.try_with(|registered| registered.words.borrow_mut().remove(&NonNull::from(word)));
+    if let Ok(Some(Bound { slot, .. })) = bound {
+        drop(Registration { core: Arc::clone(core), slot });
+    }
+}
+
+std::thread_local! {
+    static REGISTERED: Registered = const {
+        Registered { places: RefCell::new(Sorted(Vec::new())), words: RefCell::new(Sorted(Vec::new())) }
+    };
+}
+
+/// Registers the calling thread; `None` as [`Registration::new`].
+fn register<T: Transport>(core: &Arc<Core<T>>) -> Option<NonNull<Slot>> {
+    can_remember().then(|| {
+        let slot = core.join();
+        remember(core, slot);
+        slot
+    })
+}
+
+/// Whether it can be written down that the thread is to leave: not when it ends, and has done so already.
+fn can_remember() -> bool {
+    cfg!(loom) || REGISTERED.try_with(|_| ()).is_ok()
+}
+
+/// Writes down that the thread is to leave when it ends. Not in a model.
+fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
+    if cfg!(loom) {
+        return;
+    }
+    let _ = REGISTERED.try_with(|registered| {
+        registered.places.borrow_mut().insert(slot, || Arc::clone(core) as Arc<dyn Leave>);
+    });
+}
+
+/// The thread has left.
+fn forget(slot: NonNull<Slot>) {
+    let left = REGISTERED.try_with(|registered| registered.places.borrow_mut().remove(&slot));
+    // Outside the borrow: it may be the last that holds the group, and what that owns.
+    drop(left);
+}

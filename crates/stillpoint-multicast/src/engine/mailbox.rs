@@ -1,0 +1,306 @@
+//! The mailbox of one thread: a list that anybody pushes to and its owner takes as a whole.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicPtr as PlainPtr;
+
+use super::operation::Node;
+use super::PLAIN;
+use crate::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// In `head`, in place of a message: nobody may post.
+const CLOSED: *mut Node = ptr::without_provenance_mut(1);
+/// In `head`, in place of a message: it is empty, and the owner sleeps.
+const ASLEEP: *mut Node = ptr::without_provenance_mut(2);
+
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    /// Null, the newest message, [`CLOSED`] or [`ASLEEP`]. Only the owner closes, opens, and says that it sleeps.
+    head: AtomicPtr<Node>,
+    /// What was taken and is not processed, the oldest first. For the owner alone, and so not modelled. It is kept here so that a function
+    /// that waits for a multicast of its own processes what came before, on which others may be waiting.
+    work: PlainPtr<Node>,
+    /// Where the owner sleeps. Changes with each wake-up.
+    bell: AtomicU32,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Posted {
+    /// The owner has left; the message is the sender's again.
+    Closed,
+    /// It is the first one, and the owner is to be told.
+    First,
+    /// The owner has been told, or is about to be.
+    Queued,
+}
+
+impl Default for Mailbox {
+    fn default() -> Self {
+        Self { head: AtomicPtr::new(CLOSED), work: PlainPtr::new(ptr::null_mut()), bell: AtomicU32::new(0) }
+    }
+}
+
+/// For senders.
+impl Mailbox {
+    /// Hands the message to the owner, unless the mailbox is closed.
+    pub(super) fn post(&self, node: &Node) -> Posted {
+        // Acquire, here and below: pairs with the release in `close`: who finds the mailbox closed comes after
+        // everything the owner did.
+        let acquire = busted::order(Variant::ClosedRelaxed, Ordering::Acquire);
+        let mut head = self.head.load(acquire);
+        loop {
+            if head == CLOSED {
+                return Posted::Closed;
+            }
+            node.set_next(if head == ASLEEP { ptr::null_mut() } else { head });
+            // Release: pairs with the acquire in `take` and `close`: the owner reads the message. A read-modify-write
+            // continues the release sequences of earlier posts. Acquire: pairs with the release in `open`: who is told
+            // of the first message is the thread that opened the mailbox, or a later one.
+            let release = busted::order(Variant::PostRelaxed, Ordering::AcqRel);
+            let new = ptr::from_ref(node).cast_mut();
+            match self.head.compare_exchange_weak(head, new, release, acquire) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        if head == ASLEEP {
+            ring(&self.bell);
+            Posted::Queued
+        } else if head.is_null() {
+            Posted::First
+        } else {
+            Posted::Queued
+        }
+    }
+
+    /// Whether messages can be posted. If not, the caller comes after everything the last owner did.
+    pub(super) fn is_open(&self) -> bool {
+        // Acquire: pairs with the release in `close`.
+        self.head.load(busted::order(Variant::ClosedRelaxed, Ordering::Acquire)) != CLOSED
+    }
+
+    pub(super) fn bell(&self) -> &AtomicU32 {
+        &self.bell
+    }
+}
+
+/// For the owner.
+impl Mailbox {
+    /// Opens a closed mailbox.
+    pub(super) fn open(&self) {
+        // Release: continues what the last owner released in `close`, for those who find the mailbox open.
+        self.head.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// The oldest message that is not processed.
+    pub(super) fn next(&self) -> Option<NonNull<Node>> {
+        let first = self.work.load(PLAIN);
+        let first = NonNull::new(if first.is_null() { reverse(self.take()) } else { first })?;
+        // SAFETY: it was posted and is not acknowledged: the operation keeps it.
+        self.work.store(unsafe { first.as_ref() }.next(), PLAIN);
+        Some(first)
+    }
+
+    /// Closes the mailbox. What is in it comes after what was taken before.
+    pub(super) fn close(&self) {
+        // Release: pairs with the acquire in `post` and `is_open`. Acquire: pairs with the release in `post`.
+        let order = match busted::order(Variant::TakeRelaxed, Ordering::AcqRel) {
+            Ordering::AcqRel if busted::is(Variant::CloseRelaxed) => Ordering::Acquire,
+            order => order,
+        };
+        let taken = reverse(messages(self.head.swap(CLOSED, order)));
+        let mut last = self.work.load(PLAIN);
+        if last.is_null() {
+            self.work.store(taken, PLAIN);
+            return;
+        }
+        // SAFETY: as in `next`, for all in the list.
+        while let Some(node) = unsafe { last.as_ref() } {
+            last = node.next();
+            if last.is_null() {
+                node.set_next(taken);
+            }
+        }
+    }
+
+    /// Whether there is nothing to process.
+    pub(super) fn is_empty(&self) -> bool {
+        // Relaxed, both: what is there is taken by `next`.
+        self.work.load(PLAIN).is_null() && messages(self.head.load(Ordering::Relaxed)).is_null()
+    }
+
+    /// Says that the owner is about to sleep at the bell, whose value it has read before. False if there is a message.
+    pub(super) fn doze(&self) -> bool {
+        // Relaxed: nothing is published, and what comes is taken by `next`.
+        let empty = self.work.load(PLAIN).is_null();
+        let relaxed = Ordering::Relaxed;
+        empty && self.head.compare_exchange(ptr::null_mut(), ASLEEP, relaxed, relaxed).is_ok()
+    }
+
+    /// Says that the owner is awake.
+    pub(super) fn rouse(&self) {
+        // Relaxed: as in `doze`.
+        let relaxed = Ordering::Relaxed;
+        let _ = self.head.compare_exchange(ASLEEP, ptr::null_mut(), relaxed, relaxed);
+    }
+
+    /// In the child of a `fork`: forgets messages of the parent's threads.
+    pub(super) fn reset(&self, open: bool) {
+        // Relaxed: there is one thread alone.
+        self.work.store(ptr::null_mut(), PLAIN);
+        self.head.store(if open { ptr::null_mut() } else { CLOSED }, Ordering::Relaxed);
+    }
+
+    /// All messages, the newest first.
+    fn take(&self) -> *mut Node {
+        // Relaxed: a hint. A closed mailbox stays closed.
+        let head = self.head.load(Ordering::Relaxed);
+        if messages(head).is_null() {
+            return ptr::null_mut();
+        }
+        // Acquire: pairs with the release in `post`.
+        let acquire = busted::order(Variant::TakeRelaxed, Ordering::Acquire);
+        messages(self.head.swap(ptr::null_mut(), acquire))
+    }
+}
+
+/// Wakes who sleeps at the bell.
+pub(super) fn ring(bell: &AtomicU32) {
+    // Release: who is woken looks again by acquire loads; the change alone keeps it from falling asleep.
+    bell.fetch_add(1, Ordering::Release);
+    stillpoint_sys::linux::wake_all(bell);
+}
+
+fn messages(head: *mut Node) -> *mut Node {
+    if head == CLOSED || head == ASLEEP {
+        ptr::null_mut()
+    } else {
+        head
+    }
+}
+
+fn reverse(mut list: *mut Node) -> *mut Node {
+    let mut reversed = ptr::null_mut();
+    // SAFETY: null, or a message that was posted to the caller and is not acknowledged.
+    while let Some(node) = unsafe { list.as_ref() } {
+        let next = node.next();
+        node.set_next(reversed);
+        reversed = list;
+        list = next;
+    }
+    reversed
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn nodes<const N: usize>() -> [Node; N] {
+        std::array::from_fn(|_| Node::new(NonNull::dangling()))
+    }
+
+    fn taken(mailbox: &Mailbox) -> Vec<*mut Node> {
+        std::iter::from_fn(|| mailbox.next()).map(NonNull::as_ptr).collect()
+    }
+
+    fn addresses(nodes: &[Node]) -> Vec<*mut Node> {
+        nodes.iter().map(|node| ptr::from_ref(node).cast_mut()).collect()
+    }
+
+    fn open() -> Mailbox {
+        let mailbox = Mailbox::default();
+        assert!(!mailbox.is_open() && mailbox.is_empty());
+        mailbox.open();
+        assert!(mailbox.is_open() && mailbox.is_empty());
+        mailbox
+    }
+
+    #[test]
+    fn messages_come_in_the_order_in_which_they_were_posted() {
+        let (mailbox, nodes) = (open(), nodes::<5>());
+        let [first, second, ..] = &nodes;
+        assert_eq!((mailbox.post(first), mailbox.post(second)), (Posted::First, Posted::Queued));
+        assert!(!mailbox.is_empty());
+        assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(first).cast_mut()));
+        assert!(!mailbox.is_empty(), "what was taken and not processed is there");
+        // What comes now comes after what was taken, and its owner is to be told: it may not look again.
+        assert_eq!(mailbox.post(&nodes[2]), Posted::First);
+        assert_eq!((mailbox.post(&nodes[3]), mailbox.post(&nodes[4])), (Posted::Queued, Posted::Queued));
+        assert_eq!(taken(&mailbox), addresses(&nodes[1..]));
+        assert!(mailbox.is_empty() && mailbox.is_open() && mailbox.next().is_none());
+    }
+
+    #[test]
+    fn a_closed_mailbox_takes_nothing_and_gives_everything_it_has() {
+        for taken_before in 0..=3 {
+            let (mailbox, nodes) = (open(), nodes::<6>());
+            for node in &nodes[..3] {
+                mailbox.post(node);
+            }
+            let mut served = Vec::new();
+            for _ in 0..taken_before {
+                served.extend(mailbox.next().map(NonNull::as_ptr));
+            }
+            for node in &nodes[3..5] {
+                mailbox.post(node);
+            }
+            mailbox.close();
+            assert!(!mailbox.is_open() && !mailbox.is_empty());
+            assert_eq!(mailbox.post(&nodes[5]), Posted::Closed);
+            served.extend(taken(&mailbox));
+            assert_eq!(served, addresses(&nodes[..5]));
+            assert!(mailbox.is_empty() && !mailbox.is_open(), "it stays closed");
+            mailbox.open();
+            assert_eq!(mailbox.post(&nodes[5]), Posted::First);
+        }
+    }
+
+    /// Who sleeps is woken by a bell; who does not is told by who posts.
+    #[test]
+    fn a_bell_rings_for_who_sleeps_and_for_nobody_else() {
+        let (mailbox, nodes) = (open(), nodes::<4>());
+        let rung = || mailbox.bell().load(Ordering::Relaxed);
+        assert!(mailbox.doze());
+        assert!(mailbox.is_empty() && mailbox.is_open() && !mailbox.doze(), "it sleeps already");
+        assert_eq!((mailbox.post(&nodes[0]), rung()), (Posted::Queued, 1));
+        assert_eq!((mailbox.post(&nodes[1]), rung()), (Posted::Queued, 1), "it is awake");
+        assert!(!mailbox.doze(), "there is a message");
+        mailbox.rouse();
+        assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(&nodes[0]).cast_mut()));
+        assert!(!mailbox.doze(), "there is one that was taken");
+        assert_eq!(taken(&mailbox), addresses(&nodes[1..2]));
+        // Woken for nothing.
+        assert!(mailbox.doze());
+        mailbox.rouse();
+        assert_eq!((mailbox.post(&nodes[2]), rung()), (Posted::First, 1));
+        assert_eq!(taken(&mailbox), addresses(&nodes[2..3]));
+        // Who leaves does not sleep.
+        assert!(mailbox.doze());
+        mailbox.close();
+        assert!(!mailbox.doze() && mailbox.next().is_none());
+        mailbox.rouse();
+        assert_eq!((mailbox.post(&nodes[3]), rung(), mailbox.is_open()), (Posted::Closed, 1, false));
+    }
+
+    #[test]
+    fn a_child_forgets_the_messages_of_its_parent() {
+        for open_then in [false, true] {
+            let (mailbox, nodes) = (open(), nodes::<3>());
+            mailbox.post(&nodes[0]);
+            mailbox.post(&nodes[1]);
+            mailbox.next();
+            mailbox.post(&nodes[2]);
+            mailbox.reset(open_then);
+            assert_eq!((mailbox.is_open(), mailbox.is_empty(), mailbox.next()), (open_then, true, None));
+        }
+    }
+
+    #[test]
+    fn a_ring_changes_the_bell() {
+        let bell = AtomicU32::new(u32::MAX);
+        ring(&bell);
+        ring(&bell);
+        assert_eq!(bell.into_inner(), 1);
+    }
+}

@@ -1,0 +1,155 @@
+//! What each call looks at, counted: it depends on those who are there, and not on those who were.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::operation::Call;
+use super::super::{Core, Missing, Options};
+use super::{leave, members, serve};
+use crate::plan::Share;
+use crate::transport::Polled;
+use crate::Strategy;
+use stillpoint_sys::work::steps_of;
+
+/// What the calling thread looks at meanwhile.
+fn looks_of(function: impl FnOnce()) -> usize {
+    steps_of(function).0
+}
+
+/// Members of a group that is large, or was.
+const MANY: u32 = 4000;
+
+/// Multicasts, and gives up at once, or when `look` says so.
+fn run(core: &Core<Polled>, options: Options, look: impl FnMut(&Missing) -> Option<Instant>) -> bool {
+    // SAFETY: the operation owns the function, which does not panic.
+    unsafe { core.run_with(options, Call::owned(|| {}), Some(Instant::now()), look) }.missing.is_none()
+}
+
+/// What joining, multicasting, counting, and leaving take.
+fn round(core: &Core<Polled>) -> [usize; 4] {
+    let mut own = None;
+    [
+        // SAFETY: places live as long as their group.
+        looks_of(|| own = Some(unsafe { core.join().as_ref() })),
+        looks_of(|| assert!(run(core, Options::default(), |_| None))),
+        looks_of(|| assert_eq!(core.members(), 1)),
+        looks_of(|| assert!(core.leave(own.expect("it has joined")))),
+    ]
+}
+
+#[test]
+fn a_group_that_was_large_is_as_quick_as_one_that_never_was() {
+    let (large, small) = (&*Core::new(Polled), &*Core::new(Polled));
+    let _grown = round(small);
+    let before = round(small);
+    let left = members(large, MANY);
+    assert!(looks_of(|| _ = large.members()) > MANY as usize);
+    left.iter().for_each(|member| leave(large, member));
+    // Some looks more for each further chunk, of which there are as many as its size has bits.
+    let after = round(large);
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after <= before + 8 * 12, "{after} looks, {before} in a group that was never large");
+    }
+}
+
+/// Every range is taken over by the initiator, as nobody comes to it; then it waits, for some turns.
+#[test]
+fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
+    let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
+    for strategy in [Strategy::Flat, Strategy::Tree, split(30), split(99)] {
+        let core = &*Core::new(Polled);
+        let members = members(core, MANY);
+        let helped = looks_of(|| assert!(!run(core, Options { strategy, ..Options::default() }, |_| None)));
+        // The walk, the ranges, whether all are forwarded, and who is missing.
+        assert!(helped < 8 * MANY as usize, "{strategy:?}: {helped} looks");
+        assert!(members.iter().all(|member| serve(core, member) == 1));
+        // As long as it waits, it does not look again at what is forwarded.
+        let mut turns = 0;
+        let waited = looks_of(|| {
+            run(core, Options { strategy, ..Options::default() }, |_| {
+                turns += 1;
+                (turns < 2).then(|| Instant::now() + std::time::Duration::from_millis(30))
+            });
+        });
+        assert!(waited < 14 * MANY as usize, "{strategy:?}: {waited} looks");
+    }
+}
+
+/// Many multicasts were under way at the same time, and are over; who fences looks for one that was given up.
+#[test]
+fn operations_that_are_over_are_not_looked_at() {
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    assert!((0..MANY).all(|_| !run(core, Options::default(), |_| None)));
+    assert_eq!(core.operations(), MANY as usize);
+    assert_eq!(serve(core, member), MANY as usize);
+    leave(core, member);
+    // The first one that looks for one to resume gives back all of them.
+    assert!(looks_of(|| assert!(core.resume(None, |_| None).is_none())) <= 4 * MANY as usize);
+    assert_eq!(looks_of(|| assert!(core.resume(None, |_| None).is_none())), 0);
+    assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
+    assert_eq!(core.operations(), MANY as usize);
+}
+
+/// Where nobody resumes anything, each multicast gives back what another one owned, although it has no need of it.
+#[test]
+fn what_was_given_up_is_given_back_by_those_that_follow() {
+    let (core, owned) = (&*Core::new(Polled), Arc::new(()));
+    let members = members(core, 2);
+    let give_up = || {
+        let inside = Arc::clone(&owned);
+        let call = Call::owned(move || assert!(Arc::strong_count(&inside) > 1));
+        // SAFETY: the operation owns the function.
+        assert!(unsafe { core.run(Options::default(), call, Some(Instant::now())) }.missing.is_some());
+    };
+    (0..100).for_each(|_| give_up());
+    assert_eq!((Arc::strong_count(&owned), serve(core, members[0])), (101, 100));
+    assert!(!run(core, Options::default(), |_| None), "the second one does not come to it");
+    assert_eq!(Arc::strong_count(&owned), 101, "it may still run every function");
+    assert_eq!(serve(core, members[1]), 101);
+    members.iter().for_each(|member| leave(core, member));
+    for _ in 0..2 * 101 {
+        assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
+    }
+    assert_eq!((Arc::strong_count(&owned), core.operations()), (1, 101));
+}
+
+/// However an operation that was given up, or nearly was, came to its end.
+#[test]
+fn who_finds_nothing_to_resume_has_looked_at_nothing() {
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    let nothing = || looks_of(|| assert!(core.resume(None, |_| None).is_none()));
+    assert_eq!(nothing(), 0);
+    for _ in 0..3 {
+        // Everybody is done when its initiator is about to give up.
+        assert!(run(core, Options::default(), |_| {
+            serve(core, member);
+            None
+        }));
+        assert_eq!(nothing(), 0);
+        // It is used again by the next multicast.
+        assert!(!run(core, Options::default(), |_| None));
+        assert_eq!(serve(core, member), 1);
+        assert!(run(core, Options::default(), |_| {
+            serve(core, member);
+            None
+        }));
+        assert_eq!(nothing(), 0);
+        // It is resumed, and over.
+        assert!(!run(core, Options::default(), |_| None));
+        let resumed = core.resume(Some(Instant::now()), |_| {
+            serve(core, member);
+            Some(Instant::now())
+        });
+        assert!(resumed.expect("it lingers").missing.is_none());
+        assert_eq!(nothing(), 0);
+        // It is resumed, and given up again.
+        assert!(!run(core, Options::default(), |_| None));
+        assert!(core.resume(Some(Instant::now()), |_| None).expect("it lingers").missing.is_some());
+        assert!(looks_of(|| assert!(core.resume(Some(Instant::now()), |_| None).is_some())) > 0);
+        assert_eq!(serve(core, member), 1);
+        nothing();
+        assert_eq!((nothing(), core.operations()), (0, 1));
+    }
+}

@@ -1,0 +1,118 @@
+//! Threads that were ended behind the C library's back, and those that have got their ids: no destructor has run.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use super::super::operation::Call;
+use super::super::slots::Slot;
+use super::super::{Core, Options};
+use super::{serve, LONG};
+use crate::transport::{Polled, Transport};
+
+/// A place like that which a thread with the caller's id has left behind, registered that often.
+fn left_behind<T: Transport>(core: &Core<T>, joins: u32) -> &Slot {
+    let slot = core.slots.claim(stillpoint_sys::linux::thread_id(), u64::MAX);
+    slot.set_joins(joins);
+    slot.mailbox.open();
+    slot
+}
+
+fn give_up(core: &Core<Polled>, function: impl Fn() + Send + Sync + 'static) {
+    // SAFETY: the operation owns the function.
+    let outcome = unsafe { core.run(Options::default(), Call::owned(function), Some(Instant::now())) };
+    assert!(outcome.missing.is_some());
+}
+
+fn own<T: Transport>(core: &Core<T>) -> &Slot {
+    // SAFETY: places live as long as their group.
+    unsafe { core.join().as_ref() }
+}
+
+#[test]
+fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
+    for joins in [1, 2, 100] {
+        let core = &*Core::new(Polled);
+        let left = left_behind(core, joins);
+        // Nobody has joined on this thread, which is no member yet.
+        assert!(!core.leave(left) && core.drain(left) == 0 && !core.doze(left, None));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&runs);
+        give_up(core, move || _ = counter.fetch_add(1, Ordering::Relaxed));
+        // What was sent to the one that is gone is done with its place: nobody would be told of what follows it.
+        let slot = own(core);
+        assert_eq!((runs.load(Ordering::Relaxed), core.members()), (1, 1));
+        assert!(core.resume(None, |_| None).is_none(), "it is not waited for");
+        assert!(std::ptr::eq(
+            core.slots.find(stillpoint_sys::linux::thread_id()).expect("it is there"),
+            slot
+        ));
+        // Its handler finds what is sent to it.
+        thread::scope(|scope| {
+            let initiator = scope.spawn(|| {
+                // SAFETY: the function needs nothing.
+                unsafe { core.run(Options::default(), Call::owned(|| {}), Some(Instant::now() + LONG)) }
+            });
+            while !initiator.is_finished() {
+                core.serve_thread(stillpoint_sys::linux::thread_id());
+                thread::yield_now();
+            }
+            let outcome = initiator.join().expect("it does not panic");
+            assert!(outcome.missing.is_none() && outcome.tally.receivers == 1);
+        });
+        // Registrations of the one before do not count.
+        assert_eq!(slot.joins(), 1);
+        assert!(core.leave(slot), "it was the only one");
+        assert_eq!((core.members(), slot.tid()), (0, 0));
+    }
+}
+
+/// The thread was ended in its sleep: who posts to its mailbox rings a bell, and tells nobody.
+#[test]
+fn a_place_whose_thread_slept_or_was_leaving_is_as_new() {
+    for ended in [|slot: &Slot| assert!(slot.mailbox.doze()), |slot: &Slot| slot.mailbox.close()] {
+        let core = &*Core::new(Polled);
+        ended(left_behind(core, 1));
+        let slot = own(core);
+        assert!(slot.mailbox.is_open() && slot.mailbox.is_empty());
+        assert!(slot.mailbox.doze(), "nobody sleeps in it");
+        slot.mailbox.rouse();
+        assert!(core.leave(slot));
+    }
+}
+
+/// The functions that it finds may do what functions do.
+#[test]
+fn what_was_sent_to_the_one_before_may_join_and_multicast() {
+    for forgets in [false, true] {
+        let core = Core::new(Polled);
+        left_behind(&core, 1);
+        let inside = Arc::downgrade(&core);
+        give_up(&core, move || {
+            let core = inside.upgrade().expect("it is alive");
+            let nested = own(&core);
+            // SAFETY: the function needs nothing.
+            let outcome = unsafe { core.run(Options::default(), Call::owned(|| {}), None) };
+            assert!(outcome.tally.ran_here && outcome.tally.receivers == 0);
+            if !forgets {
+                assert!(!core.leave(nested), "the thread is about to join");
+            }
+        });
+        let slot = own(&core);
+        assert_eq!((slot.joins(), core.members()), (1 + u32::from(forgets), 1));
+        give_up_to_nobody(&core);
+        assert_eq!(core.leave(slot), !forgets);
+        if forgets {
+            assert!(core.leave(slot));
+        }
+        assert_eq!((core.members(), serve(&core, slot)), (0, 0));
+    }
+}
+
+/// The only member is the calling thread.
+fn give_up_to_nobody(core: &Core<Polled>) {
+    // SAFETY: the function needs nothing.
+    let outcome = unsafe { core.run(Options::default(), Call::owned(|| {}), None) };
+    assert!(outcome.tally.ran_here && outcome.tally.receivers == 0);
+}

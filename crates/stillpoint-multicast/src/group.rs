@@ -1,0 +1,136 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::engine::leaving::Registration;
+use super::engine::Core;
+use super::run::Multicast;
+use super::transport::Polled;
+
+/// Threads that can be told to run a function, each at a point of its own choosing.
+///
+/// A cheap handle, cloned and shared freely. A thread [joins](Group::join), and looks into its mailbox from time to
+/// time ([`Member::poll`]) or sleeps beside it ([`Member::wait`]). Groups know nothing of each other.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use std::sync::Barrier;
+/// use stillpoint_multicast::Group;
+///
+/// let (group, all_there) = (Group::new(), Barrier::new(4));
+/// let (flushed, stop) = (AtomicUsize::new(0), AtomicUsize::new(0));
+/// std::thread::scope(|scope| {
+///     for _ in 0..3 {
+///         scope.spawn(|| {
+///             let member = group.join();
+///             all_there.wait();
+///             while stop.load(Relaxed) == 0 {
+///                 // ... a burst of packets ...
+///                 member.poll();
+///             }
+///         });
+///     }
+///     all_there.wait();
+///     let report = group.multicast().run(|| _ = flushed.fetch_add(1, Relaxed));
+///     assert_eq!((report.receivers, flushed.load(Relaxed)), (3, 3)); // all of them have run it
+///     stop.store(1, Relaxed);
+/// });
+/// ```
+#[derive(Clone)]
+pub struct Group {
+    core: Arc<Core<Polled>>,
+}
+
+impl Group {
+    /// A group without members.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a group has an identity: two defaults would not be equal"
+    )]
+    pub fn new() -> Self {
+        Self { core: Core::new(Polled) }
+    }
+
+    /// Registers the calling thread. Lock-free; there is no upper limit. A full fence, a system call, and a look at some
+    /// places, however many members there are or were; on the first call of a thread also an allocation.
+    ///
+    /// From now on every multicast waits for this thread to [`poll`](Member::poll), [`wait`](Member::wait), start a
+    /// multicast of its own, or drop the value. A thread that joins twice is one member, until both values are dropped.
+    ///
+    /// A thread that ends leaves for good when its thread-local values are destroyed. What joins after that, in the
+    /// destructor of another such value, is not registered: multicasts do not reach it, and its mailbox stays empty.
+    pub fn join(&self) -> Member {
+        Member { registration: Registration::new(&self.core), group: self.clone() }
+    }
+
+    /// A multicast to the members, with its strategy to be chosen.
+    pub fn multicast(&self) -> Multicast<'_> {
+        Multicast::new(&self.core)
+    }
+
+    /// Number of threads that are registered. A look at every member, whatever the group had before: see
+    /// [`run`](Multicast::run).
+    pub fn members(&self) -> usize {
+        self.core.members()
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+/// The registration of a thread in a [`Group`]. It stays on its thread.
+///
+/// When it is dropped, the thread processes what was delegated to it, and leaves; the thread's end does the same for
+/// one that was forgotten.
+///
+/// ```compile_fail,E0277
+/// let member = stillpoint_multicast::Group::new().join();
+/// std::thread::spawn(move || drop(member)); // `Member` cannot be sent
+/// ```
+pub struct Member {
+    /// `None` if the thread had left for good.
+    registration: Option<Registration<Polled>>,
+    group: Group,
+}
+
+impl Member {
+    /// Runs what has been sent to this thread, and passes on what has been delegated to it. Returns the number of
+    /// messages, most often 0. Never waits.
+    ///
+    /// Without messages: two loads. A function that panics is caught; its multicast resumes the panic where it was
+    /// started.
+    #[inline]
+    pub fn poll(&self) -> usize {
+        self.registration.as_ref().map_or(0, |registered| registered.core().drain(registered.slot()))
+    }
+
+    /// As [`poll`](Member::poll), but if there are no messages sleeps until there are, for `limit` at the longest.
+    pub fn wait(&self, limit: Option<Duration>) -> usize {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let served = self.poll();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if served > 0 || left.is_some_and(|left| left.is_zero()) {
+                return served;
+            }
+            let dozes = |registered: &Registration<Polled>| registered.core().doze(registered.slot(), left);
+            if !self.registration.as_ref().is_some_and(dozes) {
+                return 0;
+            }
+        }
+    }
+
+    /// The group.
+    pub fn group(&self) -> Group {
+        self.group.clone()
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("group", &self.group()).finish()
+    }
+}

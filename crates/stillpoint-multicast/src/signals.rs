@@ -1,0 +1,538 @@
+//! Multicasts to threads that are interrupted by a signal, wherever they are.
+//!
+//! A thread [joins](join), and from then on runs what is sent to it in a signal handler, without polling: when it runs,
+//! at once; when it waits for a processor, as soon as it gets one; when it sleeps in the kernel, it is woken. All the
+//! threads of a process share one registry and one signal.
+//!
+//! A [fence](SignalMulticast::fence) makes every registered thread execute a full memory barrier: what `membarrier(2)`
+//! does for all threads, where that system call is refused. [`PROVIDER`] gives these fences to domains.
+//!
+//! # The signal
+//!
+//! SIGURG, unless [`choose`] has said otherwise before the first use. Its default is to be ignored, and few programs use
+//! it; one that a program handles itself is not taken away from it. The signal serves as a bell alone: what is to be
+//! done is in the mailbox, so that signals that coalesce, or come too late, or from elsewhere, do no harm.
+//!
+//! # What a registered thread has to expect
+//!
+//! - System calls are interrupted as by any signal: most are started again (`SA_RESTART`), some are not and fail with
+//!   EINTR: see signal(7).
+//! - It must not block the signal for long. [`join`] refuses a thread that does; one that does so later holds up those
+//!   who wait for it, and [`Late`] names it.
+//! - The handler runs on the thread's own stack.
+//! - In the child of a `fork`, the thread that forked is registered as before, and alone.
+//!
+//! # Costs
+//!
+//! About 5 µs for a signal and its handler; and all threads of a process share one lock in the kernel for their signals.
+//! `bench membarrier` shows what becomes of it.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{fence as atomic_fence, AtomicPtr, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use super::fences::PROVIDER;
+
+use super::engine::leaving::{self, Registration};
+use super::engine::operation::Call;
+use super::engine::{Core, Missing, Options};
+use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
+use super::plan::Strategy;
+use super::run::{finish, Acknowledgement, Late, Report};
+use super::transport::Transport;
+use stillpoint_sys::linux::signal;
+
+/// The signal that is used unless another one is chosen.
+pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
+
+/// The first of the signals that queue: to send one fails when the user has too many under way, so that a bell could get
+/// lost.
+const FIRST_QUEUED: i32 = 32;
+
+/// Those that say that something is wrong with the thread itself, or that nobody can handle.
+const UNSUITABLE: [i32; 9] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// What the process has started, once and for all.
+#[derive(Debug)]
+struct Service {
+    core: Arc<Core<Signals>>,
+    signal: i32,
+}
+
+/// Null before the first use. The child of a `fork` finds nothing of it half done: no lock, and no `Once`.
+static SERVICE: AtomicPtr<Service> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What has been started.
+#[inline]
+fn started() -> Option<&'static Service> {
+    // Acquire: pairs with the exchange in `launch`.
+    // SAFETY: null, or from `Box::into_raw` there, never freed and never written again.
+    unsafe { SERVICE.load(Ordering::Acquire).as_ref() }
+}
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    signal: i32,
+}
+
+impl Transport for Signals {
+    const CATCHES: bool = false;
+
+    fn notify(&self, tid: u32) {
+        // A refusal is found out by the initiator, which sends again: the answer may be another one then, or its own.
+        let _ = signal::send(tid, self.signal);
+    }
+
+    fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
+        let _blocked = signal::block(self.signal);
+        function()
+    }
+}
+
+/// The bell has rung, or somebody else has sent the signal.
+pub(super) extern "C" fn answer(_signal: libc::c_int) {
+    // SAFETY: the address is the calling thread's, and valid.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    if let Some(service) = started() {
+        service.core.serve_thread(stillpoint_sys::linux::thread_id());
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Starts the service with this signal, unless it has been started.
+fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
+    let service = match started() {
+        Some(service) => service,
+        None => launch(signal.unwrap_or(DEFAULT_SIGNAL))?,
+    };
+    match signal {
+        Some(asked) if asked != service.signal => Err(SignalError::Started { signal: service.signal }),
+        _ => Ok(service),
+    }
+}
+
+/// Several threads may do this at a time: the first one to publish its service decides for all.
+fn launch(signal: i32) -> Result<&'static Service, SignalError> {
+    if let Err(error) = check(signal) {
+        // Another thread may have started it since, with another signal.
+        return started().ok_or(error);
+    }
+    let before = signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
+    let new = Box::into_raw(Box::new(Service { core: Core::new(Signals { signal }), signal }));
+    // Release: pairs with the load in `started`. Acquire, on failure: pairs with the exchange of the one that was first.
+    match SERVICE.compare_exchange(std::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
+        // SAFETY: from `Box::into_raw`, never freed and never written again.
+        Ok(_) => Ok(unsafe { &*new }),
+        Err(first) => {
+            // SAFETY: nobody else has seen this one.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: as above: it is what was published.
+            let first = unsafe { &*first };
+            if first.signal != signal {
+                signal::give_back(signal, answer, &before);
+            }
+            Ok(first)
+        }
+    }
+}
+
+/// Whether the signal is free, and may be sent.
+fn check(signal: i32) -> Result<(), SignalError> {
+    if UNSUITABLE.contains(&signal) || signal >= FIRST_QUEUED {
+        return Err(SignalError::Unsuitable { signal });
+    }
+    // Our own handler is there already when another thread is just starting the service, and goes if that one loses.
+    let is_taken = signal::is_taken(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
+    if is_taken {
+        return Err(SignalError::Taken { signal });
+    }
+    signal::may_send().map_err(|error| SignalError::refused(signal, &error))
+}
+
+/// Chooses the signal, before anything else here is used.
+///
+/// # Errors
+/// [`Started`](SignalError::Started) when another one is in use already; [`Taken`](SignalError::Taken) when the program
+/// handles it; [`Unsuitable`](SignalError::Unsuitable), [`Refused`](SignalError::Refused).
+///
+/// ```
+/// use stillpoint_multicast::signals;
+/// signals::choose(libc::SIGUSR2)?;
+/// assert_eq!(signals::signal(), Some(libc::SIGUSR2));
+/// assert!(signals::choose(libc::SIGUSR1).is_err());
+/// # Ok::<(), signals::SignalError>(())
+/// ```
+pub fn choose(signal: i32) -> Result<(), SignalError> {
+    start(Some(signal)).map(drop)
+}
+
+/// Whether threads can be registered, as things are. Changes nothing.
+///
+/// # Errors
+/// As [`choose`], of the signal in use, or else of the default one.
+pub fn probe() -> Result<(), SignalError> {
+    match started() {
+        Some(_) => Ok(()),
+        None => check(DEFAULT_SIGNAL).or_else(|error| started().map(drop).ok_or(error)),
+    }
+}
+
+/// The signal that is used; `None` before the first use.
+pub fn signal() -> Option<i32> {
+    started().map(|service| service.signal)
+}
+
+/// Number of threads that are registered. A look at each of them.
+pub fn members() -> usize {
+    started().map_or(0, |service| service.core.members())
+}
+
+/// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
+///
+/// A thread that joins twice is registered once, until both values are dropped. One that has got the id of a thread that was
+/// ended behind the C library's back, and has not left, runs here what was sent to that one.
+///
+/// # Errors
+/// [`Blocked`](SignalError::Blocked) when the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of
+/// a thread-local value, when the thread has left for good; and as [`choose`].
+pub fn join() -> Result<SignalMember, SignalError> {
+    let registration = Registration::new(unblocked()?).ok_or(SignalError::Ending)?;
+    Ok(SignalMember { registration })
+}
+
+/// The group, for a thread that does not block the signal.
+fn unblocked() -> Result<&'static Arc<Core<Signals>>, SignalError> {
+    let service = start(None)?;
+    if signal::is_blocked(service.signal) {
+        return Err(SignalError::Blocked { signal: service.signal });
+    }
+    Ok(&service.core)
+}
+
+/// Registers the calling thread until [`unbind`], and says whether it could. When the thread leaves before, these bits of the
+/// word are set.
+///
+/// # Safety
+/// The word is alive until it is unbound, on this thread, or for ever.
+pub(crate) unsafe fn bind(word: &AtomicU32, bits: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unblocked().is_ok_and(|core| unsafe { leaving::bind(core, word, bits) })
+}
+
+/// Takes [`bind`] back.
+pub(crate) fn unbind(word: &AtomicU32) {
+    if let Some(service) = started() {
+        leaving::unbind(&service.core, word);
+    }
+}
+
+/// The registration of a thread: see [`join`]. It stays on its thread.
+///
+/// When it is dropped, the thread processes what was delegated to it, and leaves; the thread's end does the same for
+/// one that was forgotten.
+///
+/// ```compile_fail,E0277
+/// let member = stillpoint_multicast::signals::join().unwrap();
+/// std::thread::spawn(move || drop(member)); // `SignalMember` cannot be sent
+/// ```
+pub struct SignalMember {
+    registration: Registration<Signals>,
+}
+
+impl SignalMember {
+    /// Runs at once what has been sent to this thread and its signal has not announced yet: for one that has blocked
+    /// the signal for a while. Returns the number of messages.
+    pub fn poll(&self) -> usize {
+        self.registration.core().drain(self.registration.slot())
+    }
+}
+
+impl fmt::Debug for SignalMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignalMember").finish_non_exhaustive()
+    }
+}
+
+/// A multicast to the registered threads, with its strategy to be chosen.
+///
+/// # Errors
+/// As [`choose`].
+pub fn multicast() -> Result<SignalMulticast, SignalError> {
+    Ok(SignalMulticast { service: start(None)?, options: Options::default() })
+}
+
+/// A multicast to be started: made by [`multicast`].
+///
+/// It reaches the threads that a [`Multicast`](super::Multicast) reaches.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is sent before `run` or `fence`"]
+pub struct SignalMulticast {
+    service: &'static Service,
+    options: Options,
+}
+
+impl SignalMulticast {
+    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.options.strategy = strategy;
+        self
+    }
+
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
+        self.options.acknowledgement = acknowledgement;
+        self
+    }
+
+    /// As [`Multicast::helping`](super::Multicast::helping).
+    pub fn helping(mut self, helps: bool) -> Self {
+        self.options.helps = helps;
+        self
+    }
+
+    /// As [`Multicast::trace`](super::Multicast::trace).
+    pub fn trace(mut self, traces: bool) -> Self {
+        self.options.traces = traces;
+        self
+    }
+
+    /// Runs `function` once on every registered thread, and returns when all have.
+    ///
+    /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
+    /// the C library's back, it waits for ever. (When another thread has got the id of
+    /// the one that has ended, it answers in its place.) [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// waited.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    /// use stillpoint_multicast::signals;
+    ///
+    /// let _member = signals::join()?; // this thread; others elsewhere
+    /// static COUNT: AtomicUsize = AtomicUsize::new(0);
+    /// // SAFETY: an atomic addition may be done anywhere.
+    /// let report = unsafe { signals::multicast()?.run(|| _ = COUNT.fetch_add(1, Relaxed)) };
+    /// assert_eq!(COUNT.load(Relaxed), report.receivers + 1);
+    /// # Ok::<(), signals::SignalError>(())
+    /// ```
+    ///
+    /// # Safety
+    /// `function` runs in a signal handler, in the middle of anything. It does what is async-signal-safe alone (see
+    /// signal-safety(7)): atomics, and system calls; no allocation, no lock, no thread-local value with a destructor, no
+    /// printing, no multicast, no `fork`. It does not panic.
+    pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
+        let (signal, mut limit) = (self.service.signal, FIRST_LOOK);
+        let send_again = |missing: &Missing| {
+            // A message whose signal was refused is announced by nobody. That it is refused again is no reason to return.
+            missing.threads.iter().for_each(|&tid| _ = signal::send(tid, signal));
+            limit = (limit * 2).min(LONGEST_LOOK);
+            Some(Instant::now() + limit)
+        };
+        let (core, call) = (&self.service.core, Call::borrowed(&function));
+        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller vouches for the rest.
+        let outcome =
+            unsafe { core.run_with(self.options, call, Some(Instant::now() + FIRST_LOOK), send_again) };
+        finish(outcome, Some(signal)).unwrap_or_else(|late| unreachable!("it goes on waiting: {late}"))
+    }
+
+    /// As [`run`](SignalMulticast::run), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// [`Late`] when the time is up, with the threads that block the signal. Those who have not run the function still
+    /// will: hence `'static`.
+    ///
+    /// # Safety
+    /// As for [`run`](SignalMulticast::run).
+    pub unsafe fn run_for(
+        self,
+        limit: Duration,
+        function: &'static (impl Fn() + Sync),
+    ) -> Result<Report, Late> {
+        let deadline = Instant::now().checked_add(limit);
+        // SAFETY: `function` lives for ever and is `Sync`; the caller vouches for the rest.
+        let outcome = unsafe { self.service.core.run(self.options, Call::borrowed(function), deadline) };
+        finish(outcome, Some(self.service.signal))
+    }
+
+    /// Every registered thread executes a full memory barrier between the start and the return of this call, and so
+    /// does the calling one.
+    ///
+    /// What a thread did before it left comes before the return; what one does that joins later comes after the start.
+    /// Waits for as long as it takes while the threads are merely not given a processor.
+    ///
+    /// A fence that finds one that has failed before waits for what that one has left behind first; when this is in vain,
+    /// [`Late`] tells of that one's threads.
+    ///
+    /// # Errors
+    /// [`Late`] when a thread blocks the signal for more than some tenths of a second, in which it sleeps or computes
+    /// (that it is preempted in the middle of a handler is not enough), when the program has replaced the handler, when the kernel refuses to send the signal, when a thread has ended behind the C library's back, or when
+    /// a thread does not answer for some 10 s and `/proc`, which would tell why, is not there: nothing is ordered then.
+    ///
+    /// ```
+    /// use stillpoint_multicast::signals;
+    /// let _member = signals::join()?;
+    /// let report = signals::multicast()?.fence().expect("this thread does not block the signal");
+    /// # Ok::<(), signals::SignalError>(())
+    /// ```
+    pub fn fence(self) -> Result<Report, Late> {
+        barrier();
+        let (core, mut looks) = (&self.service.core, Looks::new(self.service.signal));
+        // As long as a thread does not answer, one operation after the other would be left behind. So one that was left
+        // behind is ended first: the same thread is waited for in either way.
+        let resumed = core.resume(Some(looks.next()), |missing| looks.look(missing));
+        if resumed.is_some_and(|earlier| earlier.missing.is_some()) {
+            return Err(looks.verdict());
+        }
+        let deadline = Some(looks.next());
+        let call = Call::borrowed(&barrier);
+        // SAFETY: a function of the program, which does nothing that must not be done in a signal handler.
+        let outcome = unsafe { core.run_with(self.options, call, deadline, |missing| looks.look(missing)) };
+        if outcome.missing.is_some() {
+            return Err(looks.verdict());
+        }
+        barrier();
+        Ok(Report::new(&outcome.tally))
+    }
+}
+
+/// What a fence has every thread do.
+fn barrier() {
+    // SeqCst: the barrier that is asked for.
+    atomic_fence(Ordering::SeqCst);
+}
+
+/// Why signals cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignalError {
+    /// Another signal is in use already; it cannot be changed.
+    Started {
+        /// That signal.
+        signal: i32,
+    },
+    /// The program, or a library in it, handles the signal.
+    Taken {
+        /// The signal.
+        signal: i32,
+    },
+    /// Nobody can handle it, it tells a thread that something is wrong with itself, or it is a real-time signal, which
+    /// may fail to be sent.
+    Unsuitable {
+        /// The signal.
+        signal: i32,
+    },
+    /// The calling thread blocks the signal.
+    Blocked {
+        /// The signal.
+        signal: i32,
+    },
+    /// The calling thread ends, and has left for good: nobody would ever end a new registration.
+    Ending,
+    /// The kernel knows no such signal, or refuses.
+    Refused {
+        /// The signal.
+        signal: i32,
+        /// The error number, as in `errno.h`.
+        errno: i32,
+    },
+}
+
+impl SignalError {
+    fn refused(signal: i32, error: &io::Error) -> Self {
+        Self::Refused { signal, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+impl fmt::Display for SignalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Started { signal } => {
+                write!(f, "signal {signal} is in use already; choose before the first thread joins")
+            }
+            Self::Taken { signal } => {
+                write!(
+                    f,
+                    "the program handles signal {signal} itself; choose another one with `signals::choose`"
+                )
+            }
+            Self::Unsuitable { signal } => {
+                write!(f, "signal {signal} cannot serve as a bell; SIGURG, SIGUSR1 or SIGUSR2 can")
+            }
+            Self::Blocked { signal } => {
+                write!(
+                    f,
+                    "this thread blocks signal {signal}; unblock it with pthread_sigmask before it joins"
+                )
+            }
+            Self::Ending => f.write_str(
+                "this thread ends, and has left already; join before its thread-local values are dropped",
+            ),
+            Self::Refused { signal, errno } => {
+                let cause = io::Error::from_raw_os_error(errno);
+                write!(
+                    f,
+                    "signal {signal} cannot be used ({cause}); choose one from 1 to 31, and allow tgkill"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SignalError {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    /// What a thread finds when another one has got as far as half of `launch`, or a child that was forked then.
+    #[test]
+    fn a_service_that_is_just_being_started_does_not_refuse_others() {
+        let before = signal::handle(libc::SIGIO, answer).expect("nobody handles it");
+        assert_eq!(check(libc::SIGIO), Ok(()));
+        signal::give_back(libc::SIGIO, answer, &before);
+        assert!(!signal::is_handled_by(libc::SIGIO, answer));
+    }
+
+    /// The handler serves the same mailbox.
+    #[test]
+    fn who_serves_its_mailbox_is_not_interrupted() {
+        let transport = Signals { signal: libc::SIGSTKFLT };
+        assert!(transport.alone(|| signal::is_blocked(libc::SIGSTKFLT)));
+        assert!(!signal::is_blocked(libc::SIGSTKFLT), "but for as long as that");
+    }
+
+    /// Others start it with another signal, and lose, all the while.
+    #[test]
+    fn a_handler_that_comes_and_goes_is_nobody_elses() {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Relaxed: a flag that orders nothing.
+                while !is_over.load(Ordering::Relaxed) {
+                    let before = signal::handle(libc::SIGPWR, answer).expect("nobody handles it");
+                    signal::give_back(libc::SIGPWR, answer, &before);
+                }
+            });
+            let failed = (0..200_000).find_map(|_| check(libc::SIGPWR).err());
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(failed, None);
+        });
+    }
+}

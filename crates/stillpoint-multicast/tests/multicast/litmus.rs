@@ -1,0 +1,352 @@
+//! Store buffering, by an entrance that two sides want to pass. The fast side stores `fast` and looks at `slow`, with
+//! nothing in between but what keeps the compiler from moving the two; the slow side stores `slow`, fences by signals, and
+//! looks at `fast`. If both get inside, one of them has missed the other.
+//!
+//! What this can show is limited: a fence by signals takes microseconds, and what a store buffer holds is out in a fraction
+//! of one. It finds a fence that returns early, or leaves somebody out who has to be waited for. That each thread executes
+//! a barrier is seen by the tests that count.
+
+use std::sync::atomic::{compiler_fence, fence, AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::fence::Mode;
+use stillpoint::rcu::Domain;
+use stillpoint_multicast::{signals, Acknowledgement, Strategy};
+
+use crate::child::{in_child, note};
+use crate::skip::skipped;
+use crate::{strategies, End, Ending};
+
+/// Those that a fence has to reach, the fast side among them: so many that trees have inner nodes.
+const MEMBERS: usize = 4;
+/// Entries of the slow side by each strategy, unless `STILLPOINT_LITMUS_ENTRIES` says otherwise.
+const ENTRIES: u32 = 1_000;
+/// From here on a control that sees nothing fails the test.
+const MANY: u32 = 100_000;
+/// What is enough of a control.
+const ENOUGH: u32 = 20;
+/// How long a control may take, at the least.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Lines of memory, and most stores to them before an announcement.
+const COLD: usize = 1 << 16;
+const FILL: usize = 16;
+/// Turns of the fast side between two entries, so that the slow side gets in as well.
+const OUTSIDE: u32 = 12;
+/// How long the slow side stays, in turns of an empty loop: longer than a store stays in a buffer.
+const STAY: u32 = 2_000;
+
+fn entries() -> u32 {
+    let asked = std::env::var("STILLPOINT_LITMUS_ENTRIES").ok();
+    asked.map_or(ENTRIES, |text| text.parse().expect("a number of entries"))
+}
+
+/// Lines of their own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Word(AtomicU32);
+
+impl Word {
+    fn set(&self, value: u32) {
+        // Relaxed, here and below: that nothing else orders them is the point.
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Entrance {
+    fast: Word,
+    slow: Word,
+    /// Changes when the fast side is inside.
+    inside: Word,
+    cold: Cold,
+}
+
+/// More memory than the caches hold, to fill a store buffer with: what is stored behind stays in it the longer.
+struct Cold(Box<[Word]>);
+
+impl Cold {
+    fn new() -> Self {
+        Self((0..COLD).map(|_| Word::default()).collect())
+    }
+
+    fn fill(&self, turn: u32) {
+        let place = turn.wrapping_mul(0x9e37_79b9) as usize;
+        (0..turn as usize % FILL).for_each(|store| self.0[(place + store * 4099) % COLD].set(turn));
+    }
+}
+
+fn idle(turns: u32) {
+    (0..turns).for_each(|turn| _ = std::hint::black_box(turn));
+}
+
+impl Entrance {
+    fn new() -> Self {
+        Self { fast: Word::default(), slow: Word::default(), inside: Word::default(), cold: Cold::new() }
+    }
+
+    fn pass_fast(&self, turn: u32) {
+        self.cold.fill(turn);
+        self.fast.set(1);
+        compiler_fence(Ordering::SeqCst);
+        if self.slow.get() == 0 {
+            self.inside.set(self.inside.get().wrapping_add(1));
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.fast.set(0);
+        idle(OUTSIDE);
+    }
+
+    /// Whether the slow side got inside, and if so whether the fast side was there as well.
+    fn pass_slow(&self, turn: u32, fence: impl FnOnce()) -> Option<bool> {
+        self.slow.set(1);
+        compiler_fence(Ordering::SeqCst);
+        fence();
+        compiler_fence(Ordering::SeqCst);
+        let met = (self.fast.get() == 0).then(|| {
+            let before = self.inside.get();
+            idle(STAY);
+            self.inside.get() != before
+        });
+        compiler_fence(Ordering::SeqCst);
+        self.slow.set(0);
+        idle(turn % 256);
+        met
+    }
+}
+
+#[derive(Debug, Default)]
+struct Passed {
+    entries: u32,
+    violations: u32,
+}
+
+/// The processors that the process may use, before a thread was kept on one.
+fn cpus() -> &'static [usize] {
+    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+    CPUS.get_or_init(|| {
+        // SAFETY: all zeros are a valid set, which the call writes.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+            (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+        }
+    })
+}
+
+/// Keeps the calling thread on the first processor, or on the second one: the two sides are to run at the same time.
+fn pin(to: usize) {
+    let cpus = cpus();
+    // SAFETY: all zeros are a valid set; where the call fails, the sides meet less often, as the control tells.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpus[to % cpus.len()], &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+}
+
+/// The fast side has a processor of its own. The others are given the other one as soon as they are woken, where the
+/// machine allows it: else each of them may wait for some milliseconds.
+fn place(is_fast: bool) {
+    pin(usize::from(is_fast));
+    if !is_fast {
+        let first = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameter is alive for the call, which may be refused.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
+    }
+}
+
+/// The slow side, until it was inside so many times, saw enough, or the time is over; the fast side is a member, beside
+/// others that sleep, and the last one to register or the first.
+fn pass(first: bool, wanted: u32, limit: Duration, fence: impl Fn(u32)) -> Passed {
+    let (entrance, there, flag) = (Entrance::new(), Barrier::new(MEMBERS + 1), AtomicBool::new(false));
+    let turn = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..MEMBERS {
+            let (entrance, there, turn, end) = (&entrance, &there, &turn, End(&flag));
+            scope.spawn(move || {
+                while turn.load(Ordering::Acquire) != number {
+                    thread::yield_now();
+                }
+                let _member = signals::join().expect("nobody handles the signal");
+                turn.store(number + 1, Ordering::Release);
+                there.wait();
+                let is_fast = number == if first { 0 } else { MEMBERS - 1 };
+                place(is_fast);
+                for turn in 0u32.. {
+                    if end.has_come() {
+                        break;
+                    }
+                    if is_fast {
+                        entrance.pass_fast(turn);
+                    } else {
+                        thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            });
+        }
+        there.wait();
+        let _ending = Ending(&flag);
+        pin(0);
+        let (mut passed, mut turn, begun) = (Passed::default(), 0u32, Instant::now());
+        while passed.entries < wanted && passed.violations < ENOUGH && begun.elapsed() < limit {
+            turn = turn.wrapping_add(1);
+            if let Some(met) = entrance.pass_slow(turn, || fence(turn)) {
+                passed.entries += 1;
+                passed.violations += u32::from(met);
+            }
+        }
+        passed
+    })
+}
+
+/// By one strategy, with both kinds of acknowledgement, with and without helping.
+fn by(strategy: Strategy, turn: u32) {
+    let acknowledgement =
+        if turn % 2 == 0 { Acknowledgement::Combining } else { Acknowledgement::SharedCounter };
+    let multicast = signals::multicast().expect("it has been started").strategy(strategy);
+    let report = multicast.acknowledgement(acknowledgement).helping(turn % 4 < 2).fence();
+    assert_eq!(report.expect("nobody blocks the signal").receivers, MEMBERS);
+}
+
+/// How often a fence on one side alone is not enough: what the litmus is worth on this machine.
+fn control(entries: u32) {
+    let patience = PATIENCE.max(Duration::from_micros(200) * entries);
+    let control = pass(true, u32::MAX, patience, |_| fence(Ordering::SeqCst));
+    let Passed { entries: came, violations } = control;
+    note(&format!(
+        "litmus control: {violations} violations in {came} entries, with a fence on one side alone"
+    ));
+    if violations == 0 {
+        assert!(entries < MANY, "a control that sees nothing: {came} entries");
+        skipped("the litmus shows nothing on this machine, now: its control sees nothing");
+    }
+}
+
+#[test]
+fn a_fence_by_signals_orders_those_who_do_not_fence() {
+    in_child("litmus::a_fence_by_signals_orders_those_who_do_not_fence", || {
+        let wanted = entries();
+        control(wanted);
+        for strategy in strategies() {
+            let halves = [true, false]
+                .map(|first| pass(first, wanted.div_ceil(2), Duration::MAX, |turn| by(strategy, turn)));
+            let entries: u32 = halves.iter().map(|half| half.entries).sum();
+            note(&format!("litmus: {entries} entries by {strategy:?}, {MEMBERS} receivers: {halves:?}"));
+            assert!(halves.iter().all(|half| half.violations == 0) && entries >= wanted, "{strategy:?}");
+        }
+    });
+}
+
+/// What a cell holds. Its place outlives it, and tells whether it is alive.
+struct Object(Arc<Places>, usize);
+
+struct Places(Vec<AtomicUsize>);
+
+const PLACES: usize = 4096;
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // Relaxed, as all accesses to places: that a reader does not see this is what is tested.
+        self.0 .0[self.1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks through readers of a whole domain, which neither fence nor are interrupted by anything but fences by signals,
+/// at objects that a writer unlinks and destroys as soon as it can. Returns how many were destroyed, and how many looks
+/// found theirs destroyed.
+fn reclaim(wanted: u32, is_protected: bool) -> (u32, usize) {
+    let domain = Domain::builder()
+        .fence(Mode::Provided(signals::PROVIDER))
+        .build()
+        .expect("nobody handles the signal");
+    // Even: alive.
+    let places = Arc::new(Places((0..PLACES).map(|_| AtomicUsize::new(1)).collect()));
+    let make = |number: u32| {
+        let place = number as usize % PLACES;
+        places.0[place].fetch_add(1, Ordering::Relaxed);
+        Object(Arc::clone(&places), place)
+    };
+    let (cell, flag, missed) = (domain.cell(make(0)), AtomicBool::new(false), AtomicUsize::new(0));
+    let (there, cold) = (Barrier::new(MEMBERS + 1), Cold::new());
+    thread::scope(|scope| {
+        for number in 0..MEMBERS {
+            let (domain, cell, places, missed, cold) = (&domain, &cell, &places, &missed, &cold);
+            let (there, end) = (&there, End(&flag));
+            scope.spawn(move || {
+                let reader = domain.reader();
+                place(number == 0);
+                there.wait();
+                let look = |object: &Object| {
+                    // Without a place: the memory is somebody else's already.
+                    let is_alive = places.0.get(object.1).is_some_and(|place| {
+                        let before = place.load(Ordering::Relaxed);
+                        // As long as it takes the writer to unlink, scan and destroy.
+                        before % 2 == 0 && (0..400).all(|_| place.load(Ordering::Relaxed) == before)
+                    });
+                    missed.fetch_add(usize::from(!is_alive), Ordering::Relaxed);
+                };
+                for turn in 0u32.. {
+                    if end.has_come() {
+                        break;
+                    }
+                    if number != 0 {
+                        thread::sleep(Duration::from_millis(20));
+                        continue;
+                    }
+                    cold.fill(turn);
+                    if is_protected {
+                        _ = cell.protect(&reader).map(|object| look(&object));
+                    } else {
+                        _ = cell.load(&reader.pin()).map(look);
+                    }
+                }
+            });
+        }
+        there.wait();
+        let _ending = Ending(&flag);
+        pin(0);
+        let mut destroyed = 0;
+        for number in 1u32.. {
+            // At any moment of the reader's turn.
+            idle(number.wrapping_mul(0x9e37_79b9) >> 22);
+            let Some(mut old) = cell.swap(Some(Box::new(make(number)))) else { continue };
+            while let Err(again) = old.try_free() {
+                old = again;
+            }
+            destroyed += 1;
+            if destroyed >= wanted || missed.load(Ordering::Relaxed) > 0 {
+                break;
+            }
+        }
+        (destroyed, missed.load(Ordering::Relaxed))
+    })
+}
+
+#[test]
+fn a_domain_that_fences_by_signals_destroys_nothing_that_is_read() {
+    in_child("litmus::a_domain_that_fences_by_signals_destroys_nothing_that_is_read", || {
+        for is_protected in [false, true] {
+            let (destroyed, missed) = reclaim(entries(), is_protected);
+            let kind = if is_protected { "protected loads" } else { "guards" };
+            note(&format!("litmus: {missed} violations in {destroyed} objects destroyed beside {kind}"));
+            assert_eq!(missed, 0);
+        }
+    });
+}
+
+/// The control: nothing but the fence is left out.
+#[cfg(stillpoint_busted)]
+#[test]
+fn a_domain_that_does_not_fence_is_caught() {
+    in_child("litmus::a_domain_that_does_not_fence_is_caught", || {
+        assert!(stillpoint::busted::select(stillpoint::busted::Variant::NoHeavy));
+        let (destroyed, missed) = reclaim(100 * MANY, false);
+        note(&format!("litmus control: {missed} violations in {destroyed} objects, without the fence"));
+        assert!(missed > 0, "none in {destroyed}");
+    });
+}

@@ -1,0 +1,140 @@
+//! Threads that come and go leave nothing behind, whatever they did: memory, counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use stillpoint_multicast::{signals, Group, Member};
+
+use crate::child::in_child;
+use crate::ways;
+
+/// Counts the bytes that are in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Threads at a time.
+const AT_ONCE: usize = 8;
+const THREADS: usize = 5_000;
+
+thread_local! {
+    /// Dropped after what a thread writes down about registrations, if it was used before.
+    static LATE: RefCell<Option<Member>> = const { RefCell::new(None) };
+}
+
+/// What one of some threads does with its registrations.
+fn live(number: usize, group: &Group, there: &Barrier) {
+    LATE.with(|late| *late.borrow_mut() = None);
+    let (member, interrupted) = (group.join(), signals::join().expect("nobody handles the signal"));
+    there.wait();
+    // Until everybody has been told.
+    while member.wait(None) == 0 {}
+    match number % 5 {
+        0 => std::mem::forget((member, interrupted)),
+        1 => drop((group.join(), signals::join(), interrupted, member)),
+        2 => LATE.with(|late| *late.borrow_mut() = Some(member)),
+        3 => _ = group.multicast().run_for(Duration::ZERO, || {}),
+        _ => {}
+    }
+}
+
+/// Batches of threads come and go, beside one that multicasts to them.
+fn batches(group: &Group, count: usize) {
+    for batch in 0..count {
+        let there = Barrier::new(AT_ONCE + 1);
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..AT_ONCE)
+                .map(|number| {
+                    let there = &there;
+                    scope.spawn(move || live(batch + number, group, there))
+                })
+                .collect();
+            there.wait();
+            let (strategy, acknowledgement, helps) = ways()[batch % ways().len()];
+            let fence = signals::multicast().expect("it has been started").strategy(strategy).helping(helps);
+            assert_eq!(fence.fence().expect("nobody blocks the signal").receivers, AT_ONCE);
+            let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
+            // Each of them panics; one of these panics is resumed here.
+            let panicking = || std::panic::resume_unwind(Box::new([batch; 100]));
+            let panic = catch_unwind(AssertUnwindSafe(|| multicast.helping(helps).run(panicking)));
+            assert_eq!(panic.expect_err("it panics").downcast_ref(), Some(&[batch; 100]));
+            for thread in threads {
+                thread.join().expect("it does not panic");
+            }
+        });
+        // A scope does not wait for the destructors of its threads' own values.
+        while group.members() + signals::members() > 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_leave_nothing_behind() {
+    in_child("memory::threads_that_come_and_go_leave_nothing_behind", || {
+        let group = Group::new();
+        // Until there are as many places and operations as are ever needed at a time.
+        batches(&group, 100);
+        let before = IN_USE.load(Ordering::Relaxed);
+        batches(&group, THREADS / AT_ONCE);
+        let after = IN_USE.load(Ordering::Relaxed);
+        // Another chunk of places, say, which an id leads to; a leak of one word for each thread is more.
+        assert!(after <= before + 20_000, "{before} bytes, and {after} after {THREADS} threads");
+    });
+}
+
+/// A group that nobody uses any more gives back everything: what was large, and what was given up.
+#[test]
+fn a_group_gives_everything_back() {
+    in_child("memory::a_group_gives_everything_back", || {
+        let round = || {
+            let group = Group::new();
+            let there = Barrier::new(65);
+            thread::scope(|scope| {
+                for _ in 0..64 {
+                    scope.spawn(|| {
+                        let member = group.join();
+                        there.wait();
+                        there.wait();
+                        drop(member);
+                    });
+                }
+                there.wait();
+                for _ in 0..10 {
+                    let owned = vec![0u8; 1000];
+                    let late = group.multicast().run_for(Duration::ZERO, move || assert!(!owned.is_empty()));
+                    assert_eq!(late.expect_err("nobody polls").receivers(), 64);
+                }
+                there.wait();
+            });
+        };
+        round();
+        let before = IN_USE.load(Ordering::Relaxed);
+        (0..20).for_each(|_| round());
+        let after = IN_USE.load(Ordering::Relaxed);
+        assert!(after <= before + 10_000, "{before} bytes, and {after} after 20 groups");
+    });
+}

@@ -1,0 +1,154 @@
+//! Nobody looks again by itself here: each sleep has no limit, so that a wake-up that is lost is a test that hangs, and is
+//! ended.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{mpsc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint_multicast::{signals, Group};
+
+use crate::child::in_child;
+use crate::{ways, LONG};
+
+/// Runs the test in a process of its own, which is ended when it hangs.
+fn or_hang(name: &str, body: impl FnOnce()) {
+    in_child(name, || {
+        // SAFETY: no pointers are passed. The signal ends the process.
+        unsafe { libc::alarm(2 * LONG.as_secs() as u32) };
+        body();
+    });
+}
+
+#[test]
+fn every_message_wakes_its_receiver_and_the_last_one_the_initiator() {
+    or_hang("waking::every_message_wakes_its_receiver_and_the_last_one_the_initiator", || {
+        const MEMBERS: usize = 7;
+        let (group, there, over) = (Group::new(), Barrier::new(MEMBERS + 1), AtomicBool::new(false));
+        let served = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..MEMBERS {
+                scope.spawn(|| {
+                    let member = group.join();
+                    there.wait();
+                    while !over.load(Ordering::Relaxed) {
+                        let messages = member.wait(None);
+                        assert!(messages > 0, "without a limit it returns for messages only");
+                        served.fetch_add(messages, Ordering::Relaxed);
+                    }
+                });
+            }
+            there.wait();
+            for round in 0..10 {
+                for (strategy, acknowledgement, helps) in ways() {
+                    let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
+                    let report = multicast.helping(helps).run(|| {});
+                    assert_eq!(report.receivers, MEMBERS);
+                    if round == 0 {
+                        // They fall asleep again.
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                }
+            }
+            group.multicast().run(|| over.store(true, Ordering::Relaxed));
+        });
+        assert_eq!(served.into_inner(), MEMBERS * (10 * ways().len() + 1), "each message once");
+    });
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_when_it_is_over_and_not_before() {
+    let group = Group::new();
+    let member = group.join();
+    for limit in [Duration::ZERO, Duration::from_millis(30)] {
+        let begun = Instant::now();
+        assert_eq!(member.wait(Some(limit)), 0);
+        assert!(begun.elapsed() >= limit);
+    }
+    // Other signals, and no messages, do not end it. One that is longer than time lasts has none.
+    thread::scope(|scope| {
+        for limit in [LONG, Duration::MAX] {
+            scope.spawn(|| assert_eq!(group.multicast().run(|| {}).receivers, 1));
+            assert_eq!(member.wait(Some(limit)), 1);
+        }
+    });
+    assert_eq!((member.poll(), member.wait(Some(Duration::ZERO))), (0, 0));
+}
+
+/// An initiator that is a member sleeps for an answer, and is woken for what others send to it: each of them waits for the
+/// other one, and neither helps.
+#[test]
+fn an_initiator_that_sleeps_is_woken_by_its_mail() {
+    or_hang("waking::an_initiator_that_sleeps_is_woken_by_its_mail", || {
+        let (group, runs) = (Group::new(), AtomicUsize::new(0));
+        let (late, joined) = (Barrier::new(2), Barrier::new(3));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let member = group.join();
+                joined.wait();
+                late.wait();
+                let mut served = 0;
+                while served < 2 {
+                    served += member.wait(None);
+                }
+            });
+            scope.spawn(|| {
+                let member = group.join();
+                joined.wait();
+                let report = member.group().multicast().helping(false).run(|| {});
+                assert_eq!((report.receivers, report.ran_here), (1, true));
+            });
+            joined.wait();
+            thread::sleep(Duration::from_millis(20));
+            let (told, ran) = mpsc::channel();
+            let here = scope.spawn(|| {
+                let told = std::sync::Mutex::new(told);
+                group.multicast().helping(false).run(|| {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    told.lock().unwrap().send(()).expect("the test waits for it");
+                })
+            });
+            // The one that sleeps in its own multicast runs it, before the other one comes to either.
+            let answer = ran.recv_timeout(LONG);
+            late.wait();
+            assert_eq!(here.join().expect("it does not panic").receivers, 2);
+            assert_eq!(answer, Ok(()));
+        });
+        assert_eq!(runs.into_inner(), 2);
+    });
+}
+
+/// The same of threads that are interrupted. Nothing is sent again before the time is up, so that a signal that was not sent
+/// is an error.
+#[test]
+fn every_message_is_announced_by_a_signal() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    or_hang("waking::every_message_is_announced_by_a_signal", || {
+        let (joined, over) = (Barrier::new(6), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..5 {
+                scope.spawn(|| {
+                    let _member = signals::join().expect("nobody handles the signal");
+                    joined.wait();
+                    while !over.load(Ordering::Relaxed) {
+                        // Interrupted, and started again.
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                });
+            }
+            joined.wait();
+            for round in 1..=10 {
+                for (strategy, acknowledgement, helps) in ways() {
+                    let multicast = signals::multicast().expect("it has been started").strategy(strategy);
+                    let multicast = multicast.acknowledgement(acknowledgement).helping(helps);
+                    // SAFETY: an atomic addition may be done anywhere.
+                    let report =
+                        unsafe { multicast.run_for(LONG, &|| _ = RUNS.fetch_add(1, Ordering::Relaxed)) };
+                    assert_eq!(report.expect("it is told").receivers, 5);
+                }
+                assert_eq!(RUNS.load(Ordering::Relaxed), 5 * round * ways().len());
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    });
+}

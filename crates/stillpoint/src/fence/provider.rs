@@ -1,0 +1,128 @@
+//! Heavy fences from outside the library.
+
+use std::cell::Cell;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::RefUnwindSafe;
+use std::sync::atomic::AtomicU32;
+
+/// Issues the heavy fences of domains by means that this library does not have, on threads that are registered with it.
+///
+/// The crate `stillpoint-multicast` has one that fences by signals.
+///
+/// # Safety
+/// As long as a thread is [bound](FenceProvider::bind), each call of [`heavy`](FenceProvider::heavy) that returns `Ok`
+/// has had this thread execute a full memory barrier since its start, at some point in the thread's instruction stream, and
+/// is a sequentially consistent fence of the calling thread. What a thread did before it was unbound comes before a
+/// `heavy` that starts later.
+///
+/// When a bound thread ends, and the provider cannot reach it until its very end, it first calls [`end_light_fences`] on
+/// the thread, and then sets the bits in the words that the thread was bound with. Both come before it ceases to reach the
+/// thread.
+pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
+    /// A name for people, which no other provider has.
+    fn name(&self) -> &'static str;
+
+    /// Whether this process may use it.
+    ///
+    /// # Errors
+    /// The error number, as in `errno.h`.
+    fn probe(&self) -> Result<(), i32>;
+
+    /// A full barrier on every bound thread.
+    ///
+    /// # Errors
+    /// The error number, as in `errno.h`. Nothing is ordered then.
+    fn heavy(&self) -> Result<(), i32>;
+
+    /// Registers the calling thread until [`unbind`](FenceProvider::unbind) is called with the same word. A thread may be
+    /// bound with several words. False if it cannot be registered: it fences itself then.
+    ///
+    /// # Safety
+    /// The word is alive until the thread is unbound, or for ever.
+    unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool;
+
+    /// Takes one [`bind`](FenceProvider::bind) of the calling thread back.
+    fn unbind(&self, word: &AtomicU32);
+
+    /// What such an error means, and what can be done about it.
+    fn explain(&self, errno: i32) -> String;
+}
+
+/// A [`FenceProvider`]. Two are equal if their names are.
+#[derive(Clone, Copy)]
+pub struct Provider(&'static dyn FenceProvider);
+
+impl Provider {
+    /// Wraps it.
+    pub const fn new(provider: &'static dyn FenceProvider) -> Self {
+        Self(provider)
+    }
+
+    pub(super) fn probe(self) -> Result<(), i32> {
+        self.0.probe()
+    }
+
+    pub(super) fn heavy(self) -> Result<(), i32> {
+        self.0.heavy()
+    }
+
+    pub(super) fn explain(self, errno: i32) -> String {
+        self.0.explain(errno)
+    }
+
+    /// # Safety
+    /// As of [`FenceProvider::bind`].
+    #[cfg_attr(loom, expect(dead_code, reason = "the words of a model are loom's"))]
+    pub(super) unsafe fn bind(self, word: &AtomicU32, bits: u32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.bind(word, bits) }
+    }
+
+    #[cfg_attr(loom, expect(dead_code, reason = "the words of a model are loom's"))]
+    pub(super) fn unbind(self, word: &AtomicU32) {
+        self.0.unbind(word);
+    }
+}
+
+impl PartialEq for Provider {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name() == other.0.name()
+    }
+}
+
+impl Eq for Provider {}
+
+impl Hash for Provider {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name().hash(state);
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Provider").field(&self.0.name()).finish()
+    }
+}
+
+std::thread_local! {
+    /// Without a destructor: it can be looked at to the end of the thread.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread ends, and no provider reaches it from here on: its readers fence themselves.
+pub fn end_light_fences() {
+    HAS_ENDED.set(true);
+}
+
+/// Whether [`end_light_fences`] was called on this thread.
+#[inline(always)]
+pub(super) fn light_fences_have_ended() -> bool {
+    HAS_ENDED.get()
+}
