@@ -66,7 +66,6 @@ struct Registered {
 }
 
 /// What the thread was bound with by a word.
-#[cfg_attr(any(loom, miri), expect(dead_code, reason = "nobody binds there"))]
 struct Bound {
     bits: u32,
     slot: NonNull<Slot>,
