@@ -19,7 +19,7 @@ fn impossible_shapes_are_refused() {
     refused(new(), (1 << 30) + 1, 8, "largest bucket");
     refused(new(), 64, 0, "power of two, which 0 is not");
     refused(new(), 64, 48, "power of two, which 48 is not");
-    refused(new(), 8, 1 << 40, "largest bucket");
+    refused(new(), 8, 1 << 40, "of 1099511627776 bytes is larger than the largest bucket");
     refused(new().bucket_bytes(1000), 64, 8, "power of two of bytes");
     refused(new().bucket_bytes(0), 64, 8, "power of two of bytes");
     refused(new().bucket_bytes(1 << 40), 64, 8, "power of two of bytes");

@@ -5,18 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
+use crate::asleep;
 use stillpoint::pool::{Obj, Pages, Pool, PoolBuilder};
-
-/// Waits until a thread of this process sleeps.
-fn wait_until_asleep(thread: libc::pid_t) {
-    let sleeps = || {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
-        stat.rsplit(')').next().unwrap().trim_start().starts_with('S')
-    };
-    while !sleeps() {
-        std::thread::yield_now();
-    }
-}
 
 /// A pool of one bucket of eight whose constructor waits twice at the barrier when it makes the first of the others.
 fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Barrier>) {
@@ -49,11 +39,10 @@ fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
         let (started, is_started) = channel();
         let second = scope.spawn(move || {
             let local = pool.local().unwrap();
-            // SAFETY: `gettid` has no preconditions.
-            started.send(unsafe { libc::gettid() }).unwrap();
+            started.send(asleep::own()).unwrap();
             usize::from(local.alloc().is_some())
         });
-        wait_until_asleep(is_started.recv().unwrap());
+        asleep::wait_until_asleep(is_started.recv().unwrap());
         meet.wait();
         [first.join().unwrap(), second.join().unwrap()]
     })
@@ -86,6 +75,40 @@ fn a_thread_grows_the_pool_where_another_one_has_failed_to() {
     assert_eq!(two_growers(&pool, &meet), [0, 1]);
     assert_eq!((pool.counts().capacity, pool.counts().in_use), (16, 8));
     pool.audit().unwrap();
+}
+
+/// Whether there is memory at an address of this process.
+fn may_be_read(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (range, rights) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|hex| usize::from_str_radix(hex, 16).unwrap());
+        (start..end).contains(&address) && rights.starts_with('r')
+    })
+}
+
+#[test]
+fn memory_whose_constructor_panics_is_given_back() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let make = move || {
+        assert!(!failing.load(Ordering::Relaxed), "as asked");
+        0u64
+    };
+    let pool = PoolBuilder::new(8192).bucket_bytes(1 << 16).cache(0).growth(16_384, 8192).pages(Pages::Small);
+    let pool = pool.build(make).unwrap();
+    let local = pool.local().unwrap();
+    let _all: Vec<_> = (0..8192).map(|_| local.alloc().unwrap()).collect();
+    let region = pool.info().regions[0];
+    let next = region.start + region.bytes;
+    fails.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
+    assert!(may_be_read(region.start) && !may_be_read(next));
+    fails.store(false, Ordering::Relaxed);
+    assert!(local.alloc().is_some());
+    assert_eq!(pool.info().regions[1].start, next);
+    assert!(may_be_read(next));
 }
 
 /// The last step is shorter, and no thread gets what is not there.

@@ -1,9 +1,10 @@
 //! What hardened pools notice.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stillpoint::pool::{FreeReason, Hardening, Misuse, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{FreeReason, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder};
 
 fn hardened(level: Hardening) -> PoolBuilder {
     PoolBuilder::new(8).bucket_bytes(256).hardening(level).pages(Pages::Small)
@@ -165,10 +166,32 @@ fn a_validation_sees_no_object_that_is_free() {
     assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
     let block = local.alloc_block().unwrap();
     let first = block.as_ptr().cast_mut();
-    drop(block.into_iter().map(stillpoint::pool::Obj::into_raw).collect::<Vec<_>>());
+    drop(block.into_iter().map(Obj::into_raw).collect::<Vec<_>>());
     // SAFETY: as above.
     drop(unsafe { pool.from_raw(first) });
     assert_eq!((seen.load(Ordering::Relaxed), pool.misuse_count()), (2, 1));
+}
+
+/// What goes back because of a panic is free as any other object is.
+#[test]
+fn a_validation_sees_no_object_that_a_panic_has_freed() {
+    let (shown, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (counter, panics) = (Arc::clone(&shown), Arc::clone(&asked));
+    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "as asked"));
+    let objects = objects.validate(move |_| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX);
+    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let local = pool.local().unwrap();
+    asked.store(false, Ordering::Relaxed);
+    let addresses = local.alloc_block().unwrap().into_iter().map(Obj::into_raw).collect::<Vec<_>>();
+    // SAFETY: given away above, and had again once.
+    addresses.iter().for_each(|object| drop(unsafe { pool.from_raw(object.as_ptr()) }));
+    asked.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err());
+    let before = shown.load(Ordering::Relaxed);
+    // SAFETY: nobody has the object; that it is freed again is what the pool is to notice.
+    drop(unsafe { pool.from_raw(addresses[0].as_ptr()) });
+    assert_eq!((shown.load(Ordering::Relaxed), pool.misuse_count()), (before, 1));
+    assert_eq!(pool.counts().in_use, 0);
 }
 
 /// A validation that frees another object of the block that is being freed: that one is told of, and the others are freed.

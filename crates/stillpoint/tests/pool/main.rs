@@ -21,5 +21,8 @@ mod stress;
 mod threads;
 
 #[cfg(not(miri))]
+#[path = "../support/asleep.rs"]
+mod asleep;
+#[cfg(not(miri))]
 #[path = "../support/skip.rs"]
 mod skip;

@@ -49,6 +49,9 @@ fn many_objects_come_all_or_none() {
     assert!(local.alloc_many(usize::MAX, &mut objects).is_err());
     local.free_many(objects.drain(..));
     assert_eq!(pool.counts().in_use, 0);
+    assert!(local.alloc_many(all + 1, &mut objects).is_err());
+    local.alloc_many(all, &mut objects).unwrap();
+    drop(objects);
     pool.audit().unwrap();
 }
 
@@ -61,6 +64,8 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
     assert_eq!((block.len(), info.objects_per_block), (12, 12));
     let start = block.as_ptr().addr();
     assert_eq!(start % 64, 0);
+    assert_eq!(block.iter().len(), 12);
+    assert_eq!(block.iter_mut().len(), 12);
     for (index, object) in block.iter_mut().enumerate() {
         assert_eq!((&raw const *object).addr(), start + index * info.stride);
         object[0] = index as u8;
@@ -180,30 +185,33 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn large_pieces_grow_at_huge_pages() {
-    let pool =
-        PoolBuilder::new(100).growth(4000, 1500).pages(Pages::Transparent).build_raw(2048, 64).unwrap();
-    let local = pool.local().unwrap();
-    let count = std::iter::from_fn(|| local.alloc()).count();
-    assert_eq!(count, pool.info().maximum);
-    let regions = pool.info().regions;
-    let large: Vec<_> = regions.iter().filter(|region| region.bytes >= 2 << 20).collect();
-    assert!(large.len() > 1 && large.iter().all(|region| region.start % (2 << 20) == 0), "{regions:?}");
-    assert_eq!(pool.audit().unwrap().objects_out, count);
+    // In the second one, each further piece is exactly a huge page: the first one moves them up by nearly as much.
+    for (capacity, maximum, step) in [(100, 4000, 1500), (62, 62 * 33, 62 * 16)] {
+        let pool = PoolBuilder::new(capacity).growth(maximum, step).pages(Pages::Transparent);
+        let pool = pool.build_raw(2048, 64).unwrap();
+        let local = pool.local().unwrap();
+        let count = std::iter::from_fn(|| local.alloc()).count();
+        assert_eq!(count, pool.info().maximum);
+        let regions = pool.info().regions;
+        let large: Vec<_> = regions.iter().filter(|region| region.bytes >= 2 << 20).collect();
+        assert!(large.len() > 1 && large.iter().all(|region| region.start % (2 << 20) == 0), "{regions:?}");
+        assert_eq!(pool.audit().unwrap().objects_out, count);
+    }
 }
 
 #[test]
 fn histogram_and_census_tell_where_everything_is() {
-    let pool = four_to_a_bucket(16).cache(0).high_water(1).build(|| [0u8; 64]).unwrap();
+    let pool = four_to_a_bucket(24).cache(0).high_water(1).build(|| [0u8; 64]).unwrap();
     let local = pool.local().unwrap();
-    let block = local.alloc_block();
+    let blocks = [local.alloc_block(), local.alloc_block()];
     let two = [local.alloc(), local.alloc()];
     let census = pool.audit().unwrap();
-    assert_eq!(census.fill, [2, 0, 1, 0, 1]);
-    assert_eq!((census.buckets_busy, census.buckets_partial, census.buckets_in_store), (1, 1, 2));
-    assert_eq!((census.objects_out, census.objects_held), (6, 2));
-    drop((block, two));
+    assert_eq!(census.fill, [3, 0, 1, 0, 2]);
+    assert_eq!((census.buckets_busy, census.buckets_partial, census.buckets_in_store), (2, 1, 3));
+    assert_eq!((census.objects_out, census.objects_held), (10, 2));
+    drop((blocks, two));
     let census = pool.audit().unwrap();
-    assert_eq!((census.buckets_whole, census.buckets_in_store), (1, 3));
+    assert_eq!((census.buckets_whole, census.buckets_in_store), (1, 5));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where free objects are, after each way back and before each way out.
 
-use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawPool};
+use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawBlock, RawPool};
 
 /// Four objects to a bucket.
 fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
@@ -76,6 +76,19 @@ fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_
     }
 }
 
+/// Of a bucket that is so large that what comes back of it is not all collected at once.
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
+fn a_large_block_comes_back_to_a_local_that_has_ended() {
+    let pool = PoolBuilder::new(8192).bucket_bytes(1 << 16).cache(0).pages(Pages::Small);
+    let pool = pool.build(|| 0u64).unwrap();
+    let local = pool.local().unwrap();
+    let block = pool.local().unwrap().alloc_block().unwrap();
+    assert_eq!(block.len(), 8192);
+    block.into_iter().for_each(drop);
+    assert!(local.alloc_block().is_some());
+}
+
 /// A refill takes what the own buckets have, and not from others what nobody has asked for.
 #[test]
 fn a_refill_leaves_the_store_to_others() {
@@ -115,6 +128,34 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
             assert_eq!((census.objects_out, pool.misuse_count()), (0, 0));
         }
     }
+}
+
+/// A cache that is emptied in part does not stop in the middle of a bucket.
+#[test]
+fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
+    let pool = four_to_a_bucket(16).cache(8).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let [first, whole, last] = [(); 3].map(|()| local.alloc_block().unwrap());
+    let one_of = |index: usize| first.get(index).unwrap();
+    // Neighbours would be given back as one.
+    let four_of = |block: RawBlock| [0, 2, 1, 3].map(|index| block.get(index).unwrap());
+    // Half of nine is one of the first bucket, and three of the second one.
+    let nine = std::iter::once(one_of(0)).chain(four_of(whole)).chain(four_of(last));
+    // SAFETY: handed out above, and freed once.
+    nine.for_each(|object| unsafe { local.free(object) }.unwrap());
+    let census = pool.audit().unwrap();
+    assert_eq!((census.objects_cached, census.buckets_partial), (4, 1));
+    assert_eq!((census.fill[0], census.fill[3]), (2, 1), "{census:?}");
+}
+
+#[test]
+fn what_is_on_its_way_is_no_leak() {
+    let mut pool = four_to_a_bucket(8).cache(0).build(|| [0u8; 64]).unwrap();
+    let block = pool.local().unwrap().alloc_block();
+    // Its local has ended.
+    drop(block);
+    assert_eq!((pool.audit().unwrap().objects_on_their_way, pool.leaks().0.len()), (4, 0));
+    pool.close().unwrap();
 }
 
 #[test]
@@ -163,6 +204,37 @@ fn a_hook_is_told_of_one_leak_and_not_called_for_none() {
     let pool: RawPool = four_to_a_bucket(8).leak_hook(hook).build_raw(64, 64).unwrap();
     assert!(pool.local().unwrap().alloc().is_some());
     assert_eq!(pool.close().unwrap_err().0.len(), 1);
+}
+
+#[test]
+fn a_call_that_frees_nothing_changes_nothing() {
+    let pool = four_to_a_bucket(16).cache(2).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    local.alloc().unwrap();
+    // More than the cache is to hold, as a refill takes a bucket.
+    let before = pool.audit().unwrap();
+    assert_eq!(before.objects_cached, 3);
+    // SAFETY: there are no objects.
+    unsafe { local.free_many(&[]) }.unwrap();
+    assert_eq!(pool.audit().unwrap(), before);
+}
+
+/// Every shard is held by others: what it frees goes where it belongs.
+#[test]
+fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
+    let pool = four_to_a_bucket(12).cache(0).locals(1).build_raw(64, 64).unwrap();
+    let local = pool.local().unwrap();
+    let (block, objects) = (local.alloc_block().unwrap(), [local.alloc().unwrap(), local.alloc().unwrap()]);
+    local.park();
+    let other = pool.local().unwrap();
+    // SAFETY: handed out above, and freed once.
+    unsafe { local.free_block(block) }.unwrap();
+    assert_eq!(pool.counts().in_use, 2);
+    // SAFETY: as above.
+    unsafe { local.free_many(&objects) }.unwrap();
+    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!(std::iter::from_fn(|| other.alloc_block()).count(), 3);
+    pool.audit().unwrap();
 }
 
 /// A local without a shard frees an object again whose bucket is in the store.
@@ -214,6 +286,24 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
         let next = (&raw const *local.alloc().unwrap()).addr();
         assert_eq!((start..start + 256).contains(&next), from_block, "{hardening:?}");
         assert_eq!(next == address, !from_block, "{hardening:?}");
+    }
+}
+
+/// Among whole buckets and among broken ones: the one that came back first is taken first where objects rest, else last.
+#[test]
+fn buckets_take_turns_where_objects_rest() {
+    for (hardening, next) in [(Hardening::Verify, 1), (Hardening::Trace, 0)] {
+        let pool = four_to_a_bucket(8).cache(0).high_water(2).hardening(hardening).build_raw(64, 64).unwrap();
+        let local = pool.local().unwrap();
+        let blocks = [(); 2].map(|()| local.alloc_block().unwrap());
+        // SAFETY: handed out above, and freed once.
+        blocks.iter().for_each(|&block| unsafe { local.free_block(block) }.unwrap());
+        assert_eq!(local.alloc_block(), Some(blocks[next]), "{hardening:?}");
+        assert_eq!(local.alloc_block(), Some(blocks[1 - next]), "{hardening:?}");
+        let objects = blocks.map(|block| block.get(2).unwrap());
+        // SAFETY: as above.
+        objects.iter().for_each(|&object| unsafe { local.free(object) }.unwrap());
+        assert_eq!(local.alloc(), Some(objects[next]), "{hardening:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool, PoolBuilder};
 
 /// A validation that drops the local of the thread that frees: another thread has its shard from then on.
 #[test]
@@ -95,6 +95,44 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
     drop(kept);
     assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
     pool.audit().unwrap();
+}
+
+/// A reset that parks the local: what is handed out then belongs to the shard that it came from.
+#[test]
+fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
+    thread_local! {
+        static LOCAL: OnceCell<Local<'static, u64>> = const { OnceCell::new() };
+        static PARKS: Cell<bool> = const { Cell::new(false) };
+    }
+    let park = |_: &mut u64| {
+        if PARKS.replace(false) {
+            LOCAL.with(|local| local.get().unwrap().park());
+        }
+    };
+    let pool = PoolBuilder::new(32).bucket_bytes(64).cache(0).pages(Pages::Small);
+    let pool: &'static Pool<u64> = for_ever(pool.build_with(Objects::new(|| 0).reset(park)).unwrap());
+    type Work = fn(&Local<'static, u64>) -> Vec<Obj<'static, u64>>;
+    let ways: [Work; 3] = [
+        |local| local.alloc().into_iter().collect(),
+        |local| {
+            let mut two = Vec::new();
+            local.alloc_many(2, &mut two).unwrap();
+            two
+        },
+        |local| local.alloc_block().unwrap().into_iter().collect(),
+    ];
+    for way in ways {
+        LOCAL.with(|local| {
+            let local = local.get_or_init(|| pool.local().unwrap());
+            PARKS.set(true);
+            let objects = way(local);
+            // It takes its shard up again.
+            drop(local.alloc());
+            drop(objects);
+            let census = pool.audit().unwrap();
+            assert_eq!((census.objects_out, census.objects_on_their_way), (0, 0), "they are back at once");
+        });
+    }
 }
 
 /// What a constructor may ask of its pool while that grows; nobody waits for himself.

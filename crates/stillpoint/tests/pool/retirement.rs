@@ -74,6 +74,7 @@ fn a_full_reclaimer_hands_the_object_back() {
     let reader = domain.reader();
     let guard = reader.pin();
     pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap();
+    assert_eq!(reclaimer.pending_bytes(), size_of::<u64>(), "it counts with its size");
     let object = pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap_err();
     assert_eq!((*object, pool.counts().in_use), (0, 2));
     drop((object, guard));

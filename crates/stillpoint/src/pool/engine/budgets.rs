@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
+use crate::pool::FreeReason;
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
@@ -62,6 +63,23 @@ fn an_owner_collects_a_limited_number_of_rows_at_a_time() {
     let owner = Handle::new(&core).unwrap();
     one_of_each_is_sent(&core, &owner);
     assert_eq!(each_within(ONCE + FEW, &owner), BUCKETS as usize);
+}
+
+/// However many come in after them.
+#[test]
+fn rows_that_were_left_are_collected_before_those_that_came_later() {
+    let core = pool(1, 100, 0);
+    let owner = Handle::new(&core).unwrap();
+    let mut objects = all(&owner);
+    let late = objects.split_off(70);
+    objects.into_iter().for_each(|object| core.free_without_shard(object));
+    for waiting in [6, 30, 0] {
+        assert!(owner.alloc().is_some());
+        assert_eq!(core.audit().unwrap().objects_on_their_way, waiting);
+        if waiting == 6 {
+            late.iter().for_each(|&object| core.free_without_shard(object));
+        }
+    }
 }
 
 #[test]
@@ -169,6 +187,38 @@ fn counts_look_at_no_bucket_and_a_handle_at_shards_only() {
     let objects = all(&handle);
     objects.iter().for_each(|&object| core.free_without_shard(object));
     assert_eq!(steps(|| core.totals()), (0, (objects.len(), 0)));
+}
+
+/// An address within another pool's block may be one of this pool's.
+#[test]
+fn a_block_begins_with_its_bucket() {
+    let core = pool(128, 1, 0);
+    let handle = Handle::new(&core).unwrap();
+    let start = handle.alloc_block().unwrap().as_ptr();
+    for object in core.objects_from(start).skip(1) {
+        // SAFETY: no block, which is refused.
+        let error = unsafe { handle.free_block(object) }.unwrap_err();
+        assert_eq!(error.reason, FreeReason::NotAnObject);
+    }
+    assert_eq!(core.totals(), (128, 128));
+    // SAFETY: handed out above, and freed once.
+    unsafe { handle.free_block(start) }.unwrap();
+    assert_eq!(core.totals(), (128, 0));
+}
+
+/// Somebody took the row out of an inbox, and sends it to the owner.
+#[test]
+fn what_is_freed_again_while_it_is_passed_on_counts_once() {
+    let core = pool(2, 1, 0);
+    let owner = Handle::new(&core).unwrap();
+    let objects = all(&owner);
+    core.free_without_shard(objects[0]);
+    let row = owner.shard().take_posted();
+    let bits = core.take_remote(row);
+    core.free_without_shard(objects[0]);
+    core.pass_on(row, bits);
+    assert_eq!((core.ledger.count(), core.totals()), (1, (2, 1)));
+    core.audit().unwrap();
 }
 
 /// Lists that two threads have left at the same time, and one that was posted meanwhile.

@@ -256,6 +256,17 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_bucket_holds_one_object_of_its_size() {
+        for bucket in [None, Some(LARGEST_BUCKET)] {
+            let geometry = Geometry::new(LARGEST_BUCKET, 4096, bucket, MANY).unwrap();
+            assert_eq!((geometry.stride(), geometry.bucket_bytes()), (LARGEST_BUCKET, LARGEST_BUCKET));
+            assert_eq!((geometry.objects(), geometry.place(8)), (1, None));
+        }
+        assert_eq!(Geometry::new(LARGEST_BUCKET, 8, None, MANY).unwrap_err(), Misfit::SizeHuge);
+        assert_eq!(Geometry::new(LARGEST_BUCKET + 1, 4096, None, MANY).unwrap_err(), Misfit::SizeHuge);
+    }
+
+    #[test]
     fn impossible_shapes_are_told_apart() {
         let of = |size, align, bucket| Geometry::new(size, align, bucket, MANY).unwrap_err();
         assert_eq!(of(0, 8, None), Misfit::SizeZero);
