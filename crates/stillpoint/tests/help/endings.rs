@@ -14,14 +14,14 @@ fn one_section(domain: &Domain, stage: &Stage, _cpu: usize) {
     stage.compute();
 }
 
-/// Polls until the reader, inside its section, has been helped.
+/// Polls until the reader, inside its section, has been helped by this reclaimer.
 fn help(domain: &Domain) -> Reclaimer {
-    let cell = domain.cell(0);
+    let (cell, before) = (domain.cell(0), domain.stats().helped);
     let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
     until("help", || {
         let _ = reclaimer.retire(cell.replace(1).unwrap());
         reclaimer.poll();
-        domain.stats().helped > 0
+        domain.stats().helped > before
     });
     reclaimer
 }
@@ -47,6 +47,21 @@ fn it_ends_with_the_reclaimer_that_gave_it() {
         beside(&domain, one_section, |domain, stage, _| {
             let reader = stage.reader();
             drop(help(domain));
+            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+        });
+    });
+}
+
+/// The first one has given help as well, whose time was over.
+#[test]
+fn it_does_not_end_with_another_reclaimer() {
+    in_each_way(|domain| {
+        beside(&domain, one_section, |domain, stage, cpu| {
+            let reader = stage.reader();
+            let (first, second) = (help(domain), help(domain));
+            drop(first);
+            assert!(Scheduling::is_helped(reader, cpu), "{:?}", Scheduling::of(reader));
+            drop(second);
             assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
         });
     });
