@@ -13,12 +13,13 @@ mod child;
 mod skip;
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
 use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
-use stillpoint_multicast::signals;
+use stillpoint_multicast::{signals, Strategy};
 
 use census::{Census, Object};
 use child::in_child;
@@ -558,6 +559,33 @@ fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
             while reclaimer.poll() == 0 {
                 thread::yield_now();
             }
+        });
+    });
+}
+
+/// A receiver may not tell those who were delegated to it. The initiator may, and does: it waits for ever else.
+#[test]
+fn an_initiator_makes_up_for_signals_that_its_receivers_may_not_send() {
+    in_child("an_initiator_makes_up_for_signals_that_its_receivers_may_not_send", || {
+        // SAFETY: no pointers are passed. The signal ends the process if it hangs.
+        unsafe { libc::alarm(2 * LONG.as_secs() as u32) };
+        let (joined, runs) = (std::sync::Barrier::new(4), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let _member = signals::join().expect("nobody handles the signal");
+                    refuse(libc::SYS_tgkill, libc::EPERM);
+                    joined.wait();
+                    joined.wait();
+                });
+            }
+            joined.wait();
+            let multicast = signals::multicast().expect("it was started");
+            let multicast = multicast.strategy(Strategy::Tree).helping(false);
+            // SAFETY: an atomic addition may be done anywhere.
+            let report = unsafe { multicast.run(|| _ = runs.fetch_add(1, Ordering::Relaxed)) };
+            assert_eq!((report.receivers, report.sends, runs.load(Ordering::Relaxed)), (3, 2, 3));
+            joined.wait();
         });
     });
 }

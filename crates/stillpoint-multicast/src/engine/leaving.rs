@@ -167,3 +167,83 @@ fn forget(slot: NonNull<Slot>) {
     // Outside the borrow: it may be the last that holds the group, and what that owns.
     drop(left);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::transport::Polled;
+
+    /// In whatever order it comes to them, and leaves them.
+    #[test]
+    fn a_thread_that_has_left_a_group_does_not_keep_it() {
+        for first in 0..7 {
+            let groups: Vec<_> = (0..7).map(|_| Core::new(Polled)).collect();
+            let register = |group| Registration::new(group).expect("the thread does not end");
+            // From here on the places are there, which are allocated by who comes first.
+            groups.iter().for_each(|group| drop(register(group)));
+            let order = (0..7).map(|group| (first + 3 * group) % 7);
+            let twice = order.clone().chain(order.rev());
+            let mut registered: Vec<_> = twice.map(|group| register(&groups[group])).collect();
+            for group in (0..7).map(|group| (first + 2 * group) % 7) {
+                let place = |one: &Registration<Polled>| std::ptr::eq(one.core(), &raw const *groups[group]);
+                for left in [1, 0] {
+                    let one = registered.iter().position(place).expect("registered twice");
+                    drop(registered.swap_remove(one));
+                    assert_eq!(Arc::strong_count(&groups[group]), 1 + 2 * left, "group {group}");
+                }
+            }
+        }
+    }
+
+    /// Those that are bound still, and before the thread leaves.
+    #[test]
+    #[cfg(not(miri))]
+    fn words_are_told_of_the_end_of_their_thread() {
+        static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+
+        /// Looks at the end of the thread, after its registrations.
+        struct Late(Arc<Core<Polled>>);
+
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let values = || WORDS.each_ref().map(|word| word.load(Ordering::Relaxed));
+                assert_eq!(values(), [8, 0, 2]);
+                assert!(stillpoint::fence::light_fences_have_ended());
+                // SAFETY: the word is alive for ever.
+                assert!(!unsafe { bind(&self.0, &WORDS[1], 4) }, "too late");
+                WORDS.iter().for_each(|word| unbind(&self.0, word));
+                assert_eq!((self.0.members(), values()), (0, [8, 0, 2]));
+            }
+        }
+
+        std::thread_local! {
+            static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+        }
+        let thread = std::thread::spawn(|| {
+            let core = Core::new(Polled);
+            // Used first, dropped last.
+            LATE.with(|late| *late.borrow_mut() = Some(Late(Arc::clone(&core))));
+            for (word, bits) in WORDS.iter().zip([8, 4, 2]) {
+                // SAFETY: the words are alive for ever.
+                assert!(unsafe { bind(&core, word, bits) });
+            }
+            unbind(&core, &WORDS[1]);
+            assert_eq!(core.members(), 1);
+            assert!(!stillpoint::fence::light_fences_have_ended());
+        });
+        thread.join().expect("it does not panic");
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_thread_leaves_when_its_last_word_is_unbound() {
+        let (core, words) = (Core::new(Polled), [const { AtomicU32::new(0) }; 2]);
+        // SAFETY: the words are alive until they are unbound.
+        assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
+        unbind(&core, &words[0]);
+        unbind(&core, &words[0]);
+        assert_eq!(core.members(), 1);
+        unbind(&core, &words[1]);
+        assert_eq!(core.members(), 0);
+    }
+}

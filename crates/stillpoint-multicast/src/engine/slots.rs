@@ -373,6 +373,16 @@ mod tests {
         assert!(slots.view().len() <= 4 * 1024, "{} places for 1000 threads", slots.view().len());
     }
 
+    /// Ids that come from all over the system are not one after the other.
+    #[test]
+    fn there_are_few_places_however_the_ids_lie() {
+        for spread in [1, 7, 64, 0x0101_0101, 0x9e37_79b1] {
+            let slots = Slots::new();
+            claim(&slots, (1..=1000u32).map(|number| number.wrapping_mul(spread)));
+            assert!(slots.view().len() <= 3 * 1024, "{} places, {spread:x} apart", slots.view().len());
+        }
+    }
+
     #[test]
     fn no_place_has_two_threads() {
         let slots = Slots::new();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{mpsc, Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -91,6 +91,7 @@ fn an_empty_group_takes_no_time() {
     let report = group.multicast().trace(true).run(|| unreachable!("there is no member"));
     assert_eq!((report.receivers, report.sends, report.ran_here), (0, 0, false));
     assert_eq!(report.shape, Some(Shape::default()));
+    assert_eq!(group.multicast().run(|| {}).shape, None, "not traced");
 }
 
 #[test]
@@ -231,15 +232,17 @@ fn a_limit_that_is_long_enough_changes_nothing() {
 /// What was forgotten leaves with its thread.
 #[test]
 fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
-    let group = Group::new();
-    thread::scope(|scope| {
-        scope.spawn(|| std::mem::forget(group.join()));
-    });
-    // A scope does not wait for the destructors of its threads' own values.
-    while group.members() > 0 {
-        thread::yield_now();
+    for times in 1..=3 {
+        let group = Group::new();
+        thread::scope(|scope| {
+            scope.spawn(|| (0..times).for_each(|_| std::mem::forget(group.join())));
+        });
+        // A scope does not wait for the destructors of its threads' own values.
+        while group.members() > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(group.multicast().run(|| {}).receivers, 0);
     }
-    assert_eq!(group.multicast().run(|| {}).receivers, 0);
 }
 
 /// A registration that outlives what its thread writes down about registrations.
@@ -264,6 +267,30 @@ fn a_registration_that_is_dropped_last_of_all_does_no_harm() {
         }
         assert_eq!(group.multicast().run(|| {}).receivers, 0);
     }
+}
+
+/// A registration that comes when its thread has left for good: nobody waits for what will never come.
+#[test]
+fn a_registration_that_comes_too_late_has_no_mail() {
+    struct Late(Group, mpsc::Sender<(usize, usize, Option<usize>)>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let member = self.0.join();
+            let members = self.0.members();
+            let waited = (members == 0).then(|| member.wait(None));
+            self.1.send((members, member.poll(), waited)).expect("the test waits for it");
+        }
+    }
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+    let (group, (say, said)) = (Group::new(), mpsc::channel());
+    thread::spawn(move || {
+        // Used first, dropped last.
+        LATE.with(|late| *late.borrow_mut() = Some(Late(group.clone(), say)));
+        drop(group.join());
+    });
+    assert_eq!(said.recv_timeout(LONG), Ok((0, 0, Some(0))));
 }
 
 /// What a function may do that a thread runs for the last time, while it leaves.

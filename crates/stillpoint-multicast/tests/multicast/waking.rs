@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use stillpoint_multicast::{signals, Group};
 
+use crate::asleep;
 use crate::child::in_child;
 use crate::{ways, LONG};
 
@@ -115,6 +116,39 @@ fn an_initiator_that_sleeps_is_woken_by_its_mail() {
             assert_eq!(answer, Ok(()));
         });
         assert_eq!(runs.into_inner(), 2);
+    });
+}
+
+/// Its mailbox is closed, so that no message wakes it: the last answer does.
+#[test]
+fn an_initiator_that_leaves_sleeps_until_it_is_answered() {
+    or_hang("waking::an_initiator_that_leaves_sleeps_until_it_is_answered", || {
+        let (group, (begins, begun)) = (Group::new(), mpsc::channel());
+        let (joined, late) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let leaver = scope.spawn(|| {
+                let member = group.join();
+                joined.wait();
+                joined.wait();
+                drop(member);
+            });
+            joined.wait();
+            let inside = group.clone();
+            let posted = group.multicast().run_for(Duration::ZERO, move || {
+                begins.send(asleep::own()).expect("the test waits for it");
+                assert_eq!(inside.multicast().run(|| {}).receivers, 1);
+            });
+            assert!(posted.is_err(), "it does not poll");
+            scope.spawn(|| {
+                let member = group.join();
+                joined.wait();
+                late.wait();
+                assert_eq!(member.wait(None), 1);
+            });
+            asleep::wait_until_asleep(begun.recv().expect("it leaves"));
+            late.wait();
+            leaver.join().expect("it does not panic");
+        });
     });
 }
 

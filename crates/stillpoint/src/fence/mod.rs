@@ -69,7 +69,7 @@ pub mod module;
 mod provider;
 
 pub use backend::{backend, choose, Backend, ChooseError};
-pub use provider::{end_light_fences, FenceProvider, Provider};
+pub use provider::{end_light_fences, light_fences_have_ended, FenceProvider, Provider};
 
 use std::fmt;
 
@@ -199,7 +199,7 @@ impl ReaderFence {
                 light();
                 // SeqCst: pairs with the fence in `fence` of the grace periods. The reader outlives the registration of
                 // its thread, in thread-local storage: so the thread fences itself.
-                if provider::light_fences_have_ended() {
+                if light_fences_have_ended() {
                     fence(Ordering::SeqCst);
                 }
             }

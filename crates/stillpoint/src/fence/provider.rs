@@ -116,13 +116,13 @@ std::thread_local! {
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread ends, and no provider reaches it from here on: its readers fence themselves.
+/// The calling thread ends, and no provider reaches it from here on: its readers fence themselves. For providers.
 pub fn end_light_fences() {
     HAS_ENDED.set(true);
 }
 
 /// Whether [`end_light_fences`] was called on this thread.
 #[inline(always)]
-pub(super) fn light_fences_have_ended() -> bool {
+pub fn light_fences_have_ended() -> bool {
     HAS_ENDED.get()
 }

@@ -132,6 +132,28 @@ fn those_who_leave_before_they_are_told_are_adopted() {
     }
 }
 
+/// What is adopted is sent after the message that came back: the chain below it is as long as if nobody had left.
+#[test]
+fn a_path_goes_through_those_who_have_left() {
+    let strategy = Share::percent(99).map(Strategy::Split).expect("from 1 to 99");
+    for acknowledgement in [Acknowledgement::Combining, Acknowledgement::SharedCounter] {
+        let core = &*Core::new(Polled);
+        let members = members(core, 20);
+        let listed: Vec<u32> = core.slots.view().iter().map(Slot::tid).collect();
+        // The first one tells the third one, who tells the fifth one, and so on.
+        let mut third = Some(members[listed[3] as usize - 1]);
+        let options = Options { strategy, acknowledgement, helps: false, traces: true };
+        let (outcome, runs) = multicast(core, options, |_| {
+            third.take().into_iter().for_each(|third| leave(core, third));
+            for member in members.iter().filter(|member| member.mailbox.is_open()) {
+                serve(core, member);
+            }
+        });
+        let shape = outcome.tally.shape.expect("traced");
+        assert_eq!((outcome.tally.adopted, runs, shape.path), (1, 19, strategy.shape(20).path));
+    }
+}
+
 /// A member that forwards, and one that it tells, are told of again and again; who is not told yet is not missing.
 #[test]
 fn a_member_is_told_of_once_it_has_mail_only() {
@@ -230,12 +252,13 @@ fn what_is_delegated_late_is_looked_after_as_well() {
     script.numbers.set(core.slots.view().iter().map(Slot::tid).collect()).unwrap();
     let slow = members[script.numbers.get().unwrap()[7] as usize - 1];
     let options = Options { strategy: Strategy::Tree, ..Options::default() };
-    // The second time with the same operation.
+    // The second time with the same operation, and with a limit that is far away.
     for round in 0..2 {
+        let deadline = (round == 1).then(|| Instant::now() + 2 * super::LONG);
         script.sent.lock().unwrap().clear();
         let (outcome, is_told) = thread::scope(|scope| {
             // SAFETY: the function needs nothing.
-            let initiator = scope.spawn(move || unsafe { core.run(options, Call::owned(|| {}), None) });
+            let initiator = scope.spawn(move || unsafe { core.run(options, Call::owned(|| {}), deadline) });
             gone.recv().expect("the seventh one is told");
             let served = scope.spawn(move || {
                 IS_SLOW.set(true);
@@ -275,6 +298,20 @@ fn who_wakes_up_is_awake() {
         own.mailbox.rouse();
     }
     assert!(core.leave(own));
+}
+
+/// Only those are sent to that can be told.
+#[test]
+fn who_is_about_to_leave_is_not_sent_to() {
+    for options in ways() {
+        let core = &*Core::new(Polled);
+        let members = members(core, 3);
+        members[1].mailbox.close();
+        let (outcome, runs) = multicast(core, options, |_| {
+            members.iter().for_each(|member| _ = serve(core, member));
+        });
+        assert_eq!((outcome.tally.receivers, outcome.tally.adopted, runs), (2, 0, 2), "{options:?}");
+    }
 }
 
 /// A thread that leaves runs functions for the last time, and is not counted any more; what it has got is its own to run.

@@ -90,6 +90,23 @@ fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
     });
 }
 
+/// Of those of several.
+#[test]
+fn the_first_panic_is_the_initiators() {
+    let core = &*Core::new(Polled);
+    let (members, calls) = (members(core, 3), AtomicUsize::new(0));
+    let call = Call::owned(move || {
+        std::panic::resume_unwind(Box::new(calls.fetch_add(1, Ordering::Relaxed)));
+    });
+    let look = |_: &Missing| {
+        members.iter().for_each(|member| _ = serve(core, member));
+        Some(Instant::now())
+    };
+    // SAFETY: the operation owns the function; its panics are caught.
+    let outcome = unsafe { core.run_with(Options::default(), call, Some(Instant::now()), look) };
+    assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&0usize));
+}
+
 /// What nearly every fence finds.
 #[test]
 fn to_find_nothing_to_resume_costs_nothing() {
@@ -145,6 +162,27 @@ fn who_was_never_told_is_not_missing() {
             );
         }
     }
+}
+
+/// Its place is nobody's already, and its message is not acknowledged yet.
+#[test]
+fn who_is_just_leaving_has_no_name() {
+    let core = &*Core::new(Polled);
+    let member = members(core, 1)[0];
+    let mut looks = 0;
+    let look = |missing: &Missing| {
+        looks += 1;
+        assert_eq!(missing.threads, [1][..2 - looks]);
+        (looks == 1).then(|| {
+            core.slots.release(member);
+            Instant::now()
+        })
+    };
+    // SAFETY: the operation owns the function.
+    let outcome =
+        unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
+    assert_eq!(outcome.missing.expect("nobody has come to it").receivers, 1);
+    assert_eq!(serve(core, member), 1);
 }
 
 /// The initiator has given up. What comes then is nobody's: neither of who uses the operation next, nor of the group.
