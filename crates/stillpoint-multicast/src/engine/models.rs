@@ -423,8 +423,5 @@ const CAUGHT: &[(Variant, &str)] = &[
 #[test]
 fn every_variant_is_caught_by_its_model() {
     let signs = || vec![UNORDERED, MISCOUNTED, UNTOLD, "deadlock"];
-    busted::assert_caught(
-        "multicast::engine::models",
-        CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())),
-    );
+    busted::assert_caught("engine::models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }
