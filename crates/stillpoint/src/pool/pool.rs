@@ -12,7 +12,7 @@ use super::obj::Obj;
 use super::region::{self, Iova};
 use super::report::{self, AuditError, Census, Counts, Info, Leaks};
 use super::PoolBuilder;
-use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::Reclaimer;
 
 /// A pool of initialised objects.

@@ -3,10 +3,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
-use super::engine::garbage::Garbage;
-use super::engine::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
-use super::engine::wait::{Next, Patience};
+use super::engine::queue::retire_list::{Backlog, Full, Limits, Obstacle, Pace};
+use super::engine::core::garbage::Garbage;
+use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
+use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::RetireError;
 use super::limits::WhenFull;

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::engine::record::Record;
+use super::engine::core::record::Record;
 use super::engine::Core;
 use super::link::Link;
 use super::qsbr::QsbrReader;

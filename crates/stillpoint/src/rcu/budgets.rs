@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::engine::backlog::SHARE;
-use super::engine::wakers;
+use super::engine::queue::retire_list::SHARE;
+use super::engine::wait::wakers;
 use super::{Domain, GracePeriod, Reclaimer, Retired};
 use stillpoint_sys::work::steps_of;
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
 use super::cell::RcuCell;
-use super::engine::backlog::{Backlog, Limits, Pace};
-use super::engine::grace::Grace;
-use super::engine::wait::Interrupted;
-use super::engine::watch::{StallHook, Watch};
+use super::engine::queue::retire_list::{Backlog, Limits, Pace};
+use super::engine::core::grace::Grace;
+use super::engine::wait::park::Interrupted;
+use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
 use super::error::{BuildError, SynchronizeError};
 use super::future::GracePeriod;

@@ -1,7 +1,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::engine::backlog::Full;
+use super::engine::queue::retire_list::Full;
 use super::engine::Core;
 use super::help::Help;
 use super::retired::Retired;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::engine::tasks::Awaited;
-use super::engine::wakers::Place;
+use super::engine::wait::tasks::Awaited;
+use super::engine::wait::wakers::Place;
 use super::engine::Core;
 use super::error::SynchronizeError;
 use super::stall::Behind;

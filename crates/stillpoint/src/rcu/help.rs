@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::engine::help::Helping;
+use super::engine::boost::policy::Helping;
 use super::error::HelpError;
 use stillpoint_sys::linux::sched::{self, Way};
 

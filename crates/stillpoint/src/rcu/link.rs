@@ -2,9 +2,9 @@
 
 use std::ptr::{self, NonNull};
 
-use super::engine::garbage;
-use super::engine::read;
-use super::engine::record::Hazard;
+use super::engine::core::garbage;
+use super::engine::core::read;
+use super::engine::core::record::Hazard;
 use super::error::CompareExchangeError;
 use super::home::Home;
 use super::reader::{Protected, Reader};

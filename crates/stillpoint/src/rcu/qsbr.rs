@@ -3,8 +3,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::record::{Kind, Record};
-use super::engine::registry::Claim;
+use super::engine::core::record::{Kind, Record};
+use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::error::SynchronizeError;
 use super::offline::OfflineReader;

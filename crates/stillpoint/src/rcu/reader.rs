@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::record::{clear_hazard, Hazard, Kind, Record, PASSIVE};
-use super::engine::registry::Claim;
+use super::engine::core::record::{clear_hazard, Hazard, Kind, Record, PASSIVE};
+use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};

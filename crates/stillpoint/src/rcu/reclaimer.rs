@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
-use super::engine::backlog::{Backlog, Full, Limits, Obstacle, Pace};
-use super::engine::garbage::Garbage;
-use super::engine::wait::{earliest, Next, Patience};
+use super::engine::queue::retire_list::{Backlog, Full, Limits, Obstacle, Pace};
+use super::engine::core::garbage::Garbage;
+use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
 use super::limits::WhenFull;

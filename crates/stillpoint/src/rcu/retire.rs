@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::backlog::Full;
-use super::engine::garbage::Garbage;
-use super::engine::wait::Patience;
+use super::engine::queue::retire_list::Full;
+use super::engine::core::garbage::Garbage;
+use super::engine::wait::park::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason};
 use super::limits::WhenFull;

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use super::domain::{Domain, Token};
-use super::engine::garbage::{self, Garbage};
-use super::engine::grace::Grace;
-use super::engine::wait::{Next, Patience};
+use super::engine::core::garbage::{self, Garbage};
+use super::engine::core::grace::Grace;
+use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::{FreeError, SynchronizeError};
 use super::home::Home;

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::record::{Kind, Record};
+use super::engine::core::record::{Kind, Record};
 use super::engine::Core;
 use stillpoint_sys::linux::Doing;
 

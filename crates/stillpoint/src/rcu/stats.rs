@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::engine::room::{Account, Room};
+use super::engine::queue::quota::{Account, Room};
 use super::engine::Core;
 use crate::fence::FenceError;
 

@@ -14,7 +14,7 @@ use super::iter::Iter;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::fence::ReaderFence;
-use crate::rcu::engine::record::Record;
+use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{Reader, Region};

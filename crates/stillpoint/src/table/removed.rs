@@ -7,7 +7,7 @@ use super::engine::store::Store;
 use super::engine::Inner;
 use super::error::Full;
 use super::RandomState;
-use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::{Reclaimer, Submitter};
 

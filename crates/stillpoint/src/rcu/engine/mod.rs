@@ -21,24 +21,10 @@
 //! | `tasks`, `wakers` | how a future waits for a reader, and who wakes it |
 //! | `watch` | which stalls are reported, and when |
 
-pub(crate) mod aid;
-pub(crate) mod assistant;
-pub(crate) mod backlog;
-pub(crate) mod garbage;
-pub(crate) mod grace;
-pub(crate) mod help;
-pub(crate) mod inbox;
-pub(crate) mod ledger;
-pub(crate) mod orphans;
-pub(crate) mod read;
-pub(crate) mod record;
-pub(crate) mod registry;
-pub(crate) mod room;
-pub(crate) mod stack;
-pub(crate) mod tasks;
+pub(crate) mod boost;
+pub(crate) mod core;
+pub(crate) mod queue;
 pub(crate) mod wait;
-pub(crate) mod wakers;
-pub(crate) mod watch;
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
@@ -47,20 +33,20 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::fence::Mode;
-use backlog::Limits;
-use garbage::Garbage;
-use grace::Progress;
-use help::Helping;
-use ledger::Ledger;
-use orphans::Orphans;
-use record::Record;
-use registry::Registry;
-use room::Room;
+use self::queue::retire_list::Limits;
+use self::core::garbage::Garbage;
+use self::core::grace::Progress;
+use self::boost::policy::Helping;
+use self::wait::counters::Ledger;
+use self::queue::orphans::Orphans;
+use self::core::record::Record;
+use self::core::registry::Registry;
+use self::queue::quota::Room;
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use tasks::Tasks;
-use wait::Event;
-use watch::Watch;
+use self::wait::tasks::Tasks;
+use self::wait::park::Event;
+use self::wait::stall::Watch;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
 #[derive(Debug)]
@@ -125,7 +111,7 @@ impl Core {
             orphans: Orphans::new(),
             shared_ledger: Ledger::default(),
             room: Room::new(limits).map(|room| Box::new(CachePadded::new(room))),
-            event: Event::new(if help.is_some() { help::LIMIT } else { wait::LONGEST_SLEEP }),
+            event: Event::new(if help.is_some() { boost::policy::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
             help,
@@ -222,8 +208,8 @@ impl Core {
     }
 
     /// What everybody counted, those who are gone included.
-    pub(crate) fn sum(&self) -> ledger::Sum {
-        ledger::Sum::over(self.ledgers.iter_all().chain([&self.shared_ledger]))
+    pub(crate) fn sum(&self) -> wait::counters::Sum {
+        wait::counters::Sum::over(self.ledgers.iter_all().chain([&self.shared_ledger]))
     }
 
     /// Time since the domain was made.
@@ -260,7 +246,7 @@ impl Core {
     }
 }
 
-/// The token before the first one that is started. Not [`record::PASSIVE`].
+/// The token before the first one that is started. Not [`core::record::PASSIVE`].
 const FIRST_TOKEN: u64 = 1;
 
 /// The last handle is gone: no reader is left, and everything may go at once.
@@ -271,7 +257,7 @@ impl Drop for Core {
         self.orphans.adopt(usize::MAX, |orphan| {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more. The handles'
             // count is acquired by `Arc` before it drops its contents.
-            if let Some(panic) = unsafe { garbage::free_left(orphan) } {
+            if let Some(panic) = unsafe { core::garbage::free_left(orphan) } {
                 panics::keep_first(&mut first, panic);
             }
         });

@@ -13,7 +13,7 @@ use loom::thread;
 
 use super::{explore, EVERY};
 use crate::fence::model::HAS_REQUESTS;
-use crate::rcu::engine::wakers::{Place, Wakers};
+use crate::rcu::engine::wait::wakers::{Place, Wakers};
 use crate::rcu::{Domain, GracePeriod, Token};
 
 /// A thread that sleeps until its task is woken.

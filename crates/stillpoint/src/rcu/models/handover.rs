@@ -6,9 +6,9 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
-use crate::rcu::engine::garbage::Garbage;
-use crate::rcu::engine::orphans::Orphans;
-use crate::rcu::engine::stack::Stack;
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::orphans::Orphans;
+use crate::rcu::engine::queue::stack::Stack;
 
 /// Whoever takes an object from the stack comes after everything that was done with it before the push.
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{explore, MODE};
-use crate::rcu::engine::help::Giver;
+use crate::rcu::engine::boost::policy::Giver;
 use crate::rcu::{Domain, Help};
 use stillpoint_sys::linux::sched::is_raised;
 

@@ -8,8 +8,8 @@ use loom::sync::Arc as LoomArc;
 use loom::thread;
 
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
-use crate::rcu::engine::backlog::Limits;
-use crate::rcu::engine::room::Room;
+use crate::rcu::engine::queue::retire_list::Limits;
+use crate::rcu::engine::queue::quota::Room;
 use crate::rcu::{Domain, Retired, WhenFull};
 
 /// Memory for one object: whoever has the room in a domain for one uses it alone.

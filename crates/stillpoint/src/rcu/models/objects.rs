@@ -1,7 +1,7 @@
 //! Protected loads against retirement.
 
 use super::{explore, spawn, Shared, EVERY};
-use crate::rcu::engine::record::set_hazard;
+use crate::rcu::engine::core::record::set_hazard;
 
 #[test]
 fn protect_against_retire() {

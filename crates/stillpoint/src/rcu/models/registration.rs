@@ -1,7 +1,7 @@
 //! Readers that come and go while a writer checks.
 
 use super::{explore, spawn, Shared, EVERY, UNORDERED};
-use crate::rcu::engine::record::PASSIVE;
+use crate::rcu::engine::core::record::PASSIVE;
 
 /// The reader's record is claimed, left and claimed again by a reader of another kind.
 #[test]

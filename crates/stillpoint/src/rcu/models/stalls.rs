@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{explore, EVERY, MODE};
-use crate::rcu::engine::grace::Grace;
+use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::stall::Behind;
 use crate::rcu::Domain;
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
-use crate::rcu::engine::backlog::{Backlog, Limits, Pace};
-use crate::rcu::engine::garbage::Garbage;
-use crate::rcu::engine::stack::Stack;
+use crate::rcu::engine::queue::retire_list::{Backlog, Limits, Pace};
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::Core;
 use stillpoint_sys::linux::{ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{keep_first, resume, Panic};

@@ -7,7 +7,7 @@ use super::arena::{Arena, Pair};
 use super::array::Array;
 use super::hint;
 use super::scrap::Scrap;
-use crate::rcu::engine::garbage::Garbage;
+use crate::rcu::engine::core::garbage::Garbage;
 
 pub(crate) struct Store<K, V> {
     pub(crate) arena: Arena<K, V>,

@@ -15,7 +15,7 @@ use super::bucket::{tag_of, Bucket};
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
-use crate::rcu::engine::record::{set_hazard, Hazard};
+use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 

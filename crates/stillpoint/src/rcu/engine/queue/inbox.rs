@@ -13,10 +13,10 @@
 use std::sync::Arc;
 
 use super::assistant::{Assistant, Turn};
-use super::backlog::{Backlog, Full, Limits, SHARE};
-use super::garbage::Garbage;
+use super::retire_list::{Backlog, Full, Limits, SHARE};
+use crate::rcu::engine::core::garbage::Garbage;
 use super::stack::Stack;
-use super::Core;
+use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 

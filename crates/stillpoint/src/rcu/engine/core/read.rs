@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
-use super::Core;
+use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, Mode, ReaderFence};
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};

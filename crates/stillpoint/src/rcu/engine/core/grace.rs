@@ -7,7 +7,7 @@
 use std::ptr;
 
 use super::record::{Kind, Record, PASSIVE};
-use super::Core;
+use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use stillpoint_sys::work;
 
 /// How far the domain has come. The tokens only ever grow.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// For every token up to this one, a fence has begun after its start, and has completed.
     fenced: AtomicU64,
     /// Every token up to this one is over.
@@ -29,7 +29,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(first: u64) -> Self {
+    pub(crate) fn new(first: u64) -> Self {
         Self {
             fenced: AtomicU64::new(first),
             completed: AtomicU64::new(first),
@@ -67,14 +67,14 @@ impl Core {
     /// Number of tokens started.
     pub(crate) fn started(&self) -> u64 {
         // Relaxed: for statistics.
-        self.token.load(Ordering::Relaxed) - super::FIRST_TOKEN
+        self.token.load(Ordering::Relaxed) - crate::rcu::engine::FIRST_TOKEN
     }
 
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         // Acquire: pairs with the release below: the scan that follows comes after the fence.
         let fenced = self.progress.fenced.load(busted::order(Variant::FencedRelaxed, Ordering::Acquire));
-        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > super::FIRST_TOKEN) {
+        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
         // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.
@@ -194,7 +194,7 @@ impl Core {
 
     /// The fence after a reader was asked to wake futures: pairs with the light fence in `notice`, in every mode and for
     /// every kind of reader.
-    pub(super) fn fence_request(&self) -> Result<(), FenceError> {
+    pub(crate) fn fence_request(&self) -> Result<(), FenceError> {
         if busted::is(Variant::RequestNoHeavy) {
             return Ok(());
         }
@@ -253,7 +253,7 @@ fn raise(number: &AtomicU64, value: u64, order: Ordering) {
 
 /// Whether a reader in this state may hold what was unlinked before `token`.
 #[inline]
-pub(super) fn blocks(state: u64, token: u64) -> bool {
+pub(crate) fn blocks(state: u64, token: u64) -> bool {
     if busted::is(Variant::TokenTooEarly) {
         return state != PASSIVE && state + 1 < token;
     }

@@ -4,7 +4,7 @@
 
 use std::ptr;
 
-use super::aid::{self, Aid};
+use crate::rcu::engine::boost::state::{self, Aid};
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ impl Record {
         self.thread.store(stillpoint_sys::linux::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
-        let aid = if helps { aid::own() } else { None };
+        let aid = if helps { state::own() } else { None };
         aid.inspect(|aid| aid.add_holder());
         let attention =
             if is_unreached || (aid.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
@@ -172,7 +172,7 @@ impl Record {
     }
 
     /// Whether the reader was told that it is helped; no longer, after this call.
-    pub(super) fn take_told(&self) -> bool {
+    pub(crate) fn take_told(&self) -> bool {
         // Acquire: pairs with the release in `tell_helped`: the aid's word is at least as new.
         self.has(HELPED) && self.attention.fetch_and(!HELPED, Ordering::Acquire) & HELPED != 0
     }
@@ -182,18 +182,18 @@ impl Record {
     ///
     /// # Safety
     /// The record is alive until then, or for ever.
-    pub(super) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
+    pub(crate) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
         // SAFETY: the caller's promise.
         unsafe { mode.bind(&self.attention, FENCES) }
     }
 
     /// Takes [`bind`](Record::bind) back: the holder goes.
-    pub(super) fn unbind(&self, mode: Mode) {
+    pub(crate) fn unbind(&self, mode: Mode) {
         mode.unbind(&self.attention);
     }
 
     /// Whether a full fence must come before the look at requests.
-    pub(super) fn fences(&self) -> bool {
+    pub(crate) fn fences(&self) -> bool {
         self.has(FENCES)
     }
 
@@ -371,7 +371,7 @@ impl Record {
     }
 
     /// Tells the reader to look at its aid when its state changes.
-    pub(super) fn tell_helped(&self) {
+    pub(crate) fn tell_helped(&self) {
         // Release: pairs with the acquire in `take_told`.
         self.attention.fetch_or(HELPED, Ordering::Release);
     }
@@ -387,7 +387,7 @@ impl Record {
     ///
     /// # Safety
     /// There is no other thread.
-    pub(super) unsafe fn reset_after_fork(&self) {
+    pub(crate) unsafe fn reset_after_fork(&self) {
         // Relaxed: there is no other thread.
         self.attention.fetch_and(FENCES, Ordering::Relaxed);
     }

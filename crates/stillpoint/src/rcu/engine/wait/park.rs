@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::Backoff;
 
-use super::grace::Grace;
-use super::help::Giver;
-use super::record::Record;
-use super::Core;
+use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::boost::policy::Giver;
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::Core;
 use crate::fence::FenceError;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 
 /// Threads that a reader wakes, at the most, and each of those after it.
@@ -37,7 +37,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(super) fn new(longest_sleep: Duration) -> Self {
+    pub(crate) fn new(longest_sleep: Duration) -> Self {
         Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0), longest_sleep }
     }
 
@@ -85,7 +85,7 @@ impl Event {
         }
     }
 
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         // Relaxed: called when there is one thread alone.
         self.sleepers.store(0, Ordering::Relaxed);
     }

@@ -8,8 +8,8 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use super::backlog::{Backlog, Limits, Pace};
-use super::Core;
+use super::retire_list::{Backlog, Limits, Pace};
+use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 // Not modelled: a statistic.
 use std::sync::atomic::AtomicU64;
 
-use super::backlog::Limits;
+use super::retire_list::Limits;
 
 #[derive(Debug)]
 pub(crate) struct Room {

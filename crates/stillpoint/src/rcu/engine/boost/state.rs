@@ -34,9 +34,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::time::Instant;
 
-use super::registry::Claim;
+use crate::rcu::engine::core::registry::Claim;
 #[cfg(not(loom))]
-use super::registry::Registry;
+use crate::rcu::engine::core::registry::Registry;
 use crate::busted::{self, Variant};
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +66,7 @@ static GIVEN: PlainU32 = PlainU32::new(0);
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
 /// How many threads of the process are being helped. A hint: models, of which several run at a time, do without it.
-pub(super) fn given() -> u32 {
+pub(crate) fn given() -> u32 {
     if cfg!(loom) {
         1
     } else {
@@ -75,12 +75,12 @@ pub(super) fn given() -> u32 {
 }
 
 /// How many threads of the process are raised or moved, as far as is known.
-pub(super) fn under_way() -> u32 {
+pub(crate) fn under_way() -> u32 {
     UNDER_WAY.load(RELAXED)
 }
 
 /// Nanoseconds on the clock of all aids.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     // 584 years.
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
@@ -134,7 +134,7 @@ impl Default for Aid {
 /// For helpers.
 impl Aid {
     /// Begins to look at the thread.
-    pub(super) fn start(&self, now: u64) -> bool {
+    pub(crate) fn start(&self, now: u64) -> bool {
         // A model does not depend on the time.
         if cfg!(not(loom)) && self.not_before.load(RELAXED) > now {
             return false;
@@ -145,7 +145,7 @@ impl Aid {
     }
 
     /// Does not help, and does not look again before that time.
-    pub(super) fn abandon(&self, not_before: u64) {
+    pub(crate) fn abandon(&self, not_before: u64) {
         self.not_before.store(not_before, RELAXED);
         // Release: pairs with the acquire in `start` and `close`.
         self.word.fetch_and(!STARTING, Ordering::Release);
@@ -155,7 +155,7 @@ impl Aid {
     ///
     /// # Safety
     /// The caller is `STARTING`.
-    pub(super) unsafe fn examine(&self, way: Way) -> Result<Finding, ()> {
+    pub(crate) unsafe fn examine(&self, way: Way) -> Result<Finding, ()> {
         // SAFETY: the thread writes it in another state.
         let subject =
             |cell: *const Option<Subject>| unsafe { (*cell).as_ref().map(|subject| subject.examine(way)) };
@@ -167,7 +167,7 @@ impl Aid {
     ///
     /// # Safety
     /// The caller is `STARTING`.
-    pub(super) unsafe fn raise(&self, before: Before, help: Given, tell: impl FnOnce()) -> (bool, bool) {
+    pub(crate) unsafe fn raise(&self, before: Before, help: Given, tell: impl FnOnce()) -> (bool, bool) {
         // SAFETY: the caller alone is `STARTING`, and nobody has a later bit.
         self.before.with_mut(|cell| unsafe { *cell = Some(before) });
         self.record.store(help.record, RELAXED);
@@ -221,11 +221,11 @@ impl Aid {
         }
     }
 
-    pub(super) fn is_given_by(&self, giver: u64) -> bool {
+    pub(crate) fn is_given_by(&self, giver: u64) -> bool {
         self.is_active() && self.giver.load(RELAXED) == giver
     }
 
-    pub(super) fn is_overdue(&self, now: u64) -> bool {
+    pub(crate) fn is_overdue(&self, now: u64) -> bool {
         self.is_active() && self.until.load(RELAXED) <= now
     }
 
@@ -296,18 +296,18 @@ impl Aid {
 
 /// What is written down about help.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Given {
-    pub(super) record: usize,
-    pub(super) giver: u64,
-    pub(super) begun: u64,
-    pub(super) until: u64,
+pub(crate) struct Given {
+    pub(crate) record: usize,
+    pub(crate) giver: u64,
+    pub(crate) begun: u64,
+    pub(crate) until: u64,
 }
 
 /// For the thread itself.
 impl Aid {
     /// Restores the thread, whatever others are at. Returns whether somebody may still raise it: then the reader is to
     /// look again at the end of its next section.
-    pub(super) fn end_own(&self) -> bool {
+    pub(crate) fn end_own(&self) -> bool {
         if self.take_part(OWN, |word| word & (RAISING | ACTIVE | ENDING) != 0) {
             // To lower oneself is always allowed.
             // SAFETY: this thread has `OWN`.
@@ -355,12 +355,12 @@ impl Aid {
     }
 
     /// A record of the thread holds the aid from now on; or its `OwnAid`.
-    pub(super) fn add_holder(&self) {
+    pub(crate) fn add_holder(&self) {
         self.holders.set(self.holders.get() + 1);
     }
 
     /// One of the holders goes. The last one gives the aid back.
-    pub(super) fn remove_holder(&self) {
+    pub(crate) fn remove_holder(&self) {
         self.holders.set(self.holders.get() - 1);
         if self.holders.get() == 0 {
             self.give_back();
@@ -391,7 +391,7 @@ impl Aid {
 
 /// The aid of the calling thread; `None` when the thread is about to end.
 #[cfg(not(loom))]
-pub(super) fn own() -> Option<&'static Aid> {
+pub(crate) fn own() -> Option<&'static Aid> {
     static AT_FORK: Once = Once::new();
     AT_FORK.call_once(|| {
         // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a
@@ -403,7 +403,7 @@ pub(super) fn own() -> Option<&'static Aid> {
 
 /// In a model every reader is a thread's only one.
 #[cfg(loom)]
-pub(super) fn own() -> Option<&'static Aid> {
+pub(crate) fn own() -> Option<&'static Aid> {
     let aid = Box::leak(Box::new(Aid::default()));
     aid.open();
     Some(aid)

@@ -5,7 +5,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::garbage::Garbage;
+use crate::rcu::engine::core::garbage::Garbage;
 use crate::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
@@ -17,13 +17,13 @@ pub(crate) struct Stack {
 /// An object in a chain: of a stack, where `next` is the next older one, or in the [`Orphans`](super::orphans::Orphans),
 /// where it is the next newer one.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) garbage: Garbage,
-    pub(super) next: *mut Node,
+pub(crate) struct Node {
+    pub(crate) garbage: Garbage,
+    pub(crate) next: *mut Node,
 }
 
 impl Node {
-    pub(super) fn new(garbage: Garbage) -> Self {
+    pub(crate) fn new(garbage: Garbage) -> Self {
         Self { garbage, next: ptr::null_mut() }
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// The newest node, or null. All of them belong to the caller now.
-    pub(super) fn into_raw(mut self) -> *mut Node {
+    pub(crate) fn into_raw(mut self) -> *mut Node {
         std::mem::replace(&mut self.next, ptr::null_mut())
     }
 

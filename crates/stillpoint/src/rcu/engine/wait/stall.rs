@@ -13,10 +13,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::ledger::Ledger;
-use super::record::{Record, PASSIVE};
-use super::registry::Claim;
-use super::Core;
+use super::counters::Ledger;
+use crate::rcu::engine::core::record::{Record, PASSIVE};
+use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::Core;
 use crate::rcu::stall::{Behind, Stall};
 
 pub(crate) type StallHook = Arc<dyn Fn(&Stall) + Send + Sync>;

@@ -181,7 +181,7 @@ impl Wakers {
 
     /// Since when the one that has waited longest waits for a reader in this state, if it does. A future that was woken by
     /// another reader meanwhile counts among the later ones.
-    pub(super) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
+    pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         self.lock();
         self.serve(|lists| {
             let longest = |list: &List| {
@@ -196,7 +196,7 @@ impl Wakers {
     ///
     /// # Safety
     /// The calling thread is the only one of the process.
-    pub(super) unsafe fn reset_after_fork(&self) {
+    pub(crate) unsafe fn reset_after_fork(&self) {
         self.lists.with_mut(|lists| {
             // SAFETY: there is no other thread; one that was at the lists is not there any more. What it has left of them,
             // perhaps half-changed, is not followed: the nodes are of another epoch.

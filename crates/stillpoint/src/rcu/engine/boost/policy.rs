@@ -10,15 +10,15 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::aid::{self, Aid, Given};
-use super::grace::blocks;
-use super::record::Record;
-use super::Core;
+use super::state::{self, Aid, Given};
+use crate::rcu::engine::core::grace::blocks;
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use stillpoint_sys::linux::sched::{Finding, Way};
 
 /// The longest that a thread stays raised or moved, if somebody polls or waits.
-pub(super) const LIMIT: Duration =
+pub(crate) const LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(3600) } else { Duration::from_millis(2) };
 
 /// Threads that are looked at by one poll, at the most.
@@ -94,14 +94,14 @@ impl Core {
         if self.age().saturating_sub(started) < helping.after {
             return false;
         }
-        let now = aid::now();
+        let now = state::now();
         self.end_overdue_help(now);
         let mut helped: Vec<(&Record, &Aid)> = Vec::new();
         let mut gives_way = helping.way == Way::Migrate;
         let mut looks = 0;
         for record in self.records.iter().filter(|record| blocks(record.observe(), token)) {
             let Some(aid) = record.aid() else { continue };
-            if looks == LOOKS || aid::under_way() >= helping.most {
+            if looks == LOOKS || state::under_way() >= helping.most {
                 break;
             }
             if aid.start(now) {
@@ -181,14 +181,14 @@ impl Core {
     /// What every poll does: ends help that has lasted too long, and gives way to readers that were moved here.
     #[inline]
     pub(crate) fn tend_help(&self) {
-        if let Some(helping) = self.help.as_ref().filter(|_| aid::given() != 0) {
+        if let Some(helping) = self.help.as_ref().filter(|_| state::given() != 0) {
             self.tend_help_by(helping);
         }
     }
 
     #[cold]
     fn tend_help_by(&self, helping: &Helping) {
-        self.end_overdue_help(aid::now());
+        self.end_overdue_help(state::now());
         if helping.way == Way::Migrate {
             stillpoint_sys::linux::yield_cpu();
         }
@@ -199,7 +199,7 @@ impl Core {
     }
 
     fn end_help_if(&self, condition: impl Fn(&Aid) -> bool) {
-        if aid::given() == 0 {
+        if state::given() == 0 {
             return;
         }
         for record in self.records.iter() {
@@ -210,7 +210,7 @@ impl Core {
     }
 
     /// The reader has ended its section: restores its thread, if it was told that it is helped.
-    pub(super) fn end_own_help(&self, record: &Record) {
+    pub(crate) fn end_own_help(&self, record: &Record) {
         if !record.take_told() {
             return;
         }

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::rcu::engine::backlog::Pace;
-use crate::rcu::engine::garbage::free_left;
+use crate::rcu::engine::queue::retire_list::Pace;
+use crate::rcu::engine::core::garbage::free_left;
 use crate::rcu::Domain;
 
 /// The numbers of objects that were freed, in order.

@@ -9,10 +9,10 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use super::grace::{blocks, Grace};
-use super::record::Record;
+use crate::rcu::engine::core::grace::{blocks, Grace};
+use crate::rcu::engine::core::record::Record;
 use super::wakers::{Place, Wakers};
-use super::Core;
+use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { wakers: Wakers::new(), refused: AtomicBool::new(false) }
     }
 
@@ -37,7 +37,7 @@ impl Tasks {
 
     /// Everybody who waits now is woken, a share by this call and the others by those that are woken; each then looks for
     /// himself.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.wakers.wake_all();
     }
 
@@ -48,7 +48,7 @@ impl Tasks {
     }
 
     /// Since when a future waits for a reader in this state, as far as those know that have waited longest.
-    pub(super) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
+    pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         self.wakers.in_the_way_since(state)
     }
 
@@ -56,7 +56,7 @@ impl Tasks {
     ///
     /// # Safety
     /// The calling thread is the only one of the process.
-    pub(super) unsafe fn reset_after_fork(&self) {
+    pub(crate) unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.wakers.reset_after_fork() };
     }

@@ -15,8 +15,8 @@
 
 use std::ptr::{self, NonNull};
 
-use super::backlog::SHARE;
-use super::garbage::Garbage;
+use super::retire_list::SHARE;
+use crate::rcu::engine::core::garbage::Garbage;
 use super::stack::{Node, Stack};
 use crate::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
