@@ -50,7 +50,7 @@ stillpoint_sys::variants! {
     RoomRelaxed = "room-relaxed": "Room in a domain is given back and reserved by relaxed operations.",
     RoomBeforeFree = "room-before-free": "Room in a domain is given back before the destructor has run.",
     TallyRelaxed = "tally-relaxed": "What is submitted, and what the background reclaimer has, is counted by relaxed operations.",
-    CountedLate = "counted-late": "What the background reclaimer takes in is no longer counted as submitted before it is counted in its backlog.",
+    CountedLate = "counted-late": "What the background reclaimer takes in is no longer counted as submitted before it is counted in its retire list.",
     SleepAssisted = "sleep-assisted": "The background reclaimer that is to stop sleeps without a limit although a submitter assists.",
     ClosedUnseen = "closed-unseen": "A submitter that has assisted looks without a fence whether the background reclaimer is gone.",
     ExitNoLight = "exit-no-light": "A reader looks for requests of futures without a light fence after its state.",

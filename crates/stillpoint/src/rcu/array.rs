@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 use super::bound::{BoundArray, QsbrBoundArray};
 use super::domain::Domain;
 use super::error::CompareExchangeError;
-use super::home::Home;
 use super::link::Link;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
 use super::retired::Retired;
+use super::weak_domain::WeakDomain;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
 ///
@@ -31,14 +31,14 @@ use super::retired::Retired;
 /// ```
 pub struct RcuArray<T: Send + Sync + 'static> {
     links: Box<[Link<T>]>,
-    home: Home,
+    domain: WeakDomain,
 }
 
 impl<T: Send + Sync + 'static> RcuArray<T> {
     /// An array of `domain` with `len` slots, filled by calling `object` with each index.
     pub fn new(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
         let links = (0..len).map(|index| Link::new(object(index))).collect();
-        Self { links, home: Home::new(domain.core()) }
+        Self { links, domain: WeakDomain::new(domain.core()) }
     }
 
     /// Number of slots.
@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `index` is out of bounds, or `reader` belongs to another domain.
     #[inline(always)]
     pub fn protect<'a>(&'a self, index: usize, reader: &'a Reader) -> Option<Protected<'a, T>> {
-        self.links[index].protect(&self.home, reader)
+        self.links[index].protect(&self.domain, reader)
     }
 
     /// Loads the object at `index` within a region, as [`RcuCell::load`](super::RcuCell::load) does.
@@ -66,7 +66,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `index` is out of bounds, or `region` belongs to another domain.
     #[inline(always)]
     pub fn load<'g, R: Region>(&'g self, index: usize, region: &'g R) -> Option<&'g T> {
-        self.links[index].load(&self.home, region)
+        self.links[index].load(&self.domain, region)
     }
 
     /// Binds a reader to the array: the domain is checked here, and not at each load.
@@ -85,7 +85,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// assert_eq!((guard.load(4), guard.load(5)), (Some(&16), Some(&25)));
     /// ```
     pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
-        self.home.verify(reader.core());
+        self.domain.verify(reader.core());
         BoundArray {
             links: &self.links,
             record: reader.record(),
@@ -112,7 +112,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// }
     /// ```
     pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> QsbrBoundArray<'a, T> {
-        self.home.verify(reader.core());
+        self.domain.verify(reader.core());
         QsbrBoundArray {
             links: &self.links,
             record: reader.record(),
@@ -127,7 +127,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `index` is out of bounds.
     #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn swap(&self, index: usize, new: Option<Box<T>>) -> Option<Retired<T>> {
-        self.links[index].swap(&self.home, new)
+        self.links[index].swap(&self.domain, new)
     }
 
     /// Links `new` at `index` if the very object `current` (or nothing, for `None`) is linked there, as
@@ -144,7 +144,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
-        self.links[index].compare_exchange(&self.home, current, new)
+        self.links[index].compare_exchange(&self.domain, current, new)
     }
 
     /// As [`compare_exchange`](RcuArray::compare_exchange), within a region: the error lends what was found, as
@@ -162,7 +162,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
-        self.links[index].compare_exchange_in(&self.home, region, current, new)
+        self.links[index].compare_exchange_in(&self.domain, region, current, new)
     }
 
     /// The object at `index`, which the caller has to itself; `None` when the slot is empty.
@@ -177,7 +177,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
 impl<T: Send + Sync + 'static> fmt::Debug for RcuArray<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RcuArray")
-            .field("domain", &format_args!("{}", self.home))
+            .field("domain", &format_args!("{}", self.domain))
             .field("len", &self.len())
             .finish_non_exhaustive()
     }

@@ -3,9 +3,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::queue::retire_list::{Backlog, Full, Limits, Obstacle, Pace};
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
+use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::RetireError;
@@ -38,7 +38,7 @@ use stillpoint_sys::panics::{self, Panic};
 /// assert_eq!(domain.stats().freed, 10);
 /// ```
 pub struct BackgroundReclaimer {
-    backlog: Backlog,
+    list: RetireList,
     inbox: Arc<Inbox>,
     /// Of its submitters.
     when_full: WhenFull,
@@ -50,7 +50,7 @@ impl BackgroundReclaimer {
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
         let inbox = Arc::new(Inbox::new(Arc::clone(&core), limits));
-        Self { inbox, backlog: Backlog::new(core, pace, limits), when_full }
+        Self { inbox, list: RetireList::new(core, pace, limits), when_full }
     }
 
     /// A way to hand objects in. Cheap, cloned and shared freely.
@@ -91,7 +91,7 @@ impl BackgroundReclaimer {
     /// assert_eq!(domain.stats().freed, 1);
     /// ```
     pub fn run(&mut self) {
-        let core = Arc::clone(self.backlog.core());
+        let core = Arc::clone(self.list.core());
         if core.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
@@ -108,7 +108,7 @@ impl BackgroundReclaimer {
             let arrived = self.take_in();
             if aim != RUNNING {
                 // Whatever the pace.
-                self.backlog.close();
+                self.list.close();
             }
             let freed = self.poll(&mut panic);
             if freed {
@@ -128,9 +128,9 @@ impl BackgroundReclaimer {
 
     /// Frees what is ready. Whether there was anything; a panic says that there was.
     fn poll(&mut self, first: &mut Option<Panic>) -> bool {
-        // Unwind safety: the backlog has counted what it freed before a panic leaves it.
-        let answer = catch_unwind(AssertUnwindSafe(|| self.backlog.poll(usize::MAX)));
-        self.inbox.count_backlog(&self.backlog);
+        // Unwind safety: the retire list has counted what it freed before a panic leaves it.
+        let answer = catch_unwind(AssertUnwindSafe(|| self.list.poll(usize::MAX)));
+        self.inbox.count_list(&self.list);
         match answer {
             Ok(freed) => freed > 0,
             Err(panic) => {
@@ -140,14 +140,14 @@ impl BackgroundReclaimer {
         }
     }
 
-    /// Moves what was submitted to the backlog. Whether there was anything.
+    /// Moves what was submitted to the retire list. Whether there was anything.
     pub(super) fn take_in(&mut self) -> bool {
-        self.inbox.take_in(&mut self.backlog)
+        self.inbox.take_in(&mut self.list)
     }
 
     fn has_nothing_left(&self) -> bool {
         // What this thread itself holds would be waited for in vain.
-        let is_freed = self.backlog.len() == self.backlog.held_by_caller();
+        let is_freed = self.list.len() == self.list.held_by_caller();
         is_freed && self.inbox.is_empty() && !self.inbox.core().has_orphans()
     }
 
@@ -159,11 +159,11 @@ impl BackgroundReclaimer {
         let has_work = |enough: usize| {
             inbox.has_work(enough)
                 || inbox.aim() != seen
-                || (inbox.core().has_orphans() && self.backlog.has_room(0))
+                || (inbox.core().has_orphans() && self.list.has_room(0))
         };
         let is_idle = || {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
-            goes_on && self.backlog.len() == 0 && inbox.is_empty()
+            goes_on && self.list.len() == 0 && inbox.is_empty()
         };
         // Submitters notify when there is enough.
         let sleep = |limit, enough| {
@@ -171,7 +171,7 @@ impl BackgroundReclaimer {
             event.sleep_unless(limit, || has_work(enough));
             inbox.set_enough(1);
         };
-        match self.backlog.obstacle() {
+        match self.list.obstacle() {
             // Without a limit only while nobody assists, and not while `run` is to return when they are done: the end of a
             // turn is not told.
             Ok(Obstacle::Nothing) if is_idle() => {
@@ -179,10 +179,10 @@ impl BackgroundReclaimer {
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
-                sleep(limit, self.backlog.missing().max(1));
+                sleep(limit, self.list.missing().max(1));
             }
             Ok(Obstacle::Reader(record)) => {
-                patience.wait(event, Next::Passage(record), self.backlog.stall_is_due(), || has_work(1))
+                patience.wait(event, Next::Passage(record), self.list.stall_is_due(), || has_work(1))
             }
             Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
                 patience.wait(event, Next::News, None, || has_work(1))
@@ -196,7 +196,7 @@ struct Serving<'b>(&'b mut BackgroundReclaimer);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.backlog.end_help();
+        self.0.list.end_help();
     }
 }
 
@@ -211,7 +211,7 @@ impl fmt::Debug for BackgroundReclaimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackgroundReclaimer")
             .field("domain", &self.inbox.core().name())
-            .field("pending", &self.backlog.len())
+            .field("pending", &self.list.len())
             .finish_non_exhaustive()
     }
 }
@@ -286,7 +286,7 @@ impl Submitter {
         if self.inbox.assist(full) == 0 {
             return Err(full);
         }
-        self.inbox.core().shared_ledger().count_assist();
+        self.inbox.core().shared_counters().count_assist();
         self.inbox.reserve(bytes)
     }
 
@@ -362,11 +362,11 @@ impl Queue for &Submitter {
     }
 
     fn count_wait(&self) {
-        self.inbox.core().shared_ledger().count_wait();
+        self.inbox.core().shared_counters().count_wait();
     }
 
     fn count_handed_back(&self) {
-        self.inbox.core().shared_ledger().count_handed_back();
+        self.inbox.core().shared_counters().count_handed_back();
     }
 }
 

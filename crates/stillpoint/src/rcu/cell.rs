@@ -2,11 +2,11 @@ use std::fmt;
 
 use super::domain::Domain;
 use super::error::CompareExchangeError;
-use super::home::Home;
 use super::link::Link;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
+use super::weak_domain::WeakDomain;
 
 /// An atomic owner of one heap object, or of none: writers replace it, readers load it without waiting.
 ///
@@ -51,7 +51,7 @@ use super::retired::Retired;
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
     link: Link<T>,
-    home: Home,
+    domain: WeakDomain,
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     }
 
     fn with(domain: &Domain, object: Option<Box<T>>) -> Self {
-        Self { link: Link::new(object), home: Home::new(domain.core()) }
+        Self { link: Link::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
     /// Loads the object and pins it: it is not freed as long as the returned value exists, and nothing else is
@@ -116,7 +116,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     #[inline(always)]
     pub fn protect<'a>(&'a self, reader: &'a Reader) -> Option<Protected<'a, T>> {
-        self.link.protect(&self.home, reader)
+        self.link.protect(&self.domain, reader)
     }
 
     /// Loads the object within a region; `None` when the cell is empty. One acquire load.
@@ -132,7 +132,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     #[inline(always)]
     pub fn load<'g, R: Region>(&'g self, region: &'g R) -> Option<&'g T> {
-        self.link.load(&self.home, region)
+        self.link.load(&self.domain, region)
     }
 
     /// Links `new` and returns what was linked before.
@@ -146,7 +146,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Retired<T>> {
-        self.link.swap(&self.home, new)
+        self.link.swap(&self.domain, new)
     }
 
     /// Links a new object of this value and returns what was linked before.
@@ -218,7 +218,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
-        self.link.compare_exchange(&self.home, current, new)
+        self.link.compare_exchange(&self.domain, current, new)
     }
 
     /// As [`compare_exchange`](RcuCell::compare_exchange), within a region: when the cell holds something else, the error
@@ -256,7 +256,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
-        self.link.compare_exchange_in(&self.home, region, current, new)
+        self.link.compare_exchange_in(&self.domain, region, current, new)
     }
 
     /// The object, which the caller has to itself.
@@ -277,6 +277,6 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
 impl<T: Send + Sync + 'static> fmt::Debug for RcuCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuCell").field("domain", &format_args!("{}", self.home)).finish_non_exhaustive()
+        f.debug_struct("RcuCell").field("domain", &format_args!("{}", self.domain)).finish_non_exhaustive()
     }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
 use super::cell::RcuCell;
-use super::engine::queue::retire_list::{Backlog, Limits, Pace};
 use super::engine::core::grace::Grace;
+use super::engine::queue::retire_list::{Limits, Pace, RetireList};
 use super::engine::wait::park::Interrupted;
 use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
@@ -510,8 +510,8 @@ impl Core {
         if !this.has_orphans() {
             return this.wait_for(this.start(), limit);
         }
-        // What is not freed in the end goes back to the domain with the backlog.
-        let mut orphans = Backlog::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
+        // What is not freed in the end goes back to the domain with the retire list.
+        let mut orphans = RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
         orphans.adopt(usize::MAX);
         let token = orphans.close().unwrap_or_else(|| this.start());
         this.wait_for(token, limit)?;

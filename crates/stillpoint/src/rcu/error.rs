@@ -181,10 +181,14 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
         match self.reason {
             RetireReason::Full => f.write_str("the reclaimer is full of objects that readers hold up"),
             RetireReason::DomainFull => {
-                write!(f, "domain `{}` is full of objects that wait to be freed", self.retired.home())
+                write!(f, "domain `{}` is full of objects that wait to be freed", self.retired.domain())
             }
             RetireReason::ForeignDomain => {
-                write!(f, "the object belongs to domain `{}`, the reclaimer to another", self.retired.home())
+                write!(
+                    f,
+                    "the object belongs to domain `{}`, the reclaimer to another",
+                    self.retired.domain()
+                )
             }
             RetireReason::Closed => f.write_str("the background reclaimer is gone"),
         }

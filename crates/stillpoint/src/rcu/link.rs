@@ -6,10 +6,10 @@ use super::engine::core::garbage;
 use super::engine::core::read;
 use super::engine::core::record::Hazard;
 use super::error::CompareExchangeError;
-use super::home::Home;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
+use super::weak_domain::WeakDomain;
 use crate::busted::{self, Variant};
 use crate::fence::ReaderFence;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
@@ -24,10 +24,10 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// # Panics
-    /// If `reader` is not of the domain `home`.
+    /// If `reader` is not of the domain `domain`.
     #[inline(always)]
-    pub(super) fn protect<'a>(&'a self, home: &Home, reader: &'a Reader) -> Option<Protected<'a, T>> {
-        home.verify(reader.core());
+    pub(super) fn protect<'a>(&'a self, domain: &WeakDomain, reader: &'a Reader) -> Option<Protected<'a, T>> {
+        domain.verify(reader.core());
         // SAFETY: the reader is of the link's domain, and a free slot is nobody else's.
         unsafe { self.protect_in(reader.fence(), || reader.record().free_hazard()) }
     }
@@ -47,10 +47,10 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// # Panics
-    /// If `region` is not of the domain `home`.
+    /// If `region` is not of the domain `domain`.
     #[inline(always)]
-    pub(super) fn load<'g, R: Region>(&'g self, home: &Home, region: &'g R) -> Option<&'g T> {
-        home.verify(region.core());
+    pub(super) fn load<'g, R: Region>(&'g self, domain: &WeakDomain, region: &'g R) -> Option<&'g T> {
+        domain.verify(region.core());
         // SAFETY: the region is of the link's domain.
         unsafe { self.load_in(region) }
     }
@@ -66,14 +66,14 @@ impl<T: Send + Sync + 'static> Link<T> {
         unsafe { object.as_ref() }
     }
 
-    pub(super) fn swap(&self, home: &Home, new: Option<Box<T>>) -> Option<Retired<T>> {
+    pub(super) fn swap(&self, domain: &WeakDomain, new: Option<Box<T>>) -> Option<Retired<T>> {
         // Release: publishes the new object to acquire loads. Acquire: the old object is read by its owner.
-        retired(home, self.0.swap(into_raw(new), Ordering::AcqRel))
+        retired(domain, self.0.swap(into_raw(new), Ordering::AcqRel))
     }
 
     pub(super) fn compare_exchange(
         &self,
-        home: &Home,
+        domain: &WeakDomain,
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
@@ -81,28 +81,28 @@ impl<T: Send + Sync + 'static> Link<T> {
         let new = into_raw(new);
         // AcqRel: as in `swap`. Relaxed on failure: nothing is followed.
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(old) => Ok(retired(home, old)),
+            Ok(old) => Ok(retired(domain, old)),
             // SAFETY: `new` came from `into_raw` above and was not published.
             Err(found) => Err(CompareExchangeError { new: unsafe { from_raw(new) }, found: found.addr() }),
         }
     }
 
     /// # Panics
-    /// If `region` is not of the domain `home`.
+    /// If `region` is not of the domain `domain`.
     pub(super) fn compare_exchange_in<'g, R: Region>(
         &'g self,
-        home: &Home,
+        domain: &WeakDomain,
         region: &'g R,
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
-        home.verify(region.core());
+        domain.verify(region.core());
         let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
         let new = into_raw(new);
         // AcqRel: as in `swap`. Acquire on failure: as in `load_in`, pairs with the release in `swap` and here.
         let acquire = busted::order(Variant::FoundRelaxed, Ordering::Acquire);
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, acquire) {
-            Ok(old) => Ok(retired(home, old)),
+            Ok(old) => Ok(retired(domain, old)),
             Err(found) => Err(CompareExchangeError {
                 // SAFETY: `new` came from `into_raw` above and was not published.
                 new: unsafe { from_raw(new) },
@@ -128,9 +128,9 @@ impl<T: Send + Sync + 'static> Link<T> {
 }
 
 /// The unlinked object `old`, which the link owned.
-fn retired<T: Send + Sync + 'static>(home: &Home, old: *mut T) -> Option<Retired<T>> {
+fn retired<T: Send + Sync + 'static>(domain: &WeakDomain, old: *mut T) -> Option<Retired<T>> {
     // SAFETY: the link owned `old`, made by `into_raw`, and the caller has just unlinked it.
-    NonNull::new(old).map(|old| unsafe { Retired::new(old, home.clone()) })
+    NonNull::new(old).map(|old| unsafe { Retired::new(old, domain.clone()) })
 }
 
 fn into_raw<T>(object: Option<Box<T>>) -> *mut T {

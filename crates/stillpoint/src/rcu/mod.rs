@@ -44,7 +44,6 @@ pub(crate) mod engine;
 mod error;
 mod future;
 mod help;
-mod home;
 mod limits;
 mod link;
 #[cfg(all(test, loom))]
@@ -60,6 +59,7 @@ mod stall;
 mod stats;
 #[cfg(all(test, not(loom)))]
 mod wakes;
+mod weak_domain;
 
 pub use array::RcuArray;
 pub use background::{BackgroundReclaimer, Submitter};

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
-use super::engine::queue::retire_list::{Backlog, Full, Limits, Obstacle, Pace};
 use super::engine::core::garbage::Garbage;
+use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
@@ -43,7 +43,7 @@ const NO_LIMIT: usize = usize::MAX;
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
 pub struct Reclaimer {
-    backlog: Backlog,
+    list: RetireList,
     when_full: WhenFull,
 }
 
@@ -62,8 +62,8 @@ impl Reclaimer {
     /// # Panics
     /// As [`poll`](Reclaimer::poll), if there was no room; the object then is left to the domain.
     pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        if retired.is_of(self.backlog.core()) && self.backlog.has_room_at_once(Retired::<T>::bytes()) {
-            self.backlog.retire_reserved(retired.into_garbage());
+        if retired.is_of(self.list.core()) && self.list.has_room_at_once(Retired::<T>::bytes()) {
+            self.list.retire_reserved(retired.into_garbage());
             return Ok(());
         }
         retire::retire(self, retired)
@@ -72,15 +72,15 @@ impl Reclaimer {
     /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
     /// False when it is not.
     pub(crate) fn offer(&mut self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
-        let has_room = self.backlog.make_room(bytes).is_ok();
+        let has_room = self.list.make_room(bytes).is_ok();
         if has_room {
-            self.backlog.retire_reserved(garbage());
+            self.list.retire_reserved(garbage());
         }
         has_room
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        self.backlog.core()
+        self.list.core()
     }
 
     /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest.
@@ -113,7 +113,7 @@ impl Reclaimer {
     /// assert!(done.load(Ordering::Relaxed));
     /// ```
     pub fn defer<F: FnOnce() + Send + 'static>(&mut self, function: F) {
-        self.backlog.retire(Garbage::callback(function));
+        self.list.retire(Garbage::callback(function));
     }
 
     /// Frees what is ready and returns the number of objects. Never waits for a reader.
@@ -134,7 +134,7 @@ impl Reclaimer {
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
-        self.backlog.poll(limit)
+        self.list.poll(limit)
     }
 
     /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
@@ -170,19 +170,19 @@ impl Reclaimer {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         // Once: others may leave more to the domain for ever.
-        self.backlog.adopt(usize::MAX);
-        if let Some(token) = self.backlog.close() {
-            let core = Arc::clone(self.backlog.core());
+        self.list.adopt(usize::MAX);
+        if let Some(token) = self.list.close() {
+            let core = Arc::clone(self.list.core());
             core.wait_for(token, limit)?;
         }
         let mut patience = Patience::new();
         loop {
-            self.backlog.advance(NO_LIMIT);
-            if self.backlog.len() == 0 {
+            self.list.advance(NO_LIMIT);
+            if self.list.len() == 0 {
                 return Ok(());
             }
-            if self.backlog.held_by_caller() > 0 {
-                return Err(SynchronizeError::would_deadlock(self.backlog.core(), ReaderKind::ProtectedLoad));
+            if self.list.held_by_caller() > 0 {
+                return Err(SynchronizeError::would_deadlock(self.list.core(), ReaderKind::ProtectedLoad));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(self.why_late(begun));
@@ -192,32 +192,30 @@ impl Reclaimer {
     }
 
     fn why_late(&self, begun: Instant) -> SynchronizeError {
-        let core = self.backlog.core();
-        match self.backlog.obstacle() {
+        let core = self.list.core();
+        match self.list.obstacle() {
             Err(error) => SynchronizeError::Fence(error),
             Ok(Obstacle::Reader(record)) => {
                 SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
             }
-            Ok(_) => {
-                SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.backlog.held() }
-            }
+            Ok(_) => SynchronizeError::Pinned { domain: core.name().to_owned(), objects: self.list.held() },
         }
     }
 
     /// Objects that wait to be freed.
     pub fn pending(&self) -> usize {
-        self.backlog.len()
+        self.list.len()
     }
 
     /// Their size in bytes, without what they own elsewhere.
     pub fn pending_bytes(&self) -> usize {
-        self.backlog.bytes()
+        self.list.bytes()
     }
 }
 
 impl Queue for Reclaimer {
     fn core(&self) -> &Arc<Core> {
-        self.backlog.core()
+        self.list.core()
     }
 
     fn is_closed(&self) -> bool {
@@ -225,11 +223,11 @@ impl Queue for Reclaimer {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        self.backlog.make_room(bytes)
+        self.list.make_room(bytes)
     }
 
     fn push(&mut self, garbage: Garbage) {
-        self.backlog.retire_reserved(garbage);
+        self.list.retire_reserved(garbage);
     }
 
     fn when_full(&self) -> WhenFull {
@@ -237,28 +235,28 @@ impl Queue for Reclaimer {
     }
 
     fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-        let next = match self.backlog.obstacle() {
+        let next = match self.list.obstacle() {
             Ok(Obstacle::Reader(record)) => Next::Passage(record),
             Ok(Obstacle::Hazard) => Next::Release,
             _ => Next::News,
         };
-        let wake_up = earliest(deadline, self.backlog.stall_is_due());
-        patience.wait(self.backlog.core().event(), next, wake_up, || false);
+        let wake_up = earliest(deadline, self.list.stall_is_due());
+        patience.wait(self.list.core().event(), next, wake_up, || false);
     }
 
     fn count_wait(&self) {
-        self.backlog.ledger().count_wait();
+        self.list.counters().count_wait();
     }
 
     fn count_handed_back(&self) {
-        self.backlog.ledger().count_handed_back();
+        self.list.counters().count_handed_back();
     }
 }
 
 impl fmt::Debug for Reclaimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reclaimer")
-            .field("domain", &self.backlog.core().name())
+            .field("domain", &self.list.core().name())
             .field("pending", &self.pending())
             .finish_non_exhaustive()
     }
@@ -330,7 +328,7 @@ impl ReclaimerBuilder {
     /// Makes a reclaimer that its owner polls.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_CAPACITY);
-        Reclaimer { backlog: Backlog::new(self.core, self.pace, limits), when_full: self.when_full }
+        Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
     }
 
     /// Makes a reclaimer for a thread of its own.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::queue::retire_list::Full;
 use super::engine::core::garbage::Garbage;
+use super::engine::queue::retire_list::Full;
 use super::engine::wait::park::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireReason};

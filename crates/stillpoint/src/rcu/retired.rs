@@ -10,8 +10,8 @@ use super::engine::core::grace::Grace;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::{FreeError, SynchronizeError};
-use super::home::Home;
 use super::stall::ReaderKind;
+use super::weak_domain::WeakDomain;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -39,7 +39,7 @@ use stillpoint_sys::panics;
 #[must_use = "give it to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
 pub struct Retired<T: Send + Sync + 'static> {
     object: NonNull<T>,
-    home: Home,
+    domain: WeakDomain,
     /// The token of the first attempt to free it here.
     token: Option<u64>,
 }
@@ -51,10 +51,10 @@ unsafe impl<T: Send + Sync + 'static> Sync for Retired<T> {}
 
 impl<T: Send + Sync + 'static> Retired<T> {
     /// # Safety
-    /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `home`, and is
+    /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `domain`, and is
     /// owned by the caller alone from now on, but for readers that hold it.
-    pub(super) unsafe fn new(object: NonNull<T>, home: Home) -> Self {
-        Self { object, home, token: None }
+    pub(super) unsafe fn new(object: NonNull<T>, domain: WeakDomain) -> Self {
+        Self { object, domain, token: None }
     }
 
     /// Frees the object if no reader can hold it, or hands it back. Never waits.
@@ -109,7 +109,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
         assert!(
             self.is_of(core),
             "an object of domain `{}` was used with domain `{}`",
-            self.home,
+            self.domain,
             core.name()
         );
         Token::new(core, *self.token.get_or_insert_with(|| core.start()))
@@ -135,7 +135,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// # Ok::<(), FreeError<i32>>(())
     /// ```
     pub fn free(mut self, limit: Option<Duration>) -> Result<(), FreeError<T>> {
-        let Some(core) = self.home.core() else {
+        let Some(core) = self.domain.core() else {
             drop(self.take_object());
             return Ok(());
         };
@@ -183,7 +183,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
 
     /// Whether no reader can hold the object any more.
     fn is_free(&mut self) -> bool {
-        let Some(core) = self.home.core() else {
+        let Some(core) = self.domain.core() else {
             return true; // without a handle there is no reader
         };
         let token = *self.token.get_or_insert_with(|| core.start());
@@ -197,28 +197,28 @@ impl<T: Send + Sync + 'static> Retired<T> {
 
     /// The object, which [`is_free`](Retired::is_free).
     fn take_object(self) -> Box<T> {
-        let (object, home) = self.into_parts();
+        let (object, domain) = self.into_parts();
         // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
         let object = unsafe { Box::from_raw(object.as_ptr()) };
-        if let Some(core) = home.core() {
-            core.shared_ledger().share_retired();
-            core.shared_ledger().share_freed();
+        if let Some(core) = domain.core() {
+            core.shared_counters().share_retired();
+            core.shared_counters().share_freed();
         }
         object
     }
 
-    fn into_parts(self) -> (NonNull<T>, Home) {
+    fn into_parts(self) -> (NonNull<T>, WeakDomain) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so that the home is moved out once.
-        (this.object, unsafe { std::ptr::read(&this.home) })
+        // SAFETY: `this` is not dropped, so that the domain is moved out once.
+        (this.object, unsafe { std::ptr::read(&this.domain) })
     }
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
-        self.home.is(core)
+        self.domain.is(core)
     }
 
-    pub(super) fn home(&self) -> &Home {
-        &self.home
+    pub(super) fn domain(&self) -> &WeakDomain {
+        &self.domain
     }
 
     /// The object without its type, for a queue.
@@ -243,9 +243,9 @@ impl<T: Send + Sync + 'static> Deref for Retired<T> {
 impl<T: Send + Sync + 'static> Drop for Retired<T> {
     fn drop(&mut self) {
         let garbage = Garbage::object(self.object);
-        if let Some(core) = self.home.core() {
+        if let Some(core) = self.domain.core() {
             core.charge(Self::bytes());
-            core.shared_ledger().share_retired();
+            core.shared_counters().share_retired();
             core.add_orphan(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.

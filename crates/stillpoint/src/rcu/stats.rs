@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::engine::queue::quota::{Account, Room};
+use super::engine::queue::quota::{Account, Quota};
 use super::engine::Core;
 use crate::fence::FenceError;
 
@@ -55,8 +55,8 @@ impl Stats {
     pub(super) fn of(core: &Core) -> Self {
         let sum = core.sum();
         let (helped, help_refused) = core.helping().map_or((0, 0), |helping| helping.counts());
-        let objects = core.room().map(Room::objects);
-        let bytes = core.room().map(Room::bytes);
+        let objects = core.quota().map(Quota::objects);
+        let bytes = core.quota().map(Quota::bytes);
         let exact = |account: Option<&Account>, sum| {
             account.and_then(Account::taken).map_or(sum, |taken| taken as u64)
         };
@@ -70,7 +70,7 @@ impl Stats {
             pinned: sum.pinned,
             capacity: objects.and_then(Account::limit),
             byte_capacity: bytes.and_then(Account::limit),
-            beyond_capacity: core.room().map_or(0, Room::beyond),
+            beyond_capacity: core.quota().map_or(0, Quota::beyond),
             handed_back: sum.handed_back,
             waits: sum.waits,
             assists: sum.assists,

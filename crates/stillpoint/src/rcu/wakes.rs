@@ -6,9 +6,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::engine::queue::retire_list::{Full, Limits};
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, STOPPING};
+use super::engine::queue::retire_list::{Full, Limits};
 use super::{Domain, Reclaimer, Retired, WhenFull};
 
 fn is_notified_by(domain: &Domain, action: impl FnOnce()) -> bool {

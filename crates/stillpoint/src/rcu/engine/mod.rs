@@ -4,22 +4,25 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `registry` | slots that are claimed without locks and never move |
-//! | `record` | what one reader publishes: its region state and its hazard slots |
-//! | `read` | the readers' protocols: enter and leave, protect, report, register |
-//! | `grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
-//! | `help` | which preempted readers are helped to run, and until when |
-//! | `aid` | what a thread keeps for its helpers |
-//! | `garbage` | an unlinked object, its type erased |
-//! | `stack` | hand-over of objects between threads |
-//! | `orphans` | objects that nobody looks after, in the order in which they were left |
-//! | `backlog` | one owner's queue of objects that wait for their grace period |
-//! | `room` | how much may wait in a domain |
-//! | `inbox`, `assistant` | what submitters and a background reclaimer share |
-//! | `ledger` | what each backlog counts |
-//! | `wait` | how a thread waits for a reader |
-//! | `tasks`, `wakers` | how a future waits for a reader, and who wakes it |
-//! | `watch` | which stalls are reported, and when |
+//! | `core/` | all that correctness needs |
+//! | `core/registry` | slots that are claimed without locks and never move |
+//! | `core/record` | what one reader publishes: its region state and its hazard slots |
+//! | `core/read` | the readers' protocols: enter and leave, protect, report, register |
+//! | `core/grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
+//! | `core/garbage` | an unlinked object, its type erased |
+//! | `queue/` | what was retired and is not freed |
+//! | `queue/retire_list` | one owner's objects that wait for their grace period |
+//! | `queue/quota` | how much may wait in a domain |
+//! | `queue/stack` | hand-over of objects between threads |
+//! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
+//! | `queue/inbox`, `queue/assistant` | what submitters and a background reclaimer share |
+//! | `wait/` | who waits for a reader, and is told of it |
+//! | `wait/park` | how a thread waits for a reader |
+//! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
+//! | `wait/stall` | which stalls are reported, and when |
+//! | `wait/counters` | what is counted |
+//! | `boost/policy` | which preempted readers are helped to run, and until when |
+//! | `boost/state` | what a thread keeps for its helpers |
 
 pub(crate) mod boost;
 pub(crate) mod core;
@@ -32,21 +35,21 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::fence::Mode;
-use self::queue::retire_list::Limits;
+use self::boost::policy::Helping;
 use self::core::garbage::Garbage;
 use self::core::grace::Progress;
-use self::boost::policy::Helping;
-use self::wait::counters::Ledger;
-use self::queue::orphans::Orphans;
 use self::core::record::Record;
 use self::core::registry::Registry;
-use self::queue::quota::Room;
-use stillpoint_sys::panics;
-use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use self::wait::tasks::Tasks;
+use self::queue::orphans::Orphans;
+use self::queue::quota::Quota;
+use self::queue::retire_list::Limits;
+use self::wait::counters::Counters;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
+use self::wait::tasks::Tasks;
+use crate::fence::Mode;
+use stillpoint_sys::panics;
+use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
 #[derive(Debug)]
@@ -62,13 +65,13 @@ pub struct Core {
     /// fence of the domain reaches.
     light_readers: CachePadded<AtomicUsize>,
     records: Registry<Record>,
-    ledgers: Registry<Ledger>,
+    counters: Registry<Counters>,
     /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
     orphans: Orphans,
-    /// Counts what no backlog counts: orphans, and objects that were freed one by one.
-    shared_ledger: Ledger,
+    /// Counts what no retire list counts: orphans, and objects that were freed one by one.
+    shared_counters: Counters,
     /// `None` in a domain without limits.
-    room: Option<Box<CachePadded<Room>>>,
+    quota: Option<Box<CachePadded<Quota>>>,
     event: Event,
     tasks: Tasks,
     watch: Option<Watch>,
@@ -107,10 +110,10 @@ impl Core {
             progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
             light_readers: CachePadded::new(AtomicUsize::new(0)),
             records: Registry::new(),
-            ledgers: Registry::new(),
+            counters: Registry::new(),
             orphans: Orphans::new(),
-            shared_ledger: Ledger::default(),
-            room: Room::new(limits).map(|room| Box::new(CachePadded::new(room))),
+            shared_counters: Counters::default(),
+            quota: Quota::new(limits).map(|quota| Box::new(CachePadded::new(quota))),
             event: Event::new(if help.is_some() { boost::policy::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
@@ -135,27 +138,27 @@ impl Core {
     }
 
     /// What limits how much may wait in the domain, if anything does.
-    pub(crate) fn room(&self) -> Option<&Room> {
-        self.room.as_ref().map(|room| &***room)
+    pub(crate) fn quota(&self) -> Option<&Quota> {
+        self.quota.as_ref().map(|quota| &***quota)
     }
 
     /// Takes up room for one object, unless that would exceed a limit of the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.room().is_none_or(|room| room.reserve(bytes))
+        self.quota().is_none_or(|quota| quota.reserve(bytes))
     }
 
     /// Takes up room for one object that cannot be refused.
     #[inline]
     pub(crate) fn charge(&self, bytes: usize) {
-        if let Some(room) = self.room() {
-            room.charge(bytes);
+        if let Some(quota) = self.quota() {
+            quota.charge(bytes);
         }
     }
 
     /// An object is freed, and the room that it took up is there again.
     pub(crate) fn give_room_back(&self, bytes: usize) {
-        if let Some(room) = self.room() {
-            room.give_back(bytes);
+        if let Some(quota) = self.quota() {
+            quota.give_back(bytes);
         }
     }
 
@@ -165,14 +168,14 @@ impl Core {
 
     /// Takes in an object that nobody else looks after, and that was counted as retired before, and has its room.
     pub(crate) fn add_orphan(&self, garbage: Garbage) {
-        self.shared_ledger.pend(garbage.bytes());
+        self.shared_counters.pend(garbage.bytes());
         self.orphans.push(garbage);
         self.tell_of_orphans();
     }
 
     /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
     pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
-        self.orphans.append(orphans.inspect(|garbage| self.shared_ledger.pend(garbage.bytes())));
+        self.orphans.append(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
         self.tell_of_orphans();
     }
 
@@ -198,18 +201,18 @@ impl Core {
         }
     }
 
-    /// An object that was counted by all is now counted by the backlog that has it.
+    /// An object that was counted by all is now counted by the retire list that has it.
     pub(crate) fn hand_on(&self, garbage: &Garbage) {
-        self.shared_ledger.unpend(garbage.bytes());
+        self.shared_counters.unpend(garbage.bytes());
     }
 
-    pub(crate) fn shared_ledger(&self) -> &Ledger {
-        &self.shared_ledger
+    pub(crate) fn shared_counters(&self) -> &Counters {
+        &self.shared_counters
     }
 
     /// What everybody counted, those who are gone included.
     pub(crate) fn sum(&self) -> wait::counters::Sum {
-        wait::counters::Sum::over(self.ledgers.iter_all().chain([&self.shared_ledger]))
+        wait::counters::Sum::over(self.counters.iter_all().chain([&self.shared_counters]))
     }
 
     /// Time since the domain was made.

@@ -8,8 +8,8 @@ use loom::sync::Arc as LoomArc;
 use loom::thread;
 
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
+use crate::rcu::engine::queue::quota::Quota;
 use crate::rcu::engine::queue::retire_list::Limits;
-use crate::rcu::engine::queue::quota::Room;
 use crate::rcu::{Domain, Retired, WhenFull};
 
 /// Memory for one object: whoever has the room in a domain for one uses it alone.
@@ -46,18 +46,18 @@ impl Drop for Tenant {
     }
 }
 
-fn room_for_one() -> Room {
-    Room::new(Limits { objects: 1, ..Limits::NONE }).expect("there is a limit")
+fn room_for_one() -> Quota {
+    Quota::new(Limits { objects: 1, ..Limits::NONE }).expect("there is a limit")
 }
 
 #[test]
 fn room_is_reserved_once() {
     explore(EVERY, || {
         let shared = LoomArc::new((room_for_one(), Place::new()));
-        let enters = |(room, place): &(Room, Arc<Place>)| {
-            if room.reserve(0) {
+        let enters = |(quota, place): &(Quota, Arc<Place>)| {
+            if quota.reserve(0) {
                 place.touch();
-                room.give_back(0);
+                quota.give_back(0);
             }
         };
         let other = LoomArc::clone(&shared);
@@ -114,7 +114,7 @@ fn an_object_has_its_room_until_it_is_freed() {
     });
 }
 
-/// An object is counted as submitted until it is counted in the reclaimer's backlog.
+/// An object is counted as submitted until it is counted in the reclaimer's retire list.
 #[test]
 fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     explore(EVERY, || {

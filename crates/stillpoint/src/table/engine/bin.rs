@@ -1,6 +1,6 @@
 //! Removed entries on their way to being freed.
 //!
-//! Some backlogs, each behind a lock that nobody waits for: a writer takes the first that is free, and leaves its
+//! Some retire lists, each behind a lock that nobody waits for: a writer takes the first that is free, and leaves its
 //! entry on a stack when all are taken. So no writer waits for another one, nor for a reader, and an entry is
 //! never lost: what cannot be freed yet stays, and its memory with it.
 
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
-use crate::rcu::engine::queue::retire_list::{Backlog, Limits, Pace};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::retire_list::{Limits, Pace, RetireList};
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::Core;
 use stillpoint_sys::linux::{ticks, TICKS_PER_MICRO};
@@ -40,12 +40,12 @@ pub(crate) struct Bin {
 }
 
 struct Shard {
-    /// Length of the backlog, written under the lock.
+    /// Length of the retire list, written under the lock.
     pending: AtomicUsize,
     polls: AtomicUsize,
     /// When a writer polled last, in ticks.
     polled: AtomicU64,
-    backlog: TryLock<Backlog>,
+    list: TryLock<RetireList>,
 }
 
 impl Bin {
@@ -54,7 +54,7 @@ impl Bin {
             pending: AtomicUsize::new(0),
             polls: AtomicUsize::new(0),
             polled: AtomicU64::new(0),
-            backlog: TryLock::new(Backlog::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
+            list: TryLock::new(RetireList::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
         };
         Self {
             shards: std::array::from_fn(|_| CachePadded::new(shard())),
@@ -66,7 +66,7 @@ impl Bin {
     /// Takes in what was unlinked just now. Never waits, and frees nothing.
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
         if let Some(mut shard) = self.any(hint) {
-            shard.backlog.retire(garbage);
+            shard.list.retire(garbage);
         } else {
             // Relaxed: a count.
             self.stacked.fetch_add(1, Ordering::Relaxed);
@@ -115,10 +115,10 @@ impl Bin {
         if self.stacked.load(Ordering::Relaxed) > 0 {
             for garbage in self.stack.take() {
                 self.stacked.fetch_sub(1, Ordering::Relaxed);
-                shard.backlog.retire(garbage);
+                shard.list.retire(garbage);
             }
         }
-        shard.backlog.poll(limit)
+        shard.list.poll(limit)
     }
 
     /// Frees all that is ready, whoever left it.
@@ -145,7 +145,7 @@ impl Bin {
     pub(crate) fn press(&self) {
         for shard in &self.shards {
             if let Some(mut shard) = shard.try_lock() {
-                shard.backlog.close();
+                shard.list.close();
             }
         }
         self.poll_all();
@@ -169,12 +169,12 @@ impl Bin {
         let mut first = None;
         let mut stacked = self.stack.take();
         for shard in &mut self.shards {
-            let backlog = shard.backlog.get_mut();
+            let list = shard.list.get_mut();
             for garbage in &mut stacked {
-                backlog.retire(garbage);
+                list.retire(garbage);
             }
             // SAFETY: the caller's promise.
-            let panic = unsafe { backlog.free_unreachable(context) };
+            let panic = unsafe { list.free_unreachable(context) };
             if let Some(panic) = panic {
                 keep_first(&mut first, panic);
             }
@@ -185,20 +185,20 @@ impl Bin {
 
 impl Shard {
     fn try_lock(&self) -> Option<Held<'_>> {
-        self.backlog.try_lock().map(|backlog| Held { pending: &self.pending, backlog })
+        self.list.try_lock().map(|list| Held { pending: &self.pending, list })
     }
 }
 
 /// A locked shard, which counts what is left in it when it is dropped.
 struct Held<'b> {
     pending: &'b AtomicUsize,
-    backlog: Locked<'b, Backlog>,
+    list: Locked<'b, RetireList>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         // Relaxed: a count.
-        self.pending.store(self.backlog.len(), Ordering::Relaxed);
+        self.pending.store(self.list.len(), Ordering::Relaxed);
     }
 }
 

@@ -193,7 +193,7 @@ impl<K, V, S> Inner<K, V, S> {
 
     /// An entry that was unlinked just now, on its way to being freed.
     ///
-    /// The table's own backlogs take in what an attached reclaimer has no room for.
+    /// The table's own retire lists take in what an attached reclaimer has no room for.
     pub(crate) fn retire(&self, entry: u32) {
         if let Some(submitter) = &self.submitter {
             // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).

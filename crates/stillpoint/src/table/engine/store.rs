@@ -20,7 +20,7 @@ impl<K, V> Store<K, V> {
         ptr::from_ref(self).cast()
     }
 
-    /// An entry for a backlog of the table's own, which the table's drop empties.
+    /// An entry for a retire list of the table's own, which the table's drop empties.
     ///
     /// # Safety
     /// The entry is unlinked, and the caller's; its parts are `Send + Sync + 'static`.
@@ -31,7 +31,7 @@ impl<K, V> Store<K, V> {
         }
     }
 
-    /// An entry for a backlog that may outlive the table: it keeps the store.
+    /// An entry for a retire list that may outlive the table: it keeps the store.
     ///
     /// # Safety
     /// As for [`entry`](Store::entry).
@@ -45,7 +45,7 @@ impl<K, V> Store<K, V> {
     /// Size of an entry.
     pub(crate) const BYTES: usize = size_of::<Pair<K, V>>();
 
-    /// The buckets of an array for a backlog of the table's own. Readers pin them by the address of the array.
+    /// The buckets of an array for a retire list of the table's own. Readers pin them by the address of the array.
     ///
     /// # Safety
     /// The array is outgrown, and retired once; it stays as long as the table.

@@ -5,16 +5,16 @@
 //! promise: *no thread stays raised or moved*. It is kept by whoever comes first: the reader at the end of its
 //! section, the helper that finds the section over, any reclaimer or waiting thread of the domain when the time limit
 //! has passed, the end of who gave the help, the end of the thread. How they keep out of each other's way is in
-//! `aid.rs`, the argument in `docs/design/rcu.md`.
+//! `state.rs`, the argument in `docs/design/rcu.md`.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::state::{self, Aid, Given};
+use crate::busted::{self, Variant};
 use crate::rcu::engine::core::grace::blocks;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
-use crate::busted::{self, Variant};
 use stillpoint_sys::linux::sched::{Finding, Way};
 
 /// The longest that a thread stays raised or moved, if somebody polls or waits.

@@ -34,10 +34,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::busted::{self, Variant};
 use crate::rcu::engine::core::registry::Claim;
 #[cfg(not(loom))]
 use crate::rcu::engine::core::registry::Registry;
-use crate::busted::{self, Variant};
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;

@@ -104,7 +104,7 @@ impl Garbage {
     /// # Safety
     /// The caller owns the object, which may be dropped by any thread. Once no reader can hold it, `destroy` may be
     /// called with it, and `context` is alive then: its owner takes back by
-    /// [`Backlog::free_unreachable`](crate::rcu::engine::queue::retire_list::Backlog::free_unreachable) what is left, or it is counted for this
+    /// [`RetireList::free_unreachable`](crate::rcu::engine::queue::retire_list::RetireList::free_unreachable) what is left, or it is counted for this
     /// object, and `destroy` gives that up.
     pub(crate) unsafe fn in_context(
         object: NonNull<()>,

@@ -7,9 +7,9 @@
 use std::ptr;
 
 use super::record::{Kind, Record, PASSIVE};
-use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
+use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
@@ -74,7 +74,9 @@ impl Core {
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         // Acquire: pairs with the release below: the scan that follows comes after the fence.
         let fenced = self.progress.fenced.load(busted::order(Variant::FencedRelaxed, Ordering::Acquire));
-        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN) {
+        if fenced >= token
+            || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN)
+        {
             return Ok(fenced.max(token));
         }
         // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.

@@ -4,9 +4,9 @@ use std::ptr::NonNull;
 
 use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
-use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::{self, Mode, ReaderFence};
+use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {

@@ -4,9 +4,9 @@
 
 use std::ptr;
 
-use crate::rcu::engine::boost::state::{self, Aid};
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
+use crate::rcu::engine::boost::state::{self, Aid};
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -19,7 +19,7 @@ const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
-/// In `attention`: the thread has been helped, or was some time ago (`aid.rs`).
+/// In `attention`: the thread has been helped, or was some time ago (`boost/state.rs`).
 const HELPED: u32 = 2;
 /// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
 const FUTURE: u32 = 4;
@@ -160,7 +160,7 @@ impl Record {
     /// Whether there is something to look at, after the state was published and a light fence.
     #[inline(always)]
     pub(crate) fn wants_attention(&self) -> bool {
-        // Relaxed: a request that is missed is noticed by who made it (`wait.rs`, `help.rs`, `tasks.rs`).
+        // Relaxed: a request that is missed is noticed by who made it (`wait/park.rs`, `boost/policy.rs`, `wait/tasks.rs`).
         self.attention.load(Ordering::Relaxed) != 0
     }
 

@@ -1,4 +1,4 @@
-//! A backlog that submitters share: each in turn, and nobody waits for it.
+//! A retire list that submitters share: each in turn, and nobody waits for it.
 //!
 //! A submitter that finds no room takes a share of what has been submitted, and frees it if no reader is in the way.
 //! What a reader holds up stays here, with its grace period, for the next one; the background reclaimer takes it over
@@ -8,7 +8,7 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use super::retire_list::{Backlog, Limits, Pace};
+use super::retire_list::{Limits, Pace, RetireList};
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ pub(crate) struct Assistant {
     /// One of the constants below.
     state: AtomicUsize,
     /// Made by the first one.
-    backlog: UnsafeCell<Option<Backlog>>,
+    list: UnsafeCell<Option<RetireList>>,
 }
 
 /// Nobody is at it, and there is nothing.
@@ -27,12 +27,12 @@ const LEFT: usize = 1;
 /// Somebody is at it.
 const TAKEN: usize = 2;
 
-// SAFETY: the backlog, which is `Send`, is used by the holder of the turn alone.
+// SAFETY: the retire list, which is `Send`, is used by the holder of the turn alone.
 unsafe impl Sync for Assistant {}
 
 impl Assistant {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicUsize::new(IDLE), backlog: UnsafeCell::new(None) }
+        Self { state: AtomicUsize::new(IDLE), list: UnsafeCell::new(None) }
     }
 
     /// Takes the turn, unless somebody has it.
@@ -64,26 +64,26 @@ impl Assistant {
     }
 }
 
-/// The right to use the backlog of an [`Assistant`].
+/// The right to use the retire list of an [`Assistant`].
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Assistant);
 
 impl Turn<'_> {
-    /// The backlog. Its pace does not matter: who assists starts his grace periods himself.
-    pub(crate) fn backlog(&mut self, core: &Arc<Core>) -> &mut Backlog {
-        self.slot().get_or_insert_with(|| Backlog::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE))
+    /// The retire list. Its pace does not matter: who assists starts his grace periods himself.
+    pub(crate) fn list(&mut self, core: &Arc<Core>) -> &mut RetireList {
+        self.slot().get_or_insert_with(|| RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE))
     }
 
-    /// The backlog, if there is one.
-    pub(crate) fn slot(&mut self) -> &mut Option<Backlog> {
+    /// The retire list, if there is one.
+    pub(crate) fn slot(&mut self) -> &mut Option<RetireList> {
         // SAFETY: the turn is taken, and `self` borrowed exclusively.
-        unsafe { &mut *self.0.backlog.get() }
+        unsafe { &mut *self.0.list.get() }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let is_empty = self.slot().as_ref().is_none_or(|backlog| backlog.len() == 0);
+        let is_empty = self.slot().as_ref().is_none_or(|list| list.len() == 0);
         // Release: pairs with the acquire operations above.
         self.0.state.store(if is_empty { IDLE } else { LEFT }, Ordering::Release);
     }

@@ -1,7 +1,7 @@
 //! What submitters and a background reclaimer share.
 //!
 //! ```text
-//!   submitter --> stack --> the reclaimer's backlog
+//!   submitter --> stack --> the reclaimer's retire list
 //!                   |             ^
 //!                   +--> assistant, what it leaves
 //! ```
@@ -13,11 +13,11 @@
 use std::sync::Arc;
 
 use super::assistant::{Assistant, Turn};
-use super::retire_list::{Backlog, Full, Limits, SHARE};
-use crate::rcu::engine::core::garbage::Garbage;
+use super::retire_list::{Full, Limits, RetireList, SHARE};
 use super::stack::Stack;
-use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct Inbox {
     submitted: Tally,
     /// What is with the assistant, written by who has the turn.
     assisted: Tally,
-    /// What is in the reclaimer's backlog, written by the reclaimer alone.
-    backlogged: Tally,
+    /// What is in the reclaimer's retire list, written by the reclaimer alone.
+    listed: Tally,
     assistant: Assistant,
     limits: Limits,
     /// Number of submitted objects for which the reclaimer wants to be woken.
@@ -54,7 +54,7 @@ impl Inbox {
             stack: Stack::new(),
             submitted: Tally::new(),
             assisted: Tally::new(),
-            backlogged: Tally::new(),
+            listed: Tally::new(),
             assistant: Assistant::new(),
             limits,
             enough: AtomicUsize::new(1),
@@ -89,7 +89,7 @@ impl Inbox {
 
     /// Objects that were handed in and are not freed yet.
     pub(crate) fn pending(&self) -> usize {
-        self.submitted.objects() + self.assisted.objects() + self.backlogged.objects()
+        self.submitted.objects() + self.assisted.objects() + self.listed.objects()
     }
 }
 
@@ -113,8 +113,8 @@ impl Inbox {
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
         let (objects, total) = self.submitted.add(bytes);
         // In the order in which objects move.
-        let objects = objects + self.assisted.objects() + self.backlogged.objects();
-        let total = [self.assisted.bytes(), self.backlogged.bytes(), bytes]
+        let objects = objects + self.assisted.objects() + self.listed.objects();
+        let total = [self.assisted.bytes(), self.listed.bytes(), bytes]
             .into_iter()
             .fold(total, usize::saturating_add);
         if objects < self.limits.objects && total <= self.limits.bytes {
@@ -136,8 +136,8 @@ impl Inbox {
 
     /// Hands over an object for which there is room.
     pub(crate) fn submit(&self, garbage: Garbage) {
-        self.core.shared_ledger().share_retired();
-        self.core.shared_ledger().pend(garbage.bytes());
+        self.core.shared_counters().share_retired();
+        self.core.shared_counters().pend(garbage.bytes());
         self.stack.push(garbage);
         // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
         // sleeps, or its wish is seen here.
@@ -159,40 +159,40 @@ impl Inbox {
     pub(crate) fn assist(&self, full: Full) -> usize {
         let Some(turn) = self.assistant.begin() else { return 0 };
         let mut turn = Assisting { inbox: self, turn: Some(turn) };
-        let backlog = turn.backlog();
-        let freed = backlog.advance(SHARE);
-        if freed > 0 || backlog.awaits_readers() {
+        let list = turn.list();
+        let freed = list.advance(SHARE);
+        if freed > 0 || list.awaits_readers() {
             return freed;
         }
-        self.move_to(backlog, &self.assisted, SHARE);
+        self.move_to(list, &self.assisted, SHARE);
         if full == Full::Domain {
-            backlog.adopt(SHARE.saturating_sub(backlog.len()));
+            list.adopt(SHARE.saturating_sub(list.len()));
         }
-        backlog.close();
-        backlog.advance(SHARE)
+        list.close();
+        list.advance(SHARE)
     }
 }
 
 /// The reclaimer's side.
 impl Inbox {
-    /// Moves what was submitted, and what assistants left, to the reclaimer's backlog. Whether there was anything.
-    pub(crate) fn take_in(&self, backlog: &mut Backlog) -> bool {
-        let before = backlog.len();
+    /// Moves what was submitted, and what assistants left, to the reclaimer's retire list. Whether there was anything.
+    pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
+        let before = list.len();
         if let Some(turn) = self.assistant.begin_on_leftovers() {
             let mut turn = Assisting { inbox: self, turn: Some(turn) };
-            backlog.take_over(turn.backlog());
+            list.take_over(turn.list());
             // Before the turn ends, which counts what is left there.
-            self.count_backlog(backlog);
+            self.count_list(list);
         }
-        self.move_to(backlog, &self.backlogged, usize::MAX);
-        backlog.len() > before
+        self.move_to(list, &self.listed, usize::MAX);
+        list.len() > before
     }
 
-    pub(crate) fn count_backlog(&self, backlog: &Backlog) {
-        self.backlogged.set(backlog.len(), backlog.bytes());
+    pub(crate) fn count_list(&self, list: &RetireList) {
+        self.listed.set(list.len(), list.bytes());
     }
 
-    /// Whether there is nothing but what is in the reclaimer's own backlog, and nobody is at the assistant.
+    /// Whether there is nothing but what is in the reclaimer's own retire list, and nobody is at the assistant.
     pub(crate) fn is_empty(&self) -> bool {
         // In this order: who finds the stack empty because an assistant took what was there sees his turn, too.
         self.stack.is_empty() && self.assistant.is_idle()
@@ -211,8 +211,8 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Moves what was submitted, `limit` objects at the most, to a backlog that is counted in `place`.
-    fn move_to(&self, backlog: &mut Backlog, place: &Tally, limit: usize) {
+    /// Moves what was submitted, `limit` objects at the most, to a retire list that is counted in `place`.
+    fn move_to(&self, list: &mut RetireList, place: &Tally, limit: usize) {
         if self.stack.is_empty() {
             return;
         }
@@ -225,14 +225,14 @@ impl Inbox {
             objects += 1;
             bytes += garbage.bytes();
             self.core.hand_on(&garbage);
-            backlog.push(garbage);
+            list.push(garbage);
         }
         self.stack.give_back(taken);
         if busted::is(Variant::CountedLate) {
             self.submitted.subtract(objects, bytes);
         }
         // Counted at the new place before it is no longer counted at the old one.
-        place.set(backlog.len(), backlog.bytes());
+        place.set(list.len(), list.bytes());
         if !busted::is(Variant::CountedLate) {
             self.submitted.subtract(objects, bytes);
         }
@@ -248,7 +248,7 @@ impl Inbox {
         // Who has the turn does the same at its end.
         if let Some(turn) = self.assistant.begin_on_leftovers() {
             let mut turn = Assisting { inbox: self, turn: Some(turn) };
-            // A backlog that is dropped leaves what it has to the domain.
+            // A retire list that is dropped leaves what it has to the domain.
             drop(turn.turn().slot().take());
         }
     }
@@ -273,16 +273,16 @@ impl<'i> Assisting<'i> {
         self.turn.as_mut().expect("it ends with the drop")
     }
 
-    fn backlog(&mut self) -> &mut Backlog {
+    fn list(&mut self) -> &mut RetireList {
         let core = &self.inbox.core;
-        self.turn().backlog(core)
+        self.turn().list(core)
     }
 }
 
 impl Drop for Assisting<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
-        let left = self.turn().slot().as_ref().map_or((0, 0), |backlog| (backlog.len(), backlog.bytes()));
+        let left = self.turn().slot().as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
         let was_freed = left.0 < inbox.assisted.objects();
         inbox.assisted.set(left.0, left.1);
         self.turn = None;

@@ -16,9 +16,9 @@
 use std::ptr::{self, NonNull};
 
 use super::retire_list::SHARE;
-use crate::rcu::engine::core::garbage::Garbage;
 use super::stack::{Node, Stack};
 use crate::busted::{self, Variant};
+use crate::rcu::engine::core::garbage::Garbage;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 

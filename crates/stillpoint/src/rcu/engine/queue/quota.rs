@@ -1,7 +1,7 @@
 //! How much may wait in a domain: limits on everything that is retired and not freed, wherever it waits.
 //!
 //! An object takes up room from the moment at which it is retired, or left to the domain, until its destructor has
-//! run: in the backlog of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It carries its room
+//! run: in the retire list of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It carries its room
 //! along from one to the other.
 //!
 //! Room is *reserved* by a compare-and-swap that never exceeds the limit, so that however many threads retire at a
@@ -20,14 +20,14 @@ use std::sync::atomic::AtomicU64;
 use super::retire_list::Limits;
 
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Quota {
     objects: Account,
     bytes: Account,
     /// Objects that were charged beyond a limit.
     beyond: AtomicU64,
 }
 
-impl Room {
+impl Quota {
     /// `None` without a limit.
     pub(crate) fn new(limits: Limits) -> Option<Self> {
         let (objects, bytes) = (Account::new(limits.objects), Account::new(limits.bytes));
@@ -149,38 +149,38 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn room(objects: usize, bytes: usize) -> Room {
-        Room::new(Limits { objects, bytes }).expect("there is a limit")
+    fn quota(objects: usize, bytes: usize) -> Quota {
+        Quota::new(Limits { objects, bytes }).expect("there is a limit")
     }
 
     #[test]
     fn without_a_limit_there_is_nothing_to_count() {
-        assert!(Room::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
-        let room = room(1, usize::MAX);
-        assert!(room.reserve(usize::MAX));
-        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(1), None));
+        assert!(Quota::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
+        let quota = quota(1, usize::MAX);
+        assert!(quota.reserve(usize::MAX));
+        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(1), None));
     }
 
     #[test]
     fn an_attempt_that_fails_takes_up_nothing() {
-        let room = room(2, 10);
-        assert!(room.reserve(6) && !room.reserve(5) && !room.reserve(usize::MAX));
-        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(1), Some(6)));
-        assert!(room.reserve(4) && !room.reserve(0));
-        assert_eq!((room.objects().taken(), room.bytes().taken()), (Some(2), Some(10)));
+        let quota = quota(2, 10);
+        assert!(quota.reserve(6) && !quota.reserve(5) && !quota.reserve(usize::MAX));
+        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(1), Some(6)));
+        assert!(quota.reserve(4) && !quota.reserve(0));
+        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(2), Some(10)));
     }
 
     #[test]
     fn what_is_charged_beyond_a_limit_is_counted_and_keeps_others_out_until_it_is_freed() {
-        let room = room(2, 10);
-        room.charge(10);
-        assert_eq!(room.beyond(), 0);
-        room.charge(1);
-        room.charge(0);
-        assert_eq!((room.beyond(), room.objects().taken(), room.bytes().taken()), (2, Some(3), Some(11)));
-        assert!(!room.reserve(0));
-        room.give_back(1);
-        room.give_back(0);
-        assert!(!room.reserve(1) && room.reserve(0));
+        let quota = quota(2, 10);
+        quota.charge(10);
+        assert_eq!(quota.beyond(), 0);
+        quota.charge(1);
+        quota.charge(0);
+        assert_eq!((quota.beyond(), quota.objects().taken(), quota.bytes().taken()), (2, Some(3), Some(11)));
+        assert!(!quota.reserve(0));
+        quota.give_back(1);
+        quota.give_back(0);
+        assert!(!quota.reserve(1) && quota.reserve(0));
     }
 }

@@ -14,15 +14,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::Grace;
-use crate::rcu::engine::boost::policy::Giver;
-use crate::rcu::engine::wait::counters::Ledger;
-use crate::rcu::engine::core::record::Record;
-use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
+use crate::rcu::engine::boost::policy::Giver;
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::wait::counters::Counters;
+use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::work;
@@ -64,9 +64,9 @@ pub(crate) enum Full {
 }
 
 #[derive(Debug)]
-pub(crate) struct Backlog {
+pub(crate) struct RetireList {
     core: Arc<Core>,
-    ledger: Claim<Ledger>,
+    counters: Claim<Counters>,
     pace: Pace,
     limits: Limits,
     /// Objects up to which nobody else need be asked: 0 if the domain has limits of its own.
@@ -120,15 +120,15 @@ pub(crate) enum Obstacle<'c> {
     Pace(Option<Instant>),
 }
 
-// SAFETY: the claim points into the core, which the backlog keeps alive, and everything else is `Send`; nothing
+// SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`; nothing
 // is bound to the thread.
-unsafe impl Send for Backlog {}
+unsafe impl Send for RetireList {}
 
-impl Backlog {
+impl RetireList {
     pub(crate) fn new(core: Arc<Core>, pace: Pace, limits: Limits) -> Self {
         Self {
-            ledger: core.ledgers.claim(),
-            at_once: if core.room().is_some() { 0 } else { limits.objects },
+            counters: core.counters.claim(),
+            at_once: if core.quota().is_some() { 0 } else { limits.objects },
             core,
             pace,
             limits,
@@ -204,7 +204,7 @@ impl Backlog {
         }
     }
 
-    /// As [`reserve`](Backlog::reserve), but frees what is ready first, if need be: of its own, batch by batch until
+    /// As [`reserve`](RetireList::reserve), but frees what is ready first, if need be: of its own, batch by batch until
     /// there is room, or a batch of which readers hold everything; and if it is the domain that is full, a share of what
     /// nobody looks after.
     ///
@@ -220,7 +220,7 @@ impl Backlog {
             answer = self.reserve(bytes);
         }
         if answer == Err(Full::Domain) && self.reclaim_orphans() > 0 {
-            self.ledger().count_assist();
+            self.counters().count_assist();
             answer = self.reserve(bytes);
         }
         answer
@@ -242,9 +242,9 @@ impl Backlog {
         !self.batches.is_empty()
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
-        // SAFETY: the core is alive, as the backlog holds it.
-        unsafe { self.ledger.slot() }
+    pub(crate) fn counters(&self) -> &Counters {
+        // SAFETY: the core is alive, as the retire list holds it.
+        unsafe { self.counters.slot() }
     }
 
     /// Takes in an object that was retired just now, and that cannot be refused.
@@ -257,7 +257,7 @@ impl Backlog {
 
     /// Takes in an object that was retired just now, and has its room.
     pub(crate) fn retire_reserved(&mut self, garbage: Garbage) {
-        self.ledger().count_retired();
+        self.counters().count_retired();
         self.push(garbage);
     }
 
@@ -280,11 +280,11 @@ impl Backlog {
 
     /// Nothing waits here.
     fn count_nothing(&self) {
-        let ledger = self.ledger();
-        ledger.set_pending(0, 0);
-        ledger.set_oldest(None);
-        ledger.set_pinned(0);
-        ledger.set_under_way(None);
+        let counters = self.counters();
+        counters.set_pending(0, 0);
+        counters.set_oldest(None);
+        counters.set_pinned(0);
+        counters.set_under_way(None);
     }
 
     /// Takes in an object that was counted before, and has its room.
@@ -293,7 +293,7 @@ impl Backlog {
         self.bytes += garbage.bytes();
         self.queue.push_back(garbage);
         self.open += 1;
-        self.ledger().set_pending(self.len(), self.bytes);
+        self.counters().set_pending(self.len(), self.bytes);
     }
 
     /// Takes the oldest `limit` of the objects that nobody looks after, at the most, and leaves the others to others.
@@ -319,7 +319,7 @@ impl Backlog {
         self.advance(limit)
     }
 
-    /// As [`poll`](Backlog::poll), but neither adopts nor starts anything.
+    /// As [`poll`](RetireList::poll), but neither adopts nor starts anything.
     ///
     /// # Panics
     /// Also with a panic of the stall hook.
@@ -517,18 +517,18 @@ impl Backlog {
     }
 
     fn account(&self, freed: usize) {
-        let ledger = self.ledger();
+        let counters = self.counters();
         if freed > 0 {
-            ledger.count_freed(freed);
-            ledger.set_pending(self.len(), self.bytes);
+            counters.count_freed(freed);
+            counters.set_pending(self.len(), self.bytes);
             if self.shares_room() {
                 // For those who wait for room.
                 self.core.event().notify();
             }
         }
-        ledger.set_oldest(oldest(self.held_since, self.oldest()));
-        ledger.set_pinned(self.held.len());
-        ledger.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
+        counters.set_oldest(oldest(self.held_since, self.oldest()));
+        counters.set_pinned(self.held.len());
+        counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 
     /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
@@ -577,7 +577,7 @@ struct Freed {
 }
 
 /// What is pending passes to the domain.
-impl Drop for Backlog {
+impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_help();
         let pending = self.take_all();
@@ -588,7 +588,7 @@ impl Drop for Backlog {
             self.core.add_orphans(pending);
         }
         self.count_nothing();
-        self.core.ledgers.release(&self.ledger);
+        self.core.counters.release(&self.counters);
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::rcu::engine::core::garbage::Garbage;
 use crate::busted::{self, Variant};
+use crate::rcu::engine::core::garbage::Garbage;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 #[derive(Debug)]

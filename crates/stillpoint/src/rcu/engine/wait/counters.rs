@@ -1,7 +1,7 @@
-//! What a backlog counts, for the domain's statistics.
+//! What a retire list counts, for the domain's statistics.
 //!
-//! The counters of a backlog are written by its owner alone, without read-modify-writes; those shared by all
-//! are changed by read-modify-writes. A ledger stays when its backlog goes, and the next one counts on.
+//! The counters of a retire list are written by its owner alone, without read-modify-writes; those shared by all
+//! are changed by read-modify-writes. They stay when their retire list goes, and the next one counts on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct Counters {
     retired: AtomicU64,
     freed: AtomicU64,
     pending: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     since: AtomicU64,
 }
 
-/// The sum over some ledgers.
+/// The sum over the counters of several.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sum {
     pub(crate) retired: u64,
@@ -42,9 +42,9 @@ pub(crate) struct Sum {
     pub(crate) assists: u64,
 }
 
-/// What a retirement went through that found no room. By read-modify-writes even for the owner of a backlog: they are
+/// What a retirement went through that found no room. By read-modify-writes even for the owner of a retire list: they are
 /// rare, and cost little beside what they count.
-impl Ledger {
+impl Counters {
     pub(crate) fn count_handed_back(&self) {
         self.handed_back.fetch_add(1, RELAXED);
     }
@@ -58,8 +58,8 @@ impl Ledger {
     }
 }
 
-/// For the owner of a backlog.
-impl Ledger {
+/// For the owner of a retire list.
+impl Counters {
     pub(crate) fn count_retired(&self) {
         self.retired.store(self.retired.load(RELAXED) + 1, RELAXED);
     }
@@ -93,7 +93,7 @@ impl Ledger {
 }
 
 /// For everybody.
-impl Ledger {
+impl Counters {
     /// The age of the domain since when the owner waits for a reader in this state, if it does.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         // Acquire: pairs with the release in `set_under_way`.
@@ -121,20 +121,20 @@ impl Ledger {
 }
 
 impl Sum {
-    pub(crate) fn over<'l>(ledgers: impl Iterator<Item = &'l Ledger>) -> Self {
-        ledgers.fold(Self::default(), |sum, ledger| {
-            let oldest = ledger.oldest.load(RELAXED);
+    pub(crate) fn over<'l>(counters: impl Iterator<Item = &'l Counters>) -> Self {
+        counters.fold(Self::default(), |sum, counters| {
+            let oldest = counters.oldest.load(RELAXED);
             let oldest = (oldest != 0).then(|| Duration::from_nanos(oldest));
             Self {
-                retired: sum.retired + ledger.retired.load(RELAXED),
-                freed: sum.freed + ledger.freed.load(RELAXED),
-                pending: sum.pending + ledger.pending.load(RELAXED),
-                pending_bytes: sum.pending_bytes + ledger.pending_bytes.load(RELAXED),
-                pinned: sum.pinned + ledger.pinned.load(RELAXED),
+                retired: sum.retired + counters.retired.load(RELAXED),
+                freed: sum.freed + counters.freed.load(RELAXED),
+                pending: sum.pending + counters.pending.load(RELAXED),
+                pending_bytes: sum.pending_bytes + counters.pending_bytes.load(RELAXED),
+                pinned: sum.pinned + counters.pinned.load(RELAXED),
                 oldest: sum.oldest.into_iter().chain(oldest).min(),
-                handed_back: sum.handed_back + ledger.handed_back.load(RELAXED),
-                waits: sum.waits + ledger.waits.load(RELAXED),
-                assists: sum.assists + ledger.assists.load(RELAXED),
+                handed_back: sum.handed_back + counters.handed_back.load(RELAXED),
+                waits: sum.waits + counters.waits.load(RELAXED),
+                assists: sum.assists + counters.assists.load(RELAXED),
             }
         })
     }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::Backoff;
 
-use crate::rcu::engine::core::grace::Grace;
+use crate::fence::FenceError;
 use crate::rcu::engine::boost::policy::Giver;
+use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
-use crate::fence::FenceError;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
 const FIRST_SLEEP: Duration = Duration::from_micros(50);

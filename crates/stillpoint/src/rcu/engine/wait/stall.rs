@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::counters::Ledger;
+use super::counters::Counters;
 use crate::rcu::engine::core::record::{Record, PASSIVE};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
@@ -82,10 +82,10 @@ impl Core {
     }
 
     /// How long a section with this state has been waited for; `None` when nobody has anything under way that it is in
-    /// the way of. Looks at every ledger: for reports on demand, not for polls.
+    /// the way of. Looks at all counters: for reports on demand, not for polls.
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
-        let ledgers = self.ledgers.iter().filter_map(|ledger| ledger.in_the_way_since(state));
-        let oldest = ledgers.chain(self.tasks.in_the_way_since(state)).min()?;
+        let counters = self.counters.iter().filter_map(|counters| counters.in_the_way_since(state));
+        let oldest = counters.chain(self.tasks.in_the_way_since(state)).min()?;
         Some(self.age().saturating_sub(oldest))
     }
 
@@ -101,7 +101,7 @@ impl Core {
         Stall::new(self, record, longest.max(waited), self.all_pending())
     }
 
-    /// What waits to be freed in the whole domain. Looks at every ledger.
+    /// What waits to be freed in the whole domain. Looks at all counters.
     pub(crate) fn all_pending(&self) -> Behind {
         let sum = self.sum();
         Behind { objects: sum.pending, bytes: sum.pending_bytes }
@@ -109,25 +109,25 @@ impl Core {
 
     /// Makes it known that the caller has the grace period of `token` under way since `since`, an age of the domain.
     pub(crate) fn date(&self, token: u64, since: Duration) -> Dated<'_> {
-        let claim = self.ledgers.claim();
+        let claim = self.counters.claim();
         // SAFETY: the core is alive, as it is borrowed.
         unsafe { claim.slot() }.set_under_way(Some((token, since)));
         Dated { core: self, claim }
     }
 }
 
-/// That a call has a grace period under way, in a ledger of its own.
+/// That a call has a grace period under way, in a set of counters of its own.
 #[derive(Debug)]
 pub(crate) struct Dated<'c> {
     core: &'c Core,
-    claim: Claim<Ledger>,
+    claim: Claim<Counters>,
 }
 
 impl Drop for Dated<'_> {
     fn drop(&mut self) {
         // SAFETY: the core is alive, as it is borrowed.
         unsafe { self.claim.slot() }.set_under_way(None);
-        self.core.ledgers.release(&self.claim);
+        self.core.counters.release(&self.claim);
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The next one who has the ledger does not seem to wait.
+    /// The next one who has the counters does not seem to wait.
     #[test]
     fn a_call_that_has_returned_has_nothing_under_way() {
         let domain = Domain::new();

@@ -9,12 +9,12 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::rcu::engine::core::grace::{blocks, Grace};
-use crate::rcu::engine::core::record::Record;
 use super::wakers::{Place, Wakers};
-use crate::rcu::engine::Core;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
+use crate::rcu::engine::core::grace::{blocks, Grace};
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
 /// The futures that wait in a domain.

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::rcu::engine::queue::retire_list::Pace;
 use crate::rcu::engine::core::garbage::free_left;
+use crate::rcu::engine::queue::retire_list::Pace;
 use crate::rcu::Domain;
 
 /// The numbers of objects that were freed, in order.
@@ -36,15 +36,15 @@ fn bytes_of_each() -> usize {
 struct Scene {
     domain: Domain,
     inbox: Inbox,
-    backlog: Backlog,
+    list: RetireList,
     freed: Freed,
 }
 
 impl Scene {
     fn new(domain: Domain, limits: Limits) -> Self {
         let inbox = Inbox::new(Arc::clone(domain.core()), limits);
-        let backlog = Backlog::new(Arc::clone(domain.core()), Pace::DEFAULT, limits);
-        Self { domain, inbox, backlog, freed: Freed::default() }
+        let list = RetireList::new(Arc::clone(domain.core()), Pace::DEFAULT, limits);
+        Self { domain, inbox, list, freed: Freed::default() }
     }
 
     /// Hands in objects with these numbers. Each has its room.
@@ -96,10 +96,10 @@ fn every_object_is_counted_in_one_place() {
     assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
     assert_eq!(scene.inbox.assisted.objects(), SHARE);
     check(&scene.inbox, 70);
-    assert!(scene.inbox.take_in(&mut scene.backlog));
-    assert_eq!((scene.backlog.len(), scene.inbox.assisted.objects()), (70, 0));
+    assert!(scene.inbox.take_in(&mut scene.list));
+    assert_eq!((scene.list.len(), scene.inbox.assisted.objects()), (70, 0));
     check(&scene.inbox, 70);
-    assert!(!scene.inbox.take_in(&mut scene.backlog), "there is nothing more");
+    assert!(!scene.inbox.take_in(&mut scene.list), "there is nothing more");
     scene.submit(70..80);
     assert_eq!(scene.inbox.assist(Full::Queue), 0);
     check(&scene.inbox, 80);
@@ -107,10 +107,10 @@ fn every_object_is_counted_in_one_place() {
     reader.quiescent();
     assert_eq!(scene.inbox.assist(Full::Queue), 10);
     check(&scene.inbox, 70);
-    scene.backlog.close();
+    scene.list.close();
     reader.quiescent();
-    assert_eq!(scene.backlog.advance(usize::MAX), 70);
-    scene.inbox.count_backlog(&scene.backlog);
+    assert_eq!(scene.list.advance(usize::MAX), 70);
+    scene.inbox.count_list(&scene.list);
     check(&scene.inbox, 0);
     assert_eq!((scene.domain.stats().pending, scene.freed().len()), (0, 80));
 }
@@ -136,11 +136,11 @@ fn an_object_that_is_refused_is_not_counted() {
 fn what_is_taken_in_is_freed_in_order() {
     let mut scene = Scene::new(Domain::new(), Limits::NONE);
     scene.submit(0..200);
-    scene.inbox.take_in(&mut scene.backlog);
+    scene.inbox.take_in(&mut scene.list);
     scene.submit(200..300);
-    scene.inbox.take_in(&mut scene.backlog);
-    scene.backlog.close();
-    assert_eq!(scene.backlog.advance(usize::MAX), 300);
+    scene.inbox.take_in(&mut scene.list);
+    scene.list.close();
+    assert_eq!(scene.list.advance(usize::MAX), 300);
     assert!(scene.freed().into_iter().eq(0..300));
 }
 
@@ -210,12 +210,12 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
         scene.submit(0..10);
         assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
         scene.submit(10..10 + handed_in);
-        assert!(scene.inbox.take_in(&mut scene.backlog));
+        assert!(scene.inbox.take_in(&mut scene.list));
         assert_eq!((scene.inbox.pending(), scene.inbox.assisted.objects()), (10 + handed_in, 0));
-        assert_eq!(scene.inbox.backlogged.bytes(), scene.backlog.bytes());
-        scene.backlog.close();
+        assert_eq!(scene.inbox.listed.bytes(), scene.list.bytes());
+        scene.list.close();
         reader.quiescent();
-        assert_eq!(scene.backlog.advance(usize::MAX), 10 + handed_in);
+        assert_eq!(scene.list.advance(usize::MAX), 10 + handed_in);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a backlog takes in, and what it tells of itself.
+//! What a retire list takes in, and what it tells of itself.
 
 use super::*;
 use crate::rcu::{Domain, Retired};
@@ -7,13 +7,13 @@ fn old(domain: &Domain) -> Retired<u64> {
     domain.cell(1).take().expect("it is not empty")
 }
 
-fn eager(domain: &Domain, limits: Limits) -> Backlog {
-    Backlog::new(Arc::clone(domain.core()), Pace { interval: Duration::ZERO, ..Pace::DEFAULT }, limits)
+fn eager(domain: &Domain, limits: Limits) -> RetireList {
+    RetireList::new(Arc::clone(domain.core()), Pace { interval: Duration::ZERO, ..Pace::DEFAULT }, limits)
 }
 
 /// Since when somebody waits for a reader in this state.
 fn waited_since(domain: &Domain, state: u64) -> Option<Duration> {
-    domain.core().ledgers.iter().filter_map(|ledger| ledger.in_the_way_since(state)).min()
+    domain.core().counters.iter().filter_map(|counters| counters.in_the_way_since(state)).min()
 }
 
 /// What was left to the domain is no reason to go beyond a limit.
@@ -26,18 +26,18 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
         drop(old(&domain));
     }
     for objects in [1, 10, SHARE, SHARE + 10] {
-        let mut backlog = eager(&domain, Limits { objects, ..Limits::NONE });
+        let mut list = eager(&domain, Limits { objects, ..Limits::NONE });
         for _ in 0..3 {
-            assert_eq!(backlog.poll(usize::MAX), 0, "a guard is held");
+            assert_eq!(list.poll(usize::MAX), 0, "a guard is held");
         }
-        assert_eq!(backlog.len(), objects);
+        assert_eq!(list.len(), objects);
     }
     // The bytes of a share are known only when it is there: no other one follows.
-    let mut backlog = eager(&domain, Limits { bytes: 8 * SHARE - 1, ..Limits::NONE });
+    let mut list = eager(&domain, Limits { bytes: 8 * SHARE - 1, ..Limits::NONE });
     for _ in 0..3 {
-        assert_eq!(backlog.poll(usize::MAX), 0, "a guard is held");
+        assert_eq!(list.poll(usize::MAX), 0, "a guard is held");
     }
-    assert_eq!((backlog.len(), backlog.bytes()), (SHARE, 8 * SHARE));
+    assert_eq!((list.len(), list.bytes()), (SHARE, 8 * SHARE));
 }
 
 /// Also when it is the domain that is full.
@@ -47,8 +47,8 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     for _ in 0..100 {
         drop(old(&domain));
     }
-    let mut backlog = eager(&domain, Limits { objects: 10, ..Limits::NONE });
-    assert_eq!(backlog.make_room(8), Ok(()));
+    let mut list = eager(&domain, Limits { objects: 10, ..Limits::NONE });
+    assert_eq!(list.make_room(8), Ok(()));
     assert_eq!((domain.stats().freed, domain.stats().assists), (10, 1));
     domain.core().give_room_back(8);
 }
@@ -58,14 +58,14 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
 fn the_open_batch_lacks_what_is_not_there() {
     let domain = Domain::new();
     let pace = Pace { batch: 3, interval: Duration::MAX };
-    let mut backlog = Backlog::new(Arc::clone(domain.core()), pace, Limits::NONE);
+    let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
     for missing in [3, 2, 1, 0, 0] {
-        assert_eq!(backlog.missing(), missing);
-        backlog.retire(old(&domain).into_garbage());
+        assert_eq!(list.missing(), missing);
+        list.retire(old(&domain).into_garbage());
     }
-    backlog.close();
-    assert_eq!(backlog.missing(), 3);
-    backlog.advance(usize::MAX);
+    list.close();
+    assert_eq!(list.missing(), 3);
+    list.advance(usize::MAX);
 }
 
 /// Whoever has handed everything on waits for nothing, and holds nothing.
@@ -110,16 +110,16 @@ fn a_reader_is_waited_for_since_the_oldest_batch() {
     let reader = domain.reader();
     let guard = reader.pin();
     let state = reader.record().observe();
-    let mut backlog = eager(&domain, Limits::NONE);
+    let mut list = eager(&domain, Limits::NONE);
     let mut since = Vec::new();
     for _ in 0..3 {
-        backlog.retire(old(&domain).into_garbage());
-        backlog.poll(usize::MAX);
+        list.retire(old(&domain).into_garbage());
+        list.poll(usize::MAX);
         since.push(waited_since(&domain, state).expect("a grace period is under way"));
     }
     assert!(since.iter().all(|&other| other == since[0]), "{since:?}");
     drop(guard);
-    assert_eq!(backlog.poll(usize::MAX), 3);
+    assert_eq!(list.poll(usize::MAX), 3);
     assert_eq!(waited_since(&domain, state), None);
 }
 
@@ -132,14 +132,14 @@ fn the_oldest_grace_period_of_several_backlogs_is_told() {
     let state = reader.record().observe();
     let mut backlogs = [(); 3].map(|()| eager(&domain, Limits::NONE));
     let mut told = Vec::new();
-    for backlog in &mut backlogs {
-        backlog.retire(old(&domain).into_garbage());
-        backlog.poll(usize::MAX);
+    for list in &mut backlogs {
+        list.retire(old(&domain).into_garbage());
+        list.poll(usize::MAX);
         told.push(domain.core().sum().oldest.expect("a guard is held"));
     }
     assert!(told.iter().all(|&other| other == told[0]), "{told:?}");
     assert!(waited_since(&domain, state + 2).is_some(), "the last one waits for such a reader");
     assert_eq!(waited_since(&domain, state + 3), None, "and nobody for a newer one");
     drop(guard);
-    backlogs.iter_mut().for_each(|backlog| assert_eq!(backlog.poll(usize::MAX), 1));
+    backlogs.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
 }

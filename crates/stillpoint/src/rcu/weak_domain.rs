@@ -11,14 +11,14 @@ use super::engine::Core;
 /// A weak reference to a domain, compared by address in a single instruction.
 ///
 /// The address is not used again as long as the reference exists, so that equality is identity.
-pub(super) struct Home(*const Core);
+pub(super) struct WeakDomain(*const Core);
 
-// SAFETY: a `Home` is a `Weak<Core>` taken apart, and `Core` is `Send` and `Sync`.
-unsafe impl Send for Home {}
+// SAFETY: a `WeakDomain` is a `Weak<Core>` taken apart, and `Core` is `Send` and `Sync`.
+unsafe impl Send for WeakDomain {}
 // SAFETY: as above.
-unsafe impl Sync for Home {}
+unsafe impl Sync for WeakDomain {}
 
-impl Home {
+impl WeakDomain {
     pub(super) fn new(core: &Arc<Core>) -> Self {
         Self(Arc::downgrade(core).into_raw())
     }
@@ -60,19 +60,19 @@ impl Home {
     }
 }
 
-impl Clone for Home {
+impl Clone for WeakDomain {
     fn clone(&self) -> Self {
         Self(Weak::clone(&self.weak()).into_raw())
     }
 }
 
-impl Drop for Home {
+impl Drop for WeakDomain {
     fn drop(&mut self) {
         drop(ManuallyDrop::into_inner(self.weak()));
     }
 }
 
-impl fmt::Display for Home {
+impl fmt::Display for WeakDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.core() {
             Some(core) => f.write_str(core.name()),
