@@ -36,7 +36,7 @@ use crate::cli::Command;
 fn main() -> ExitCode {
     let children = [
         child::run_if_child::<child::OnHugePages<table::Plan>>,
-        child::run_if_child::<preempt::child::Order>,
+        child::run_if_child::<preempt::Round>,
         child::run_if_child::<membarrier::Plan>,
         child::run_if_child::<timer::Plan>,
         child::run_if_child::<pool::child::Order>,

@@ -20,6 +20,7 @@ use crate::reclaim::names::OWN_CORE;
 use crate::reclaim::round::{self, Round};
 use crate::reclaim::setting::Setting;
 use crate::stats::Distribution;
+use crate::threads;
 
 /// Between two waits the writer computes for this long, as between two deletes.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -118,7 +119,9 @@ fn waits(
             .map(|(index, &cpu)| {
                 let job = ReadJob { index, seed: round.seed.wrapping_add(index as u64).max(1), stop: &stop };
                 let gate = &gate;
-                scope.spawn(move || round::read(&**subject.contender, &job, cpu, gate))
+                scope.spawn(move || {
+                    threads::read(&job, cpu, gate, |job, ready| Ok(subject.contender.read(job, ready)))
+                })
             })
             .collect();
         let ready = gate.gathered(readers.len());

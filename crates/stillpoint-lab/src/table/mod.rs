@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::table::BURST;
 
 use crate::error::Stop;
-use crate::experiment;
-use crate::experiment::{BenchArgs, Experiment};
+use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::output::json::Row;
 use crate::peers;
 
@@ -68,7 +67,7 @@ impl experiment::Plan for Plan {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
         let asked = |setting: &Setting| {
-            let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
+            let named = in_scenario(&setting.scenario, scenarios);
             let simple = setting.key_bytes == 8 && setting.scenario == "uniform";
             named && setting.threads <= cpus.len() && (full || !quick || simple)
         };
@@ -81,7 +80,7 @@ impl experiment::Plan for Plan {
         if settings.is_empty() {
             return Err(Stop::usage("nothing of this is measured with --quick: leave it out"));
         }
-        let rounds = args.length.rounds.unwrap_or(if full { 15 } else { 3 });
+        let rounds = args.length.rounds_or(3, 3, 15);
         Ok(Self {
             settings,
             contenders,
@@ -100,11 +99,5 @@ impl experiment::Plan for Plan {
             show::tables(&rows, &pages);
         }
         Ok(rows)
-    }
-}
-
-impl Plan {
-    fn has_dpdk(&self) -> bool {
-        self.contenders.iter().any(|contender| contender.starts_with("dpdk"))
     }
 }
