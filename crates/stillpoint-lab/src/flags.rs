@@ -44,6 +44,15 @@ impl LengthFlags {
         }
     }
 
+    /// What was asked for, or else what a full run has or a usual one.
+    pub(crate) fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
+        match asked {
+            [] if self.full => full.to_vec(),
+            [] => usual.to_vec(),
+            asked => asked.to_vec(),
+        }
+    }
+
     /// The rounds asked for, or those of [`pick`](Self::pick).
     pub(crate) fn rounds_or(&self, quick: u32, usual: u32, full: u32) -> u32 {
         self.rounds.unwrap_or(self.pick(quick, usual, full))

@@ -1,7 +1,6 @@
 //! The program `stillpoint`: examines a machine, and measures stillpoint's memory reclamation beside its peers.
 
 mod bench;
-mod child;
 mod cli;
 #[cfg(test)]
 mod defective;
@@ -24,14 +23,13 @@ mod reclaim;
 mod simulate;
 mod stats;
 mod table;
-mod threads;
 mod timer;
-mod timing;
 mod torture;
 
 use std::process::ExitCode;
 
 use crate::cli::Command;
+use crate::experiment::child;
 
 fn main() -> ExitCode {
     let children = [

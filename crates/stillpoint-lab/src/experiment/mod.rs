@@ -1,8 +1,11 @@
 //! What the experiments of `stillpoint bench` have in common.
 
 mod args;
+pub(crate) mod child;
 pub(crate) mod rounds;
 pub(crate) mod show;
+pub(crate) mod threads;
+pub(crate) mod timing;
 
 use crate::error::Stop;
 use crate::machine::cpus;

@@ -13,6 +13,7 @@ use stillpoint_peers::{Delays, ReadJob, ReadOutcome};
 
 use super::contenders::{Subject, make};
 use super::wire::{Measured, Order};
+use crate::experiment::threads;
 use crate::gate::Gate;
 use crate::machine::cpus;
 use crate::output::json::number;
@@ -20,7 +21,6 @@ use crate::reclaim::names::OWN_CORE;
 use crate::reclaim::round::{self, Round};
 use crate::reclaim::setting::Setting;
 use crate::stats::Distribution;
-use crate::threads;
 
 /// Between two waits the writer computes for this long, as between two deletes.
 const PAUSE: Duration = Duration::from_micros(200);

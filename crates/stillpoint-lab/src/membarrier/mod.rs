@@ -19,8 +19,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 
-use crate::child;
 use crate::error::Stop;
+use crate::experiment::child;
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::output::json::Row;
 use crate::peers::group;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
-use crate::child::{self, OnHugePages};
 use crate::error::Stop;
+use crate::experiment::child::{self, OnHugePages};
 use crate::experiment::has_dpdk;
 use crate::interrupt;
 use crate::machine::huge_pages::HugePages;

@@ -12,15 +12,15 @@ use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
-use crate::child::OnHugePages;
+use crate::experiment::child::OnHugePages;
 use crate::experiment::prepare_child;
 use crate::experiment::rounds::in_turns;
+use crate::experiment::threads::on_each;
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::stats::median;
-use crate::threads::on_each;
 
 type Contenders = Vec<Box<dyn PoolContender>>;
 

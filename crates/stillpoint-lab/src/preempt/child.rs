@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
-use crate::child::{self, OnInterrupt};
+use crate::experiment::child::{self, OnInterrupt};
 use crate::preempt::round::{self, Outcome, Round};
 use crate::reclaim::ours;
 use crate::reclaim::plan::is_ours;

@@ -8,7 +8,6 @@ mod bars;
 mod child;
 pub(crate) mod plan;
 mod policy;
-mod resident;
 mod round;
 mod show;
 pub(crate) mod workload;

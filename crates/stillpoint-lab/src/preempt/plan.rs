@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::Work;
 
 use crate::error::Stop;
+use crate::experiment::timing::Budget;
 use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS, rounds};
 use crate::machine::cpus::format_list;
 use crate::output::json::Row;
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
 use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;
-use crate::timing::Budget;
 
 /// All contenders, in the order of the tables. A short run has those that a bar compares. Writers that free on their own
 /// calls do so at each change, and sleep between two.
@@ -122,22 +122,16 @@ impl experiment::Plan for Plan {
                 _ => named(workload),
             })
             .collect();
-        let or_else = |asked: &[f64], all: &[f64], usual: &[f64]| match asked {
-            [] if full => all.to_vec(),
-            [] => usual.to_vec(),
-            asked => asked.to_vec(),
-        };
-        let sections = or_else(&args.sections, &ALL_SECTIONS, &[USUAL_SECTION]);
-        let insides = match args.inside.as_slice() {
-            [] if full => vec![Inside::Always, Inside::Half, Inside::Blocked],
-            [] => vec![Inside::Always],
-            asked => asked.to_vec(),
-        };
-        let per_core = |workload: Workload| match (args.readers.as_slice(), workload) {
-            ([], _) if full => ALL_PER_CORE.to_vec(),
-            ([], Workload::Mail) => vec![BASELINE, HELPED, CROWDED],
-            ([], _) => vec![BASELINE, CROWDED],
-            (asked, _) => asked.to_vec(),
+        let length = &args.length;
+        let sections = length.asked_or(&args.sections, &[USUAL_SECTION], &ALL_SECTIONS);
+        let insides = [Inside::Always, Inside::Half, Inside::Blocked];
+        let insides = length.asked_or(&args.inside, &insides[..1], &insides);
+        let per_core = |workload: Workload| {
+            let usual: &[usize] = match workload {
+                Workload::Mail => &[BASELINE, HELPED, CROWDED],
+                _ => &[BASELINE, CROWDED],
+            };
+            length.asked_or(&args.readers, usual, &ALL_PER_CORE)
         };
 
         let mut parts = Vec::new();

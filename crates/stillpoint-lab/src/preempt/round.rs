@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
 
-use crate::preempt::plan::Setting;
-use crate::preempt::policy;
-use crate::preempt::resident;
-use crate::preempt::writing::Writing;
-use crate::stats::Distribution;
-use crate::threads::{
+use crate::experiment::threads::{
     Account, as_writer, beside_readers, mismatches, prepare_writer_thread, thread_cpu_time,
 };
+use crate::preempt::plan::Setting;
+use crate::preempt::policy;
+use crate::preempt::writing::{Writing, resident_bytes};
+use crate::stats::Distribution;
 
 /// Calls that wait for a grace period follow each other this often at the most.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
@@ -107,7 +106,7 @@ fn write_and_read(
     });
     let (mut writing, waiter_cpu, worker_cpu, foreign_cpu, elapsed) = work;
     writing.writer.drain();
-    let end_resident = resident::bytes();
+    let end_resident = resident_bytes();
 
     let outcomes = outcomes?;
     policy::check_all_threads(usual)?;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use stillpoint_peers::{Contender, Delays, Element, Writer};
 
-use crate::preempt::resident;
+use crate::experiment::threads::thread_cpu_time;
+use crate::machine::proc;
 use crate::preempt::round::Round;
 use crate::preempt::workload::{Change, Store, Workload};
-use crate::threads::thread_cpu_time;
 
 /// How often the resident memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -16,6 +16,11 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 const TAIL: Duration = Duration::from_secs(1);
 /// The writer waits while more than this is unlinked and not freed: a workload without a pause has no other bound.
 const PENDING_LIMIT: usize = 64 << 20;
+
+/// Bytes of this process that are in memory; 0 where the kernel does not tell.
+pub(super) fn resident_bytes() -> usize {
+    proc::resident_bytes().unwrap_or(0)
+}
 
 pub(super) struct Writing<'a> {
     round: &'a Round,
@@ -59,7 +64,7 @@ impl<'a> Writing<'a> {
             cpu: Duration::ZERO,
             written: Duration::ZERO,
             peak_pending_bytes: 0,
-            resident_before: resident::bytes(),
+            resident_before: resident_bytes(),
             peak_resident_bytes: 0,
             used_at_peak_bytes: 0,
         }
@@ -138,7 +143,7 @@ impl<'a> Writing<'a> {
     }
 
     fn look(&mut self) {
-        let resident = resident::bytes().saturating_sub(self.resident_before);
+        let resident = resident_bytes().saturating_sub(self.resident_before);
         if resident > self.peak_resident_bytes {
             self.peak_resident_bytes = resident;
             self.used_at_peak_bytes = self.store.live_bytes() + self.pending_bytes();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Stop;
+use crate::experiment::timing::Budget;
 use crate::experiment::{self, asked_for, rounds};
 use crate::experiment::{BenchArgs, Experiment, Structure};
 use crate::machine::proc;
@@ -12,7 +13,6 @@ use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Setting, settings};
-use crate::timing::Budget;
 
 const BUDGET: Budget = Budget {
     set_up: Duration::from_secs(6),

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
 
+use crate::experiment::threads::{Account, as_writer, beside_readers, mismatches, prepare_writer_thread};
 use crate::interrupt;
 use crate::random::Random;
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
-use crate::threads::{Account, as_writer, beside_readers, mismatches, prepare_writer_thread};
 
 /// Deletes a second.
 pub(crate) const RATE: u32 = 5_000;

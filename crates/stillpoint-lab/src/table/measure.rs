@@ -12,10 +12,11 @@ use super::ours::{Guarded, Protected};
 use super::{Plan, Setting};
 use crate::experiment::prepare_child;
 use crate::experiment::rounds::turns;
+use crate::experiment::threads::on_each;
 use crate::interrupt;
+use crate::machine::proc::resident_bytes;
 use crate::output::json::{Row, rounded};
 use crate::output::progress::Progress;
-use crate::threads::on_each;
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,7 +49,7 @@ pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec
 /// A contender that was filled, and what was measured.
 struct Filled<K> {
     table: Box<dyn TableContender<K>>,
-    bytes: Option<u64>,
+    bytes: Option<usize>,
     insertions: Option<Map<String, Value>>,
 }
 
@@ -69,8 +70,6 @@ fn with_keys<K: TableKey>(
 }
 
 fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
-    let asked =
-        |name: &str| plan.contenders.iter().any(|contender| contender == name) && !interrupt::requested();
     let mut tables: Vec<Filled<K>> = Vec::new();
     let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
         let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
@@ -78,30 +77,26 @@ fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> 
         let before = resident_bytes();
         let table = make(keys.len())?;
         insert_all(&*table, keys)?;
-        let bytes = table.bytes().or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
+        let bytes = table
+            .bytes()
+            .map(|bytes| bytes as usize)
+            .or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
         tables.push(Filled { table, bytes, insertions });
         Ok::<(), String>(())
     };
-    if asked("stillpoint/table") {
-        add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("stillpoint/table+guard") {
-        add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
-    }
-    if asked("dpdk/rte_hash") {
-        add(&stillpoint_peers::table::rte_hash::<K>, false)?;
-    }
-    if asked("papaya") {
-        add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("papaya+guard") {
-        add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?;
-    }
-    if asked("dashmap") {
-        add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("scc") {
-        add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?;
+    for name in plan.contenders.iter().take_while(|_| !interrupt::requested()) {
+        match name.as_str() {
+            "stillpoint/table" => add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?,
+            "stillpoint/table+guard" => {
+                add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
+            }
+            "dpdk/rte_hash" => add(&stillpoint_peers::table::rte_hash::<K>, false)?,
+            "papaya" => add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?,
+            "papaya+guard" => add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?,
+            "dashmap" => add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?,
+            "scc" => add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?,
+            name => return Err(format!("there is no contender {name}")),
+        }
     }
     Ok(tables)
 }
@@ -143,12 +138,6 @@ fn give_memory_back() {
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// A kind of slice of a contender: gives the number of operations and a checksum, or nothing if it has no such call.

@@ -13,8 +13,8 @@ mod steady;
 
 use serde::{Deserialize, Serialize};
 
-use crate::child;
 use crate::error::Stop;
+use crate::experiment::child;
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::output::json::Row;
 use crate::peers;
