@@ -58,7 +58,7 @@ impl LengthFlags {
         self.rounds.unwrap_or(self.pick(quick, usual, full))
     }
 
-    /// The time of one of so many rounds of a row, `usual` unless it is given.
+    /// The time of one round of a row with that many rounds; `usual` unless it was given.
     pub(crate) fn slice(&self, rounds: u32, usual: Duration) -> Duration {
         self.duration.map_or(usual, |row| row / rounds)
     }

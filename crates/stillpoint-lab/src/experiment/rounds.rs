@@ -16,8 +16,8 @@ pub(crate) fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
 /// Measures the rounds of all contenders, of which those that have begun come back.
 ///
 /// `begin` is given the number of each round, and prepares what all contenders measure in it. An error voids its
-/// contender, which is not measured again. After an interrupt nothing counts: a round that was cut short is not like the
-/// others.
+/// contender, which is not measured again. After an interrupt it only ends the rounds: a round that was cut short is not
+/// like the others, and says so by an error.
 pub(crate) fn in_turns<'c, C, W, T>(
     contenders: &'c [C],
     rounds: u32,
@@ -29,13 +29,13 @@ pub(crate) fn in_turns<'c, C, W, T>(
         let work = begin(round);
         for at in turns(round, contenders.len()) {
             let Ok(measured) = &mut results[at] else { continue };
-            let result = measure(&contenders[at], &work);
+            match measure(&contenders[at], &work) {
+                Ok(outcome) => measured.push(outcome),
+                Err(reason) if !interrupt::requested() => results[at] = Err(reason),
+                Err(_) => {}
+            }
             if interrupt::requested() {
                 break 'rounds;
-            }
-            match result {
-                Ok(outcome) => measured.push(outcome),
-                Err(reason) => results[at] = Err(reason),
             }
         }
     }

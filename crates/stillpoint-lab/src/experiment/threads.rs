@@ -89,7 +89,7 @@ pub(crate) fn read(
     outcome
 }
 
-/// The readers that found something else than they looked for; anything but 0 voids a round.
+/// The lookups that found something else than they looked for; anything but 0 voids a round.
 pub(crate) fn mismatches(outcomes: &[ReadOutcome]) -> u64 {
     outcomes.iter().map(|outcome| outcome.mismatches).sum()
 }

@@ -186,7 +186,7 @@ fn windows(
         }
         alone = after;
     }
-    Ok(windows)
+    if windows.kept.is_empty() { Err("it was cut short".to_owned()) } else { Ok(windows) }
 }
 
 /// Synchronizes at that rate, if it can be had, and sleeps in between. Returns how often.

@@ -21,6 +21,7 @@ use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 use crate::error::Stop;
 use crate::experiment::Structure;
 use crate::experiment::rounds::{in_parts, in_turns};
+use crate::interrupt;
 use crate::machine::cpus;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::{Row, number};
@@ -150,7 +151,7 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
             },
         );
         progress.step();
-        outcome
+        if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
     };
     let rounds = in_turns(&part.contenders, plan.rounds, begin, measure);
     rounds.into_iter().map(|(entry, rounds)| row(plan, part, entry, rounds)).collect()

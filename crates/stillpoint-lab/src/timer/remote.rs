@@ -38,7 +38,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                 let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
                 // A round more, which does not count: caches and branches are cold in it.
                 let round = |_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn);
-                // All of them, as the target takes part in so many.
+                // Also after an error: the target waits for the source in each of them.
                 let rounds: Vec<Result<Figures, String>> = (0..=plan.rounds).map(round).collect();
                 pinned.and_then(|()| rounds.into_iter().collect::<Rounds<Figures>>())
             });
