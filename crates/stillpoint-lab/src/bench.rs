@@ -1,7 +1,7 @@
 //! `stillpoint bench`: everything is checked, then measured, then written.
 
 use crate::error::Stop;
-use crate::experiment::{self, BenchArgs, Plan};
+use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
 use crate::machine::{Machine, cpus};
 use crate::output::json::{self, Nothing, Row, Target};
 use crate::{interrupt, membarrier, micro, output, pool, preempt, reclaim, table, timer};
@@ -12,16 +12,37 @@ type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
 /// Plans an experiment if it is asked for.
 type Planner = fn(&BenchArgs, &[usize]) -> Result<Option<Planned>, Stop>;
 
+/// An experiment, and what can be asked of it.
+struct Offer {
+    plan: Planner,
+    contenders: fn() -> Vec<&'static str>,
+    scenarios: &'static [&'static str],
+}
+
 /// All experiments, in their order.
-const EXPERIMENTS: [Planner; 7] = [
-    planned::<reclaim::Plan>,
-    planned::<preempt::Plan>,
-    planned::<micro::Plan>,
-    planned::<table::Plan>,
-    planned::<membarrier::Plan>,
-    planned::<timer::Plan>,
-    planned::<pool::Plan>,
+const EXPERIMENTS: [Offer; 7] = [
+    offer::<reclaim::Plan>(),
+    offer::<preempt::Plan>(),
+    offer::<micro::Plan>(),
+    offer::<table::Plan>(),
+    offer::<membarrier::Plan>(),
+    offer::<timer::Plan>(),
+    offer::<pool::Plan>(),
 ];
+
+const fn offer<P: Plan + 'static>() -> Offer {
+    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS }
+}
+
+/// The names of the contenders of all experiments, and of their groups.
+pub(crate) fn contender_names() -> Vec<&'static str> {
+    names_and_groups(EXPERIMENTS.iter().flat_map(|offer| (offer.contenders)()))
+}
+
+/// The names of the scenarios of all experiments.
+pub(crate) fn scenario_names() -> Vec<&'static str> {
+    EXPERIMENTS.iter().flat_map(|offer| offer.scenarios).copied().collect()
+}
 
 fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<Planned>, Stop> {
     let plan = experiment::plan::<P>(args, cpus)?;
@@ -31,8 +52,10 @@ fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
-    let all: Vec<Planned> =
-        EXPERIMENTS.iter().filter_map(|plan| plan(args, &cpus).transpose()).collect::<Result<_, _>>()?;
+    let all: Vec<Planned> = EXPERIMENTS
+        .iter()
+        .filter_map(|offer| (offer.plan)(args, &cpus).transpose())
+        .collect::<Result<_, _>>()?;
     if all.is_empty() {
         return Err(Stop::usage("no experiment has one of these contenders in one of these scenarios"));
     }
@@ -68,7 +91,7 @@ fn peers_line(machine: &Machine) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{asked_for, contenders, names_and_groups, plan};
+    use crate::experiment::{asked_for, contenders, plan};
 
     #[test]
     fn a_group_stands_for_all_of_its_contenders() {

@@ -8,8 +8,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::experiment::{BenchArgs, Plan, names_and_groups};
-use crate::{doctor, guest, membarrier, micro, pool, preempt, reclaim, simulate, table, timer, torture};
+use crate::experiment::BenchArgs;
+use crate::{bench, doctor, guest, simulate, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -62,10 +62,12 @@ pub(crate) struct ManArgs {
 
 /// The command line, with the names of all contenders and scenarios.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("bench", |bench| {
-        bench
-            .mut_arg("contenders", |arg| arg.value_parser(PossibleValuesParser::new(contender_names())))
-            .mut_arg("scenarios", |arg| arg.value_parser(PossibleValuesParser::new(scenario_names())))
+    Cli::command().mut_subcommand("bench", |command| {
+        command
+            .mut_arg("contenders", |arg| {
+                arg.value_parser(PossibleValuesParser::new(bench::contender_names()))
+            })
+            .mut_arg("scenarios", |arg| arg.value_parser(PossibleValuesParser::new(bench::scenario_names())))
     })
 }
 
@@ -74,30 +76,6 @@ pub(crate) fn read<T: Into<OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command().try_get_matches_from(arguments)?)
-}
-
-fn contender_names() -> Vec<&'static str> {
-    let of_rcu = [reclaim::Plan::contenders(), preempt::Plan::contenders(), micro::Plan::contenders()];
-    let of_others = [
-        table::Plan::contenders(),
-        membarrier::Plan::contenders(),
-        timer::Plan::contenders(),
-        pool::Plan::contenders(),
-    ];
-    names_and_groups(of_rcu.concat().into_iter().chain(of_others.concat()))
-}
-
-fn scenario_names() -> Vec<&'static str> {
-    [
-        reclaim::Plan::SCENARIOS,
-        preempt::Plan::SCENARIOS,
-        micro::Plan::SCENARIOS,
-        table::Plan::SCENARIOS,
-        membarrier::Plan::SCENARIOS,
-        timer::Plan::SCENARIOS,
-        pool::Plan::SCENARIOS,
-    ]
-    .concat()
 }
 
 /// Reads the command line. Help goes to standard output with exit code 0, an error in one line to standard

@@ -34,6 +34,36 @@ pub(crate) struct LengthFlags {
     pub(crate) rounds: Option<u32>,
 }
 
+impl LengthFlags {
+    /// What a short run has, a usual one or a full one.
+    pub(crate) fn pick<T>(&self, quick: T, usual: T, full: T) -> T {
+        match (self.quick, self.full) {
+            (true, _) => quick,
+            (_, true) => full,
+            _ => usual,
+        }
+    }
+
+    /// What was asked for, or else what a full run has or a usual one.
+    pub(crate) fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
+        match asked {
+            [] if self.full => full.to_vec(),
+            [] => usual.to_vec(),
+            asked => asked.to_vec(),
+        }
+    }
+
+    /// The rounds asked for, or those of [`pick`](Self::pick).
+    pub(crate) fn rounds_or(&self, quick: u32, usual: u32, full: u32) -> u32 {
+        self.rounds.unwrap_or(self.pick(quick, usual, full))
+    }
+
+    /// The time of one round of a row with that many rounds; `usual` unless it was given.
+    pub(crate) fn slice(&self, rounds: u32, usual: Duration) -> Duration {
+        self.duration.map_or(usual, |row| row / rounds)
+    }
+}
+
 /// A list of CPUs; a type of its own, as clap takes a bare `Vec` for one value each.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);

@@ -37,6 +37,7 @@ pub(crate) fn requested() -> bool {
 }
 
 /// Something that is called if the program is ended by a second signal before this is dropped.
+#[derive(Debug)]
 #[must_use = "it is called as long as this exists"]
 pub(crate) struct AtTheEnd(u64);
 

@@ -1,7 +1,6 @@
 //! The program `stillpoint`: examines a machine, and measures stillpoint's memory reclamation beside its peers.
 
 mod bench;
-mod child;
 mod cli;
 #[cfg(test)]
 mod defective;
@@ -24,19 +23,18 @@ mod reclaim;
 mod simulate;
 mod stats;
 mod table;
-mod threads;
 mod timer;
-mod timing;
 mod torture;
 
 use std::process::ExitCode;
 
 use crate::cli::Command;
+use crate::experiment::child;
 
 fn main() -> ExitCode {
     let children = [
         child::run_if_child::<child::OnHugePages<table::Plan>>,
-        child::run_if_child::<preempt::child::Order>,
+        child::run_if_child::<preempt::Round>,
         child::run_if_child::<membarrier::Plan>,
         child::run_if_child::<timer::Plan>,
         child::run_if_child::<pool::child::Order>,

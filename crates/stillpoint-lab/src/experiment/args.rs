@@ -1,7 +1,7 @@
 //! What can be asked of `stillpoint bench`.
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
 use crate::peers::group;
@@ -104,7 +104,7 @@ impl BenchArgs {
 }
 
 /// How much of its time a reader is inside of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Inside {
     /// One section after the other
     Always,

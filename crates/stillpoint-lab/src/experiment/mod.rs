@@ -1,8 +1,14 @@
 //! What the experiments of `stillpoint bench` have in common.
 
 mod args;
+pub(crate) mod child;
+pub(crate) mod rounds;
+pub(crate) mod show;
+pub(crate) mod threads;
+pub(crate) mod timing;
 
 use crate::error::Stop;
+use crate::machine::cpus;
 use crate::output;
 use crate::output::json::Row;
 use crate::peers::group;
@@ -73,6 +79,30 @@ pub(crate) fn contenders<P: Plan>(
 /// Whether the contender `name` is among those asked for, or its group; it is when nothing was asked for.
 pub(crate) fn asked_for(name: &str, asked: &[String]) -> bool {
     asked.is_empty() || asked.iter().any(|asked| asked == name || asked == group(name))
+}
+
+/// Whether a scenario is among those asked for; it is when none was asked for.
+pub(crate) fn in_scenario(name: &str, asked: &[String]) -> bool {
+    asked.is_empty() || asked.iter().any(|asked| asked == name)
+}
+
+/// Whether one of the contenders needs DPDK.
+pub(crate) fn has_dpdk(contenders: &[String]) -> bool {
+    contenders.iter().any(|name| group(name) == "dpdk")
+}
+
+/// In a child process: initialises DPDK if one of the contenders needs it, then pins the calling thread to the first CPU.
+pub(crate) fn prepare_child(
+    contenders: &[String],
+    cpus: &[usize],
+    megabytes: usize,
+    huge_pages: bool,
+) -> Result<(), String> {
+    let cpu = *cpus.first().ok_or("no CPU was chosen to measure on")?;
+    if has_dpdk(contenders) {
+        stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
+    }
+    cpus::pin(cpu)
 }
 
 /// What can be asked for where there are these contenders: their names and their groups, each once.

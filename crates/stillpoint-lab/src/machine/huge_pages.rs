@@ -5,15 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::interrupt::{self, AtTheEnd};
 use crate::output;
 
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 /// Of the default size on x86-64.
 const PAGE: usize = 2 << 20;
 
-/// Huge pages that were reserved for DPDK; the number before is restored when this is dropped.
+/// Huge pages that were reserved for DPDK; the number before is restored when this is dropped, or the program is ended.
 #[derive(Debug)]
-pub(crate) struct HugePages(Arc<Pool>);
+pub(crate) struct HugePages {
+    pool: Arc<Pool>,
+    _at_the_end: AtTheEnd,
+}
 
 #[derive(Debug)]
 struct Pool {
@@ -37,19 +41,15 @@ impl HugePages {
             fs::write(path, reserved.to_string()).ok()?;
         }
         let restored = AtomicBool::new(false);
-        let pages = Self(Arc::new(Pool { path: path.to_owned(), before, reserved, restored }));
+        let pool = Arc::new(Pool { path: path.to_owned(), before, reserved, restored });
+        let restore = Arc::clone(&pool);
+        let pages = Self { pool, _at_the_end: interrupt::at_the_end(move || restore.restore()) };
         // The kernel reserves fewer when memory is scattered.
         (count()? >= reserved).then_some(pages)
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.reserved
-    }
-
-    /// Restores the number before, for who ends the program at once.
-    pub(crate) fn restorer(&self) -> impl Fn() + Send + Sync + 'static {
-        let pool = Arc::clone(&self.0);
-        move || pool.restore()
+        self.pool.reserved
     }
 }
 
@@ -68,7 +68,7 @@ impl Pool {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        self.0.restore();
+        self.pool.restore();
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
         let now = || fs::read_to_string(file.path()).unwrap();
         fs::write(file.path(), "3\n").unwrap();
         let pages = HugePages::reserve_in(file.path(), 64).unwrap();
-        assert_eq!((now(), pages.0.reserved), ("40".to_owned(), 40));
-        pages.restorer()();
+        assert_eq!((now(), pages.count()), ("40".to_owned(), 40));
+        pages.pool.restore();
         assert_eq!(now(), "3");
         fs::write(file.path(), "7").unwrap();
         drop(pages);

@@ -39,6 +39,17 @@ pub(crate) fn memory(key: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Bytes of this process that are in memory.
+pub(crate) fn resident_bytes() -> Option<usize> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    Some(resident_pages(&statm)? * rustix::param::page_size())
+}
+
+/// The second number: `size resident shared ...`, in pages.
+fn resident_pages(statm: &str) -> Option<usize> {
+    statm.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The number of NUMA nodes that are online.
 pub(crate) fn numa_nodes() -> usize {
     line("/sys/devices/system/node/online")
@@ -56,6 +67,14 @@ mod tests {
         assert_eq!(field(text, "Mem"), Some("1 kB"));
         assert_eq!(field(text, "model name"), Some("AMD EPYC"));
         assert_eq!(field(text, "MemFree"), None);
+    }
+
+    #[test]
+    fn touched_memory_is_resident() {
+        assert_eq!(resident_pages("12345 678 90 1 0 2 0\n"), Some(678));
+        let before = resident_bytes().unwrap();
+        let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert!(resident_bytes().unwrap() >= before + (32 << 20), "of {} bytes", touched.len());
     }
 
     #[test]

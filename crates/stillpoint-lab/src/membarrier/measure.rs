@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
-use serde_json::{Map, Value};
 
 use super::barriers::{Barrier, Timed};
 use super::{Plan, Setting, State, crowd, readers};
+use crate::experiment::rounds::in_turns;
 use crate::interrupt;
-use crate::output::json::{Row, number};
+use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::stats::{Distribution, median};
 
@@ -44,107 +44,61 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What the rounds of one contender gave.
-#[derive(Debug, Default)]
-struct Rounds {
-    p50: Vec<f64>,
-    p99: Vec<f64>,
-    sent: Vec<f64>,
-    helped: Vec<f64>,
-    rate: Vec<f64>,
-    void: Option<String>,
+/// What a slice of one contender gave, in microseconds.
+#[derive(Debug)]
+struct Round {
+    p50: f64,
+    p99: f64,
+    /// Of those that tell.
+    sent: Option<f64>,
+    helped: f64,
+    /// Barriers a second, of all initiators.
+    rate: f64,
 }
 
-impl Rounds {
-    fn take(&mut self, slice: Result<(Vec<Timed>, Duration), String>) {
-        let (timed, took) = match slice {
-            Ok(slice) => slice,
-            Err(error) => return self.void = Some(error),
-        };
+impl Round {
+    fn of(timed: &[Timed], took: Duration) -> Option<Self> {
         let nanoseconds: Vec<u64> = timed.iter().map(|timed| timed.latency.as_nanos() as u64).collect();
-        let Some(latency) = Distribution::of(&nanoseconds) else { return };
-        self.p50.push(latency.p50);
-        self.p99.push(latency.p99);
-        self.rate.push(timed.len() as f64 / took.as_secs_f64());
-        self.helped.push(timed.iter().map(|timed| timed.helped as f64).sum::<f64>() / timed.len() as f64);
+        let latency = Distribution::of(&nanoseconds)?;
         let sent: Option<Vec<f64>> =
             timed.iter().map(|timed| Some(timed.sent_in?.as_nanos() as f64 / 1e3)).collect();
-        self.sent.extend(sent.map(median));
+        Some(Self {
+            p50: latency.p50,
+            p99: latency.p99,
+            sent: sent.map(median),
+            helped: timed.iter().map(|timed| timed.helped as f64).sum::<f64>() / timed.len() as f64,
+            rate: timed.len() as f64 / took.as_secs_f64(),
+        })
     }
 }
 
 fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
     let names: Vec<&String> = plan.contenders.iter().filter(|name| !name.starts_with("mode/")).collect();
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
-    let mut rounds: Vec<Rounds> = names.iter().map(|_| Rounds::default()).collect();
-    crowd::with(threads, state, || {
-        for round in 0..plan.rounds as usize {
-            for turn in 0..names.len() {
-                let at = (turn + round) % names.len();
-                if interrupt::requested() {
-                    return Ok(());
+    let measure = |name: &&String, _: &()| {
+        let (timed, took) = slice(name, threads, initiators, plan.slice)?;
+        Round::of(&timed, took).ok_or_else(|| "nothing was measured".to_owned())
+    };
+    let rounds = crowd::with(threads, state, || Ok(in_turns(&names, plan.rounds, |_| (), measure)))?;
+    let row = |(name, rounds): (&&String, Result<Vec<Round>, String>)| {
+        Row::new("membarrier", scenario, name.as_str())
+            .with("threads", threads)
+            .with("initiators", initiators)
+            .with("state", state.name())
+            .with("rounds", rounds.as_ref().map_or(0, Vec::len))
+            .measured(rounds, |row, rounds| {
+                row.put_median("latency_us_p50", 3, &rounds, |round| round.p50);
+                row.put_median("latency_us_p99", 3, &rounds, |round| round.p99);
+                let sent: Vec<f64> = rounds.iter().filter_map(|round| round.sent).collect();
+                if !sent.is_empty() {
+                    row.put("send_us_p50", median(sent), 3);
                 }
-                if rounds[at].void.is_none() {
-                    rounds[at].take(slice(names[at], threads, initiators, plan.slice));
-                }
-            }
-        }
-        Ok(())
-    })?;
-    Ok(names
-        .into_iter()
-        .zip(rounds)
-        .filter(|(_, rounds)| rounds.void.is_some() || !rounds.p50.is_empty())
-        .map(|(name, rounds)| {
-            let params = [
-                ("threads", Value::from(threads)),
-                ("initiators", initiators.into()),
-                ("state", state.name().into()),
-                ("rounds", rounds.p50.len().into()),
-            ];
-            row(scenario, name, params.into_iter(), rounds)
-        })
-        .collect())
-}
-
-fn row<'a>(
-    scenario: &str,
-    name: &str,
-    params: impl Iterator<Item = (&'a str, Value)>,
-    rounds: Rounds,
-) -> Row {
-    let mut metrics = Map::new();
-    let figures = [
-        ("latency_us_p50", &rounds.p50),
-        ("latency_us_p99", &rounds.p99),
-        ("send_us_p50", &rounds.sent),
-        ("helped", &rounds.helped),
-        ("ops_per_s", &rounds.rate),
-    ];
-    for (metric, values) in
-        figures.into_iter().filter(|(_, values)| rounds.void.is_none() && !values.is_empty())
-    {
-        metrics.insert(metric.to_owned(), rounded(median(values.clone())));
-    }
-    if rounds.void.is_none() {
-        let least = rounds.p50.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = rounds.p50.iter().copied().fold(0.0, f64::max);
-        metrics.insert("latency_us_least".to_owned(), rounded(least));
-        metrics.insert("latency_us_most".to_owned(), rounded(most));
-    }
-    Row {
-        experiment: "membarrier".into(),
-        scenario: scenario.to_owned(),
-        contender: name.to_owned(),
-        params: params.map(|(name, value)| (name.to_owned(), value)).collect(),
-        metrics,
-        void: rounds.void,
-    }
-}
-
-/// Three digits after the point.
-pub(super) fn rounded(value: f64) -> Value {
-    number((value * 1000.0).round() / 1000.0)
+                row.put_median("helped", 3, &rounds, |round| round.helped);
+                row.put_median("ops_per_s", 3, &rounds, |round| round.rate);
+                row.put_spread("latency_us", rounds.iter().map(|round| round.p50));
+            })
+    };
+    Ok(rounds.into_iter().map(row).collect())
 }
 
 /// One slice: every initiator fences for that long.

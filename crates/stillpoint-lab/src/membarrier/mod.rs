@@ -19,9 +19,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 
-use crate::child;
 use crate::error::Stop;
-use crate::experiment::{self, BenchArgs, Experiment};
+use crate::experiment::child;
+use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::output::json::Row;
 use crate::peers::group;
 
@@ -119,21 +119,20 @@ impl experiment::Plan for Plan {
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let (quick, full) = (args.length.quick, args.length.full);
         let contenders = experiment::contenders::<Self>(&args.contenders, missing)?;
-        let has = |scenario: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == scenario);
-        let (paused, spinning): (&[usize], &[usize]) = match (quick, full) {
-            _ if !args.readers.is_empty() => (&args.readers, &args.readers),
-            (true, _) => (&[8, 128], &[128]),
-            (_, true) => (&[2, 4, 8, 16, 32, 64, 72, 128, 144], &[2, 4, 8, 16, 32, 64, 72, 128, 144]),
-            _ => (&[2, 8, 32, 72, 128, 144], &[2, 8, 72, 144]),
+        let has = |scenario: &str| in_scenario(scenario, scenarios);
+        let length = &args.length;
+        let all: &[usize] = &[2, 4, 8, 16, 32, 64, 72, 128, 144];
+        let (paused, spinning): (&[usize], &[usize]) = match args.readers.as_slice() {
+            [] => length.pick((&[8, 128], &[128]), (&[2, 8, 32, 72, 128, 144], &[2, 8, 72, 144]), (all, all)),
+            asked => (asked, asked),
         };
-        let initiators: &[usize] = if quick { &[8] } else { &[1, 2, 4, 8, 16] };
-        let frequencies: &[u32] = match (quick, full) {
-            (true, _) => &[0, 1_000, 10_000, u32::MAX],
-            (_, true) => &[0, 100, 1_000, 3_000, 10_000, 30_000, u32::MAX],
-            _ => &[0, 100, 1_000, 10_000, u32::MAX],
-        };
+        let initiators: &[usize] = if length.quick { &[8] } else { &[1, 2, 4, 8, 16] };
+        let frequencies: &[u32] = length.pick(
+            &[0, 1_000, 10_000, u32::MAX],
+            &[0, 100, 1_000, 10_000, u32::MAX],
+            &[0, 100, 1_000, 3_000, 10_000, 30_000, u32::MAX],
+        );
         let mut settings = Vec::new();
         if has("receivers") {
             let of = |state, threads: &[usize]| -> Vec<Setting> {
@@ -151,8 +150,8 @@ impl experiment::Plan for Plan {
         if has("readers") {
             settings.extend(frequencies.iter().map(|&per_second| Setting::Readers { per_second }));
         }
-        let rounds = args.length.rounds.unwrap_or(if full { 7 } else { 3 });
-        let slice = args.length.duration.map_or(SLICE, |row| row / rounds);
+        let rounds = length.rounds_or(3, 3, 7);
+        let slice = length.slice(rounds, SLICE);
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
 

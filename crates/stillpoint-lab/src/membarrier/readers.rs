@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 use stillpoint_multicast::signals;
 
 use super::Plan;
-use super::measure::rounded;
+use crate::experiment::rounds::in_turns;
 use crate::gate::Gate;
 use crate::interrupt;
 use crate::machine::cpus;
@@ -62,42 +62,25 @@ impl Windows {
 pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> {
     let modes: Vec<(&String, Mode)> =
         plan.contenders.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
-    let mut windows: Vec<Windows> = modes.iter().map(|_| Windows::default()).collect();
-    for round in 0..plan.rounds as usize {
-        for turn in 0..modes.len() {
-            if interrupt::requested() {
-                break;
-            }
-            let at = (turn + round) % modes.len();
-            windows[at].extend(slice(modes[at].1, per_second, plan)?);
-        }
-    }
-    let row = |(&(name, _), windows): (&(&String, Mode), Windows)| {
+    let slice = |&(_, mode): &(&String, Mode), _: &()| slice(mode, per_second, plan);
+    let row = |(&(name, _), slices): (&(&String, Mode), Result<Vec<Windows>, String>)| {
+        let mut windows = Windows::default();
+        slices?.into_iter().for_each(|slice| windows.extend(slice));
         let wanted = if per_second == u32::MAX { "most".into() } else { Value::from(per_second) };
-        let mut params = Map::new();
-        params.insert("synchronize_per_s".to_owned(), wanted);
-        params.insert("readers".to_owned(), places(plan).0.len().into());
-        params.insert("rounds".to_owned(), plan.rounds.into());
-        params.insert("windows".to_owned(), windows.kept.len().into());
-        let [least, middle, most] = quartiles(windows.kept);
-        let loss = |kept: f64| rounded((1.0 - kept) * 100.0);
-        let mut metrics = Map::new();
-        let mut put = |name: &str, value: Value| metrics.insert(name.to_owned(), value);
-        put("sections_per_s", rounded(median(windows.sections).round()));
-        put("synchronized_per_s", rounded(median(windows.synchronizations).round()));
-        put("reader_loss_percent", loss(middle));
-        put("reader_loss_percent_q1", loss(most));
-        put("reader_loss_percent_q3", loss(least));
-        Row {
-            experiment: "membarrier".into(),
-            scenario: "readers".to_owned(),
-            contender: name.clone(),
-            params,
-            metrics,
-            void: None,
-        }
+        let mut row = Row::new("membarrier", "readers", name)
+            .with("synchronize_per_s", wanted)
+            .with("readers", places(plan).0.len())
+            .with("rounds", plan.rounds)
+            .with("windows", windows.kept.len());
+        let [least, middle, most] = quartiles(windows.kept).map(|kept| (1.0 - kept) * 100.0);
+        row.put("sections_per_s", median(windows.sections), 0);
+        row.put("synchronized_per_s", median(windows.synchronizations), 0);
+        row.put("reader_loss_percent", middle, 3);
+        row.put("reader_loss_percent_q1", most, 3);
+        row.put("reader_loss_percent_q3", least, 3);
+        Ok(row)
     };
-    Ok(modes.iter().zip(windows).filter(|(_, windows)| !windows.kept.is_empty()).map(row).collect())
+    in_turns(&modes, plan.rounds, |_| (), slice).into_iter().map(row).collect()
 }
 
 /// The first quartile, the median and the third one.
@@ -118,7 +101,7 @@ pub(super) fn relate(rows: &mut [Row]) {
     for row in rows.iter_mut().filter(|row| row.scenario == "readers") {
         let base = standard.iter().find(|(frequency, _)| *frequency == row.params["synchronize_per_s"]);
         if let Some((&(_, base), now)) = base.zip(kept(row)) {
-            row.metrics.insert("below_syscall_percent".to_owned(), rounded((1.0 - now / base) * 100.0));
+            row.put("below_syscall_percent", (1.0 - now / base) * 100.0, 3);
         }
     }
 }
@@ -204,7 +187,7 @@ fn windows(
         }
         alone = after;
     }
-    Ok(windows)
+    if windows.kept.is_empty() { Err("it was cut short".to_owned()) } else { Ok(windows) }
 }
 
 /// Synchronizes at that rate, if it can be had, and sleeps in between. Returns how often.

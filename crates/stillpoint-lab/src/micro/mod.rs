@@ -5,18 +5,16 @@ mod show;
 
 use std::time::{Duration, Instant};
 
-use serde_json::Map;
 use stillpoint_peers::Micro;
 
 use crate::error::Stop;
-use crate::experiment::{self, asked_for};
-use crate::experiment::{BenchArgs, Experiment};
+use crate::experiment::rounds::in_turns;
+use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::interrupt;
 use crate::machine::cpus;
-use crate::output::json::{Row, number};
+use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::reclaim::names::CONTENDERS;
-use crate::stats::median;
 
 /// The operations, which are the scenarios of this experiment.
 const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "heavy"];
@@ -50,19 +48,14 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], names: &[String]) -> Result<Self, Stop> {
         let asked = |micro: &Micro| {
-            (names.is_empty() || names.iter().any(|name| name == micro.operation))
-                && asked_for(micro.contender, &args.contenders)
+            in_scenario(micro.operation, names) && asked_for(micro.contender, &args.contenders)
         };
         let operations: Vec<Micro> = all().filter(asked).collect();
         if operations.is_empty() {
             return Err(Stop::usage("none of these contenders has one of these operations"));
         }
-        let rounds = args.length.rounds.unwrap_or(match (args.length.quick, args.length.full) {
-            (true, _) => 5,
-            (_, true) => 21,
-            _ => 9,
-        });
-        let sample = args.length.duration.map_or(LEAST_SAMPLE, |row| row / rounds);
+        let rounds = args.length.rounds_or(5, 9, 21);
+        let sample = args.length.slice(rounds, LEAST_SAMPLE);
         let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
         Ok(Self { operations, rounds, sample, cpu })
     }
@@ -87,37 +80,27 @@ fn all() -> impl Iterator<Item = Micro> {
 fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     cpus::pin(plan.cpu)?;
     let progress = Progress::new(plan.operations.len() * plan.rounds as usize);
-    let calibrated: Vec<Calibration> = plan
-        .operations
-        .iter()
-        .map(|micro| {
-            progress.begin(format!("micro {} {}", micro.operation, micro.contender));
-            calibrate(micro.run, plan.sample)
-        })
-        .collect();
-
-    let mut samples: Vec<Vec<f64>> = plan.operations.iter().map(|_| Vec::new()).collect();
-    'rounds: for round in 0..plan.rounds as usize {
-        progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds));
-        for turn in 0..plan.operations.len() {
-            if interrupt::requested() {
-                break 'rounds;
-            }
-            let at = (turn + round) % plan.operations.len();
-            let micro = &plan.operations[at];
-            progress.begin(format!("micro {} {}", micro.operation, micro.contender));
-            samples[at].push(nanoseconds(micro.run, calibrated[at]));
+    let begin = |micro: &Micro| progress.begin(format!("micro {} {}", micro.operation, micro.contender));
+    let calibrate = |micro| {
+        begin(micro);
+        (micro, calibrate(micro.run, plan.sample))
+    };
+    let calibrated: Vec<(&Micro, Calibration)> = plan.operations.iter().map(calibrate).collect();
+    let samples = in_turns(
+        &calibrated,
+        plan.rounds,
+        |round| progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds)),
+        |&(micro, calibration), ()| {
+            begin(micro);
+            let sample = nanoseconds(micro.run, calibration);
             progress.step();
-        }
-    }
-    Ok(plan
-        .operations
-        .iter()
-        .zip(samples)
-        .zip(calibrated)
-        .filter(|((_, samples), _)| !samples.is_empty())
-        .map(|((micro, samples), calibration)| row(micro, samples, calibration.iterations))
-        .collect())
+            Ok(sample)
+        },
+    );
+    samples
+        .into_iter()
+        .map(|((micro, calibration), samples)| Ok(row(micro, &samples?, *calibration)))
+        .collect()
 }
 
 /// How often an operation is repeated in one sample, and what a run of no repetition takes: registering, and
@@ -151,25 +134,13 @@ fn nanoseconds(run: fn(u64), calibration: Calibration) -> f64 {
     time.as_secs_f64() * 1e9 / calibration.iterations as f64
 }
 
-fn row(micro: &Micro, samples: Vec<f64>, iterations: u64) -> Row {
-    let rounded = |nanoseconds: f64| number((nanoseconds * 1000.0).round() / 1000.0);
-    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = samples.iter().copied().fold(0.0, f64::max);
-    let mut params = Map::new();
-    params.insert("rounds".into(), samples.len().into());
-    params.insert("iterations".into(), iterations.into());
-    let mut metrics = Map::new();
-    metrics.insert("ns_per_op".into(), rounded(median(samples)));
-    metrics.insert("ns_per_op_least".into(), rounded(least));
-    metrics.insert("ns_per_op_most".into(), rounded(most));
-    Row {
-        experiment: "micro".into(),
-        scenario: micro.operation.to_owned(),
-        contender: micro.contender.to_owned(),
-        params,
-        metrics,
-        void: None,
-    }
+fn row(micro: &Micro, samples: &[f64], calibration: Calibration) -> Row {
+    let mut row = Row::new("micro", micro.operation, micro.contender)
+        .with("rounds", samples.len())
+        .with("iterations", calibration.iterations);
+    row.put_median("ns_per_op", 3, samples, |&sample| sample);
+    row.put_spread("ns_per_op", samples.iter().copied());
+    row
 }
 
 /// The position of a contender in the tables.

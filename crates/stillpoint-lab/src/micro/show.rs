@@ -16,20 +16,15 @@ pub(crate) fn table(rows: &[Row], cpu: usize) {
     contenders.dedup();
 
     let header: Vec<&str> = std::iter::once("contender").chain(operations.iter().copied()).collect();
-    let mut table = table::of_figures(&header, 1);
-    for contender in contenders {
-        let cost = |operation: &str| {
-            let row = rows.iter().find(|row| row.contender == contender && row.scenario == operation);
-            row.and_then(|row| row.metric("ns_per_op")).map(nanoseconds).unwrap_or_default()
-        };
-        let cells: Vec<String> = std::iter::once(contender.to_owned())
-            .chain(operations.iter().map(|operation| cost(operation)))
-            .collect();
-        table.add_row(cells);
-    }
-    let bold = anstyle::Style::new().bold();
-    say(format!("\n{bold}Nanoseconds for one operation, on CPU {cpu}{bold:#}"));
-    say(table::text(&table));
+    let line = |contender: &str| {
+        let of = |operation| rows.iter().find(|row| row.contender == contender && row.scenario == operation);
+        let cost =
+            |operation| of(operation).map(|row| row.shown("ns_per_op", nanoseconds)).unwrap_or_default();
+        let costs = operations.iter().map(|&operation| cost(operation));
+        std::iter::once(contender.to_owned()).chain(costs).collect::<Vec<String>>()
+    };
+    let caption = format!("Nanoseconds for one operation, on CPU {cpu}");
+    table::of_lines(&caption, &header, 1, contenders.into_iter().map(line));
     say("Median of rounds; the loop is included, set-up is not. pin and protect include the way out.");
     say("retire: an object of 64 bytes with its allocation and its share of the freeing.");
     say("heavy: stillpoint's process-wide fence; of others, a wait for a grace period without readers.");

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Stop;
+use crate::stats::{Distribution, median};
 
 /// The version of the format; it changes only when a tool that reads the old one would be misled.
 pub(crate) const SCHEMA: u32 = 1;
@@ -28,9 +29,92 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A row that has no parameters and no figures yet.
+    pub(crate) fn new(
+        experiment: &'static str,
+        scenario: impl Into<String>,
+        contender: impl Into<String>,
+    ) -> Self {
+        Self {
+            experiment: experiment.into(),
+            scenario: scenario.into(),
+            contender: contender.into(),
+            params: Map::new(),
+            metrics: Map::new(),
+            void: None,
+        }
+    }
+
+    /// The same row with one more parameter.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.params.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same row with the figures of what was measured; an error says why it does not count.
+    pub(crate) fn measured<T>(
+        mut self,
+        outcome: Result<T, String>,
+        figures: impl FnOnce(&mut Self, T),
+    ) -> Self {
+        match outcome {
+            Ok(outcome) => figures(&mut self, outcome),
+            Err(reason) => self.void = Some(reason),
+        }
+        self
+    }
+
+    /// Adds a metric with that many digits after the point: what lies below is noise in the text.
+    pub(crate) fn put(&mut self, name: impl Into<String>, value: f64, digits: i32) {
+        self.metrics.insert(name.into(), rounded(value, digits));
+    }
+
+    /// Adds the median of a figure over the rounds.
+    pub(crate) fn put_median<T>(&mut self, name: &str, digits: i32, rounds: &[T], of: impl Fn(&T) -> f64) {
+        self.put(name, median(rounds.iter().map(of).collect()), digits);
+    }
+
+    /// Adds the medians over the rounds of what describes a distribution in microseconds.
+    pub(crate) fn put_distribution(&mut self, prefix: &str, rounds: &[Distribution]) {
+        let mut put = |name, figure: fn(&Distribution) -> f64| {
+            self.put_median(&format!("{prefix}_{name}"), 3, rounds, figure);
+        };
+        put("mean", |round| round.mean);
+        put("p50", |round| round.p50);
+        put("p99", |round| round.p99);
+        put("p999", |round| round.p999);
+        put("max", |round| round.max);
+    }
+
+    /// Adds the least and the most of the rounds, as `{name}_least` and `{name}_most`.
+    pub(crate) fn put_spread(&mut self, name: &str, rounds: impl Iterator<Item = f64> + Clone) {
+        self.put(format!("{name}_least"), rounds.clone().fold(f64::INFINITY, f64::min), 3);
+        self.put(format!("{name}_most"), rounds.fold(0.0, f64::max), 3);
+    }
+
     /// The metric `name`, unless the row is void.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.get(name)?.as_f64()
+    }
+
+    /// The metric `name` for people; blank where there is none.
+    pub(crate) fn shown(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        self.metric(name).map(show).unwrap_or_default()
+    }
+
+    /// The same in the first column of figures, which says of a void row why it is.
+    pub(crate) fn shown_or_void(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        self.void.clone().unwrap_or_else(|| self.shown(name, show))
+    }
+
+    /// The same where the reason takes a line of its own.
+    pub(crate) fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
+    }
+
+    /// A parameter that is a number.
+    pub(crate) fn param(&self, name: &str) -> Option<u64> {
+        self.params.get(name)?.as_u64()
     }
 }
 
@@ -55,6 +139,12 @@ pub(crate) fn number(value: f64) -> Value {
     } else {
         Value::from(value)
     }
+}
+
+/// A figure with that many digits after the point.
+pub(crate) fn rounded(value: f64, digits: i32) -> Value {
+    let scale = 10f64.powi(digits);
+    number((value * scale).round() / scale)
 }
 
 /// The whole result of a command; `extra` holds the fields that this command alone has.
@@ -225,16 +315,10 @@ mod tests {
 
     #[test]
     fn one_void_row_fails_the_run_and_is_named() {
-        let row = |contender: &str, void: Option<&str>| Row {
-            experiment: "reclaim".into(),
-            scenario: "spread".to_owned(),
-            contender: contender.to_owned(),
-            params: serde_json::Map::new(),
-            metrics: serde_json::Map::new(),
-            void: void.map(str::to_owned),
-        };
-        assert!(judge(&[row("seize", None)]).is_ok());
-        let stop = judge(&[row("seize", None), row("ck/epoch", Some("3 lookups"))]).unwrap_err();
+        let row = |contender: &str| Row::new("reclaim", "spread", contender);
+        let void = row("ck/epoch").measured(Err::<(), _>("3 lookups".to_owned()), |_, ()| ());
+        assert!(judge(&[row("seize")]).is_ok());
+        let stop = judge(&[row("seize"), void]).unwrap_err();
         assert!(
             matches!(&stop, Stop::Failed(message) if message.contains("spread ck/epoch (3 lookups)")),
             "{stop}"

@@ -15,6 +15,12 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stdout(), "{line}");
 }
 
+/// Prints the heading of a table or a chart, after an empty line.
+pub(crate) fn heading(text: impl std::fmt::Display) {
+    let bold = anstyle::Style::new().bold();
+    say(format!("\n{bold}{text}{bold:#}"));
+}
+
 /// Prints one line about the run on standard error.
 pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");

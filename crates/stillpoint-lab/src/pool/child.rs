@@ -1,12 +1,12 @@
 //! The child process in which the pools are measured.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
-use crate::child::{self, OnHugePages};
 use crate::error::Stop;
+use crate::experiment::child::{self, OnHugePages};
+use crate::experiment::has_dpdk;
 use crate::interrupt;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;
@@ -46,10 +46,9 @@ impl child::Order for Order {
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     // Six pools of DPDK, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
     let pool = plan.objects() * (OBJECT + 64);
-    let for_dpdk = if plan.has_dpdk() { ((6 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
+    let for_dpdk = if has_dpdk(&plan.contenders) { ((6 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
     let ours = 2 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
-    let _restore = pages.as_ref().map(|pages| interrupt::at_the_end(pages.restorer()));
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let on = OnHugePages { plan: plan.clone(), megabytes: for_dpdk, huge_pages: pages.is_some() };
     let mut order = Order { on, first: 0, without: Vec::new() };
@@ -59,7 +58,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
         notes.extend(new);
         let Some((setting, row)) = answer.unfinished else { break };
         // The child has ended, and what held it up with it. The next one leaves it out.
-        order.without.push((row.contender.clone(), row.params.get("cache").and_then(Value::as_u64)));
+        order.without.push((row.contender.clone(), row.param("cache")));
         order.first = setting;
         rows.push(row);
         if interrupt::requested() {

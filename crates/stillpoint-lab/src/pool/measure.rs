@@ -1,12 +1,10 @@
 //! In the child process: makes the pools, and measures slices of them in turn.
 
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
 use stillpoint_peers::pool::{self, PoolContender, PoolThread};
 
 use super::child::Order;
@@ -14,10 +12,13 @@ use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
-use crate::child::OnHugePages;
+use crate::experiment::child::OnHugePages;
+use crate::experiment::prepare_child;
+use crate::experiment::rounds::in_turns;
+use crate::experiment::threads::on_each;
 use crate::interrupt;
 use crate::machine::cpus;
-use crate::output::json::{Row, number};
+use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::stats::median;
 
@@ -25,11 +26,7 @@ type Contenders = Vec<Box<dyn PoolContender>>;
 
 pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> {
     let OnHugePages { plan, megabytes, huge_pages } = &order.on;
-    let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
-    if plan.has_dpdk() {
-        stillpoint_peers::table::initialise_dpdk(*megabytes, *huge_pages, cpu)?;
-    }
-    cpus::pin(cpu)?;
+    prepare_child(&plan.contenders, &plan.cpus, *megabytes, *huge_pages)?;
     let progress = Progress::new(plan.settings.len());
     let mut stage = "";
     let settings = plan.settings.iter().enumerate().skip(order.first);
@@ -47,7 +44,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
         contenders.retain(|contender| !left_out(&**contender));
         let begins = |contender: &dyn PoolContender| {
             // Nobody listens after the limit.
-            let _ = report.send(Report::Begins(number, row(plan, setting, contender, Rates::default())));
+            let _ = report.send(Report::Begins(number, row(plan, setting, contender, &[])));
         };
         let rows = measure(plan, setting, &contenders, begins)?;
         let notes = contenders.iter().map(|contender| note(&**contender)).chain(missing).collect();
@@ -95,83 +92,48 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Contenders, Vec<String>), Stri
     Ok((contenders, notes))
 }
 
-/// What was measured of one contender.
-#[derive(Default)]
-struct Rates {
-    /// Objects a second.
-    rates: Vec<f64>,
-    /// Slices in which the pool had no object left.
-    exhausted: usize,
-}
-
 fn measure(
     plan: &Plan,
     setting: &Setting,
     contenders: &Contenders,
     begins: impl Fn(&dyn PoolContender),
 ) -> Result<Vec<Row>, String> {
-    let mut measured: BTreeMap<usize, Rates> = BTreeMap::new();
-    for round in 0..plan.rounds as usize {
-        if interrupt::requested() {
-            break;
-        }
-        for turn in 0..contenders.len() {
-            let at = (turn + round) % contenders.len();
-            begins(&*contenders[at]);
-            let slice = match setting.scenario.as_str() {
-                "producer-consumer" => hand_over(plan, &*contenders[at])?,
-                _ => alone(plan, setting, &*contenders[at])?,
-            };
-            match slice {
-                Slice::Rate(rate) => measured.entry(at).or_default().rates.push(rate),
-                Slice::Exhausted => measured.entry(at).or_default().exhausted += 1,
-                Slice::NoSuchCall => {}
+    let slices = in_turns(
+        contenders,
+        plan.rounds,
+        |_| (),
+        |contender, ()| {
+            begins(&**contender);
+            match setting.scenario.as_str() {
+                "producer-consumer" => hand_over(plan, &**contender),
+                _ => alone(plan, setting, &**contender),
             }
+        },
+    );
+    let mut rows = Vec::new();
+    for (contender, slices) in slices {
+        let slices: Vec<Slice> = slices?.into_iter().flatten().collect();
+        if !slices.is_empty() {
+            rows.push(row(plan, setting, &**contender, &slices));
         }
     }
-    Ok(measured.into_iter().map(|(at, rates)| row(plan, setting, &*contenders[at], rates)).collect())
+    Ok(rows)
 }
 
-enum Slice {
-    /// Objects a second, of all threads together.
-    Rate(f64),
-    Exhausted,
-    NoSuchCall,
-}
+/// What a slice gave: objects a second, of all threads together, or nothing when the pool had no object left.
+type Slice = Option<f64>;
 
-/// Each thread works by itself.
-fn alone(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Slice, String> {
-    let barrier = Barrier::new(setting.threads);
-    let outcomes: Vec<Result<Option<Option<f64>>, String>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = plan.cpus[..setting.threads]
-            .iter()
-            .map(|&cpu| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    let pinned = cpus::pin(cpu);
-                    let mut thread = contender.thread();
-                    barrier.wait();
-                    let rate = one_thread(plan, setting, contender, &mut *thread);
-                    // Nobody leaves the others alone while they measure.
-                    barrier.wait();
-                    pinned.map(|()| rate)
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
-            .collect()
-    });
-    let mut sum = 0.0;
-    for outcome in outcomes {
-        match outcome? {
-            None => return Ok(Slice::NoSuchCall),
-            Some(None) => return Ok(Slice::Exhausted),
-            Some(Some(rate)) => sum += rate,
-        }
-    }
-    Ok(Slice::Rate(sum))
+/// Each thread works by itself. Nothing if the contender has no such call.
+fn alone(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
+    let slices = on_each(&plan.cpus[..setting.threads], |_, barrier| {
+        let mut thread = contender.thread();
+        barrier.wait();
+        let rate = one_thread(plan, setting, contender, &mut *thread);
+        // Nobody leaves the others alone while they measure.
+        barrier.wait();
+        rate
+    })?;
+    Ok(slices.into_iter().collect::<Option<Vec<Slice>>>().map(|slices| slices.into_iter().sum()))
 }
 
 /// Objects a second; `None` without such a call, and within that when the pool was exhausted.
@@ -180,7 +142,7 @@ fn one_thread(
     setting: &Setting,
     contender: &dyn PoolContender,
     thread: &mut dyn PoolThread,
-) -> Option<Option<f64>> {
+) -> Option<Slice> {
     let contiguous = setting.scenario == "contiguous";
     let mut objects = vec![std::ptr::null_mut(); setting.keep.max(64)];
     let each = match contender.block().filter(|_| contiguous) {
@@ -208,7 +170,7 @@ fn one_thread(
 }
 
 /// One thread gets bulks and hands them to another one, which frees them.
-fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Slice, String> {
+fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
     let (pipe, stop, done) = (Pipe::new(), AtomicBool::new(false), AtomicBool::new(false));
     let barrier = Barrier::new(2);
     let time = plan.slice.max(Duration::from_millis(2));
@@ -276,42 +238,33 @@ fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Slice, String
         Ok::<_, String>((freed, took))
     });
     let (freed, took) = outcome?;
-    Ok(if freed == 0 { Slice::Exhausted } else { Slice::Rate(freed as f64 / took.as_secs_f64()) })
+    Ok(Some((freed > 0).then(|| freed as f64 / took.as_secs_f64())))
 }
 
-fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, measured: Rates) -> Row {
-    let mut params: Map<String, Value> = [
-        ("get", setting.get),
-        ("put", setting.put),
-        ("keep", setting.keep),
-        ("cores", setting.threads),
-        ("rounds", plan.rounds as usize),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value.into()))
-    .collect();
+fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, slices: &[Slice]) -> Row {
+    let mut row = Row::new("pool", &setting.scenario, contender.name())
+        .with("get", setting.get)
+        .with("put", setting.put)
+        .with("keep", setting.keep)
+        .with("cores", setting.threads)
+        .with("rounds", plan.rounds);
     for (name, value) in [("cache", contender.cache()), ("block", contender.block())] {
-        value.into_iter().for_each(|value| _ = params.insert(name.to_owned(), value.into()));
+        row = value.into_iter().fold(row, |row, value| row.with(name, value));
     }
+    let rates: Vec<f64> = slices.iter().copied().flatten().collect();
+    let exhausted = slices.len() - rates.len();
     // There are enough objects for every pool that does not keep them from the thread that asks. That some do is a result.
-    let ours = contender.name().starts_with("stillpoint");
-    let void = (ours && measured.exhausted > 0).then(|| "the pool was exhausted".to_owned());
-    let mut metrics = Map::new();
-    if measured.exhausted > 0 && void.is_none() {
-        metrics.insert("exhausted_slices".to_owned(), measured.exhausted.into());
+    if contender.name().starts_with("stillpoint") && exhausted > 0 {
+        row.void = Some("the pool was exhausted".to_owned());
+        return row;
     }
-    if void.is_none() && !measured.rates.is_empty() {
-        let rate = median(measured.rates);
-        let nanoseconds = setting.threads as f64 * 1e9 / rate;
-        metrics.insert("objects_per_s".to_owned(), number(rate.round()));
-        metrics.insert("ns_per_op".to_owned(), number((nanoseconds * 1e3).round() / 1e3));
+    if exhausted > 0 {
+        row.put("exhausted_slices", exhausted as f64, 0);
     }
-    Row {
-        experiment: "pool".into(),
-        scenario: setting.scenario.clone(),
-        contender: contender.name().to_owned(),
-        params,
-        metrics,
-        void,
+    if !rates.is_empty() {
+        let rate = median(rates);
+        row.put("objects_per_s", rate, 0);
+        row.put("ns_per_op", setting.threads as f64 * 1e9 / rate, 3);
     }
+    row
 }

@@ -7,8 +7,8 @@ use stillpoint_peers::pool::Shape;
 
 use super::{CONTENDERS, SCENARIOS, child, show};
 use crate::error::Stop;
-use crate::experiment;
-use crate::experiment::{BenchArgs, Experiment};
+use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+use crate::flags::LengthFlags;
 use crate::output::json::Row;
 use crate::peers;
 
@@ -53,22 +53,15 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
-        let (quick, full) = (args.length.quick, args.length.full);
-        let asked = |setting: &Setting| {
-            let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
-            named && setting.threads <= cpus.len()
-        };
-        let settings: Vec<Setting> = settings(quick, full).into_iter().filter(asked).collect();
+        let length = &args.length;
+        let asked =
+            |setting: &Setting| in_scenario(&setting.scenario, scenarios) && setting.threads <= cpus.len();
+        let settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
         if settings.is_empty() {
             return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
         }
-        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
-            (true, _) => 3,
-            (_, true) => 15,
-            _ => 5,
-        });
-        let usual = Duration::from_millis(if full { 20 } else { 5 });
-        let slice = args.length.duration.map_or(usual, |row| row / rounds);
+        let rounds = length.rounds_or(3, 5, 15);
+        let slice = length.slice(rounds, Duration::from_millis(if length.full { 20 } else { 5 }));
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
 
@@ -87,19 +80,11 @@ impl Plan {
         let most = self.settings.iter().map(|setting| setting.keep * setting.threads).max().unwrap_or(0);
         most + 2 * (self.cpus.len().max(2)) * CACHE + 4096
     }
-
-    pub(super) fn has_dpdk(&self) -> bool {
-        self.contenders.iter().any(|contender| contender.starts_with("dpdk"))
-    }
 }
 
 /// Every setting, the ones that have a bar to reach first.
-fn settings(quick: bool, full: bool) -> Vec<Setting> {
-    let keeps: &[usize] = match (quick, full) {
-        (true, _) => &[465],
-        (_, true) => &[30, 62, 465, 4_030, 32_767],
-        _ => &[30, 465, 4_030],
-    };
+fn settings(length: &LengthFlags) -> Vec<Setting> {
+    let keeps: &[usize] = length.pick(&[465], &[30, 465, 4_030], &[30, 62, 465, 4_030, 32_767]);
     let mut all = Vec::new();
     let mut add = |scenario: usize, keep: usize, get: usize, put: usize, threads: usize| {
         all.push(Setting { scenario: SCENARIOS[scenario].to_owned(), keep, get, put, threads });

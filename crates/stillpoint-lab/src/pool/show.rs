@@ -1,76 +1,58 @@
 //! The tables of the experiment: contenders by settings, one table for each scenario.
 
-use super::{CONTENDERS, SCENARIOS};
+use super::CONTENDERS;
+use crate::output::format::rate;
 use crate::output::json::Row;
-use crate::output::{format, say, table};
+use crate::output::{say, table};
 
 /// Prints a table for each scenario and number of objects kept.
 pub(super) fn tables(rows: &[Row], notes: &[String]) {
-    let bold = anstyle::Style::new().bold();
-    for scenario in SCENARIOS {
-        let of_scenario: Vec<&Row> = rows.iter().filter(|row| row.scenario == *scenario).collect();
-        let mut keeps: Vec<u64> = of_scenario.iter().map(|row| param(row, "keep").unwrap_or(0)).collect();
-        keeps.dedup();
-        for keep in keeps {
-            let rows: Vec<&Row> =
-                of_scenario.iter().copied().filter(|row| param(row, "keep") == Some(keep)).collect();
-            say(format!("\n{bold}Pool: {scenario}, {keep} objects kept; objects a second{bold:#}"));
-            say(table::text(&of_rows(&rows)));
-        }
+    for rows in rows.chunk_by(|a, b| a.scenario == b.scenario && a.params["keep"] == b.params["keep"]) {
+        of_rows(rows);
     }
     say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
     notes.iter().for_each(say);
 }
 
-fn param(row: &Row, name: &str) -> Option<u64> {
-    row.params.get(name)?.as_u64()
-}
-
 /// How a column is headed.
 fn column(row: &Row) -> String {
-    let (get, put) = (param(row, "get").unwrap_or(0), param(row, "put").unwrap_or(0));
-    let put = if put == 0 { "whole".to_owned() } else { put.to_string() };
-    match (row.scenario.as_str(), param(row, "cores")) {
-        ("private", Some(cores)) => format!("cores: {cores}"),
-        _ => format!("{get}, {put}"),
+    match (row.scenario.as_str(), &row.params["put"]) {
+        ("private", _) => format!("cores: {}", row.params["cores"]),
+        (_, whole) if *whole == 0 => format!("{}, whole", row.params["get"]),
+        (_, put) => format!("{}, {put}", row.params["get"]),
     }
 }
 
-fn line(row: &Row) -> (usize, u64) {
-    let position = CONTENDERS.iter().position(|name| *name == row.contender);
-    (position.unwrap_or(usize::MAX), param(row, "cache").unwrap_or(0))
+/// The place of a row's contender.
+fn line(row: &Row) -> (Option<usize>, Option<u64>) {
+    (CONTENDERS.iter().position(|name| *name == row.contender), row.param("cache"))
 }
 
-fn of_rows(rows: &[&Row]) -> comfy_table::Table {
+fn cell(row: &Row) -> String {
+    match row.metrics.get("unfinished") {
+        Some(reason) => reason.as_str().unwrap_or_default().to_owned(),
+        None => row.shown_or_void("objects_per_s", rate),
+    }
+}
+
+fn of_rows(rows: &[Row]) {
     let mut columns: Vec<String> = Vec::new();
-    for row in rows {
-        let column = column(row);
+    for column in rows.iter().map(column) {
         if !columns.contains(&column) {
             columns.push(column);
         }
     }
     let header: Vec<&str> =
         ["contender", "cache"].into_iter().chain(columns.iter().map(String::as_str)).collect();
-    let mut table = table::of_figures(&header, 1);
-    let mut lines: Vec<(usize, u64)> = rows.iter().map(|row| line(row)).collect();
-    lines.sort_unstable();
-    lines.dedup();
-    for wanted in lines {
-        let of_line: Vec<&&Row> = rows.iter().filter(|row| line(row) == wanted).collect();
-        let cell = |name: &String| {
-            let row = of_line.iter().find(|row| column(row) == *name)?;
-            Some(
-                row.void
-                    .clone()
-                    .or_else(|| Some(row.metrics.get("unfinished")?.as_str()?.to_owned()))
-                    .unwrap_or_else(|| row.metric("objects_per_s").map(format::rate).unwrap_or_default()),
-            )
-        };
-        let first = of_line.first().map(|row| row.contender.clone()).unwrap_or_default();
-        let cache = of_line.first().and_then(|row| param(row, "cache"));
-        let cache = cache.map(|cache| cache.to_string()).unwrap_or_default();
-        let cells = columns.iter().map(|name| cell(name).unwrap_or_default());
-        table.add_row([first, cache].into_iter().chain(cells));
-    }
-    table
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort_by_key(|row| line(row));
+    let lines = sorted.chunk_by(|a, b| line(a) == line(b)).map(|of_line| {
+        let of_column = |name: &String| of_line.iter().find(|row| column(row) == *name);
+        let cells = columns.iter().map(|name| of_column(name).map(|row| cell(row)).unwrap_or_default());
+        let cache = of_line[0].param("cache").map(|cache| cache.to_string()).unwrap_or_default();
+        [of_line[0].contender.clone(), cache].into_iter().chain(cells).collect::<Vec<String>>()
+    });
+    let Row { scenario, params, .. } = &rows[0];
+    let caption = format!("Pool: {scenario}, {} objects kept; objects a second", params["keep"]);
+    table::of_lines(&caption, &header, 1, lines);
 }

@@ -71,14 +71,7 @@ mod tests {
     use super::*;
 
     fn row(contender: &str) -> Row {
-        Row {
-            experiment: "pool".into(),
-            scenario: "producer-consumer".to_owned(),
-            contender: contender.to_owned(),
-            params: Default::default(),
-            metrics: Default::default(),
-            void: None,
-        }
+        Row::new("pool", "producer-consumer", contender)
     }
 
     #[test]

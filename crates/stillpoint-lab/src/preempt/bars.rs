@@ -94,26 +94,18 @@ mod tests {
     use super::*;
 
     fn row(contender: &str, per_core: usize, gp: f64, cpu: f64) -> Row {
-        let object = |pairs: &[(&str, f64)]| {
-            pairs.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect()
-        };
-        let mut params = serde_json::Map::new();
-        params.insert("readers_per_core".to_owned(), per_core.into());
-        params.insert("presence".to_owned(), Inside::Always.name().into());
-        Row {
-            experiment: "preempt".into(),
-            scenario: "overcommit".to_owned(),
-            contender: contender.to_owned(),
-            params,
-            metrics: object(&[
-                ("gp_us_mean", gp),
-                ("gp_us_max", gp * 10.0),
-                ("cpu_us_per_gp", cpu),
-                ("peak_pending_bytes", 1000.0),
-                ("sections_per_s", 1e6),
-            ]),
-            void: None,
-        }
+        let mut row = Row::new("preempt", "overcommit", contender)
+            .with("readers_per_core", per_core)
+            .with("presence", Inside::Always.name());
+        let figures = [
+            ("gp_us_mean", gp),
+            ("gp_us_max", gp * 10.0),
+            ("cpu_us_per_gp", cpu),
+            ("peak_pending_bytes", 1000.0),
+            ("sections_per_s", 1e6),
+        ];
+        figures.into_iter().for_each(|(name, value)| row.put(name, value, 3));
+        row
     }
 
     fn met(rows: &[Row]) -> Vec<bool> {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use stillpoint_peers::Work;
 
 use crate::error::Stop;
-use crate::experiment;
-use crate::experiment::{BenchArgs, Experiment, Inside, MAX_READERS};
+use crate::experiment::timing::Budget;
+use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS, rounds};
 use crate::machine::cpus::format_list;
 use crate::output::json::Row;
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
-use crate::reclaim::names::{Entry, Policy, Quick};
+use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;
-use crate::timing::Budget;
 
 /// All contenders, in the order of the tables. A short run has those that a bar compares. Writers that free on their own
 /// calls do so at each change, and sleep between two.
@@ -30,10 +30,6 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("seize", Policy::Delete, Quick::Never),
     entry("haphazard", Policy::Delete, Quick::Never),
 ];
-
-const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
-    Entry { name, policy, quick }
-}
 
 /// One reader on each core: what overcommit is compared to.
 pub(crate) const BASELINE: usize = 1;
@@ -55,19 +51,31 @@ const BUDGET: Budget = Budget {
 };
 
 /// What the readers do, and the writer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) workload: Workload,
     pub(crate) section_us: f64,
     pub(crate) inside: Inside,
 }
 
-/// A setting with the rows that it has.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) setting: Setting,
-    pub(crate) cells: Vec<Cell>,
+impl Setting {
+    /// What a reader does in a section, and between two: as many steps in each kind.
+    pub(crate) fn work(&self, steps_per_us: f64) -> Work {
+        let steps = |microseconds: f64| (microseconds * steps_per_us).round() as u64;
+        let whole = Work { inside: steps(self.section_us), sleep: Duration::ZERO, outside: 0 };
+        match self.inside {
+            Inside::Always => whole,
+            Inside::Half => Work { outside: whole.inside.max(1), ..whole },
+            Inside::Blocked => Work {
+                inside: steps(self.section_us / 2.0),
+                sleep: Duration::from_secs_f64(self.section_us / 2e6).max(Duration::from_nanos(1)),
+                ..whole
+            },
+        }
+    }
 }
+
+pub(crate) type Part = rounds::Part<Setting, Cell>;
 
 /// A row: a contender with so many readers on each core.
 #[derive(Debug, Clone, Copy)]
@@ -114,22 +122,16 @@ impl experiment::Plan for Plan {
                 _ => named(workload),
             })
             .collect();
-        let or_else = |asked: &[f64], all: &[f64], usual: &[f64]| match asked {
-            [] if full => all.to_vec(),
-            [] => usual.to_vec(),
-            asked => asked.to_vec(),
-        };
-        let sections = or_else(&args.sections, &ALL_SECTIONS, &[USUAL_SECTION]);
-        let insides = match args.inside.as_slice() {
-            [] if full => vec![Inside::Always, Inside::Half, Inside::Blocked],
-            [] => vec![Inside::Always],
-            asked => asked.to_vec(),
-        };
-        let per_core = |workload: Workload| match (args.readers.as_slice(), workload) {
-            ([], _) if full => ALL_PER_CORE.to_vec(),
-            ([], Workload::Mail) => vec![BASELINE, HELPED, CROWDED],
-            ([], _) => vec![BASELINE, CROWDED],
-            (asked, _) => asked.to_vec(),
+        let length = &args.length;
+        let sections = length.asked_or(&args.sections, &[USUAL_SECTION], &ALL_SECTIONS);
+        let insides = [Inside::Always, Inside::Half, Inside::Blocked];
+        let insides = length.asked_or(&args.inside, &insides[..1], &insides);
+        let per_core = |workload: Workload| {
+            let usual: &[usize] = match workload {
+                Workload::Mail => &[BASELINE, HELPED, CROWDED],
+                _ => &[BASELINE, CROWDED],
+            };
+            length.asked_or(&args.readers, usual, &ALL_PER_CORE)
         };
 
         let mut parts = Vec::new();
@@ -140,12 +142,12 @@ impl experiment::Plan for Plan {
                     let counts = per_core(workload);
                     // Contenders of a micro-benchmark nobody has asked for: those with a bar are enough.
                     let short = !full && !by_name && workload != Workload::Mail && scenarios.is_empty();
-                    let cells = present
+                    let contenders = present
                         .iter()
                         .filter(|entry| !short || entry.quick == Quick::Always)
                         .flat_map(|&entry| counts.iter().map(move |&per_core| Cell { entry, per_core }))
                         .collect();
-                    parts.push(Part { setting, cells });
+                    parts.push(Part { setting, contenders });
                 }
             }
         }
@@ -155,8 +157,7 @@ impl experiment::Plan for Plan {
                 .push("the writer shares the only CPU with the readers, and is preempted itself".to_owned());
         }
         left_out.extend(not_asked_for(args, full));
-        let rows = parts.iter().map(|part: &Part| part.cells.len()).sum();
-        let (rounds, round) = BUDGET.timing(&args.length, rows);
+        let (rounds, round) = BUDGET.timing(&args.length, rounds::rows(&parts));
         Ok(Self { parts, rounds, round, seed: args.seed, cores, writer_cpu, left_out })
     }
 
@@ -168,7 +169,7 @@ impl experiment::Plan for Plan {
 impl Plan {
     /// Number of rounds of all rows together.
     pub(crate) fn steps(&self) -> usize {
-        self.parts.iter().map(|part| part.cells.len()).sum::<usize>() * self.rounds as usize
+        rounds::rows(&self.parts) * self.rounds as usize
     }
 
     /// The places of the threads in words.
@@ -183,7 +184,7 @@ fn places(cpus: &[usize], parts: &[Part]) -> Result<(Vec<usize>, usize), Stop> {
         return Err(Stop::usage("no CPU was chosen to measure on"));
     };
     let cores = if others.is_empty() { cpus } else { others };
-    let most = parts.iter().flat_map(|part| &part.cells).map(|cell| cell.per_core).max().unwrap_or(1);
+    let most = parts.iter().flat_map(|part| &part.contenders).map(|cell| cell.per_core).max().unwrap_or(1);
     if most * cores.len() > MAX_READERS {
         return Err(Stop::usage(format!(
             "{most} readers on each of {} CPUs are more than {MAX_READERS}: give --cpus fewer of them",
@@ -267,5 +268,15 @@ mod tests {
         let cpus: Vec<usize> = (0..128).collect();
         let stop = plan(&["--quick"], &cpus).unwrap_err().to_string();
         assert!(stop.contains("--cpus"), "{stop}");
+    }
+
+    #[test]
+    fn a_section_has_the_same_length_in_every_kind_but_for_where_it_is_spent() {
+        let work = |inside| Setting { workload: Workload::Mail, section_us: 50.0, inside }.work(300.0);
+        let always = work(Inside::Always);
+        assert_eq!(always, Work { inside: 15_000, sleep: Duration::ZERO, outside: 0 });
+        assert_eq!(work(Inside::Half), Work { outside: 15_000, ..always });
+        let blocked = Work { inside: 7_500, sleep: Duration::from_micros(25), outside: 0 };
+        assert_eq!(work(Inside::Blocked), blocked);
     }
 }

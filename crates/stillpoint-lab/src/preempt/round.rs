@@ -11,36 +11,34 @@
 //!   count, nor does the workload itself.
 //! - **Resident** memory is that of the process above what it was before the store was filled.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Work};
+use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
 
-use crate::gate::Gate;
-use crate::machine::{cpus, load};
+use crate::experiment::threads::{
+    Account, as_writer, beside_readers, mismatches, prepare_writer_thread, thread_cpu_time,
+};
+use crate::preempt::plan::Setting;
 use crate::preempt::policy;
-use crate::preempt::resident;
-use crate::preempt::workload::Workload;
-use crate::preempt::writing::Writing;
+use crate::preempt::writing::{Writing, resident_bytes};
 use crate::stats::Distribution;
-use crate::threads::{prepare_writer_thread, process_cpu_time, reader_seed, thread_cpu_time};
 
 /// Calls that wait for a grace period follow each other this often at the most.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What to run.
-#[derive(Debug, Clone)]
-pub(crate) struct Round<'a> {
-    pub(crate) workload: Workload,
-    pub(crate) work: Work,
-    pub(crate) reader_cpus: &'a [usize],
+/// What to run. It travels to a child process as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Round {
+    pub(crate) contender: String,
+    pub(crate) setting: Setting,
+    pub(crate) steps_per_us: f64,
+    pub(crate) reader_cpus: Vec<usize>,
     pub(crate) writer_cpu: usize,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
-    pub(crate) delays: &'static Delays,
 }
 
 /// What a round gave.
@@ -67,129 +65,78 @@ pub(crate) struct Outcome {
 }
 
 /// Runs a round on threads of its own; an error says why it does not count.
-pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
-    thread::scope(|scope| {
-        let writer = thread::Builder::new().name("writer".to_owned());
-        let writer = writer.spawn_scoped(scope, || write_and_read(contender, round));
-        match writer {
-            Ok(writer) => writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned())),
-            Err(error) => Err(format!("cannot start the writer's thread: {error}")),
-        }
-    })
+pub(crate) fn run(
+    contender: &dyn Contender,
+    round: &Round,
+    delays: &'static Delays,
+) -> Result<Outcome, String> {
+    as_writer(round.writer_cpu, || write_and_read(contender, round, delays))
 }
 
-fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
-    prepare_writer_thread(round.writer_cpu)?;
+fn write_and_read(
+    contender: &dyn Contender,
+    round: &Round,
+    delays: &'static Delays,
+) -> Result<Outcome, String> {
     let usual = policy::of_this_thread()?;
-    let (gate, stop_readers) = (Gate::default(), AtomicBool::new(false));
-
-    thread::scope(|scope| {
-        let mut refused = None;
-        let mut readers = Vec::with_capacity(round.reader_cpus.len());
-        for (index, &cpu) in round.reader_cpus.iter().enumerate() {
-            let job = ReadJob { index, seed: reader_seed(round.seed, index), stop: &stop_readers };
-            let gate = &gate;
-            let thread = thread::Builder::new().name(format!("reader {index}"));
-            match thread.spawn_scoped(scope, move || read(contender, &job, &round.work, cpu, usual, gate)) {
-                Ok(reader) => readers.push(reader),
-                Err(error) => refused = Some(format!("cannot start reader {index}: {error}")),
-            }
-        }
-        let ready = refused.is_none() && gate.gathered(readers.len());
-
-        // No early return from here on: the threads above end only when they are told to.
-        let mut writing = Writing::new(contender, round);
+    let work = round.setting.work(round.steps_per_us);
+    let cpus = &round.reader_cpus;
+    let read = |job: &ReadJob<'_>, ready: &dyn Fn()| {
+        let outcome = contender.read_sections(job, &work, ready);
+        policy::check_this_thread(usual, cpus[job.index])
+            .map_err(|why| format!("reader {}: {why}", job.index))?;
+        Ok(outcome)
+    };
+    let (work, outcomes) = beside_readers(cpus, round.seed, read, |go| {
+        let mut writing = Writing::new(contender, round, delays);
         writing.fill();
-        let cpus = all_cpus(round);
-        let (cpu_before, busy_before) = (process_cpu_time(), load::busy(&cpus));
-        let worker_before = writing.writer.worker_cpu_time();
-        let begin = Instant::now();
-        gate.open();
-        let waiter_cpu = beside_waiter(contender, round, || {
+        let account = Account::open(cpus, round.writer_cpu);
+        let (worker_before, begin) = (writing.writer.worker_cpu_time(), Instant::now());
+        let ready = go();
+        let waiter_cpu = beside_waiter(contender, round, delays, || {
             if ready {
                 writing.write(begin);
                 writing.finish();
             }
         });
-        let elapsed = begin.elapsed();
+        let elapsed = begin.elapsed().as_secs_f64();
         let worker_cpu = writing.writer.worker_cpu_time().saturating_sub(worker_before);
-        let cpu = process_cpu_time() - cpu_before;
-        let busy = load::busy(&cpus)
-            .zip(busy_before)
-            .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
-        // Relaxed: nothing is published with the flag; the joins below order what the threads leave behind.
-        stop_readers.store(true, Ordering::Relaxed);
-        let outcomes: Vec<Result<ReadOutcome, String>> = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
-            .collect();
-        writing.writer.drain();
-        let end_resident = resident::bytes();
+        let (_, foreign_cpu) = account.close();
+        (writing, waiter_cpu, worker_cpu, foreign_cpu, elapsed)
+    });
+    let (mut writing, waiter_cpu, worker_cpu, foreign_cpu, elapsed) = work;
+    writing.writer.drain();
+    let end_resident = resident_bytes();
 
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        policy::check_all_threads(usual)?;
-        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let freed = round.delays.freed();
-        check(&outcomes, writing.unlinked, freed)?;
-        let graces = round.delays.take_graces();
-        Ok(Outcome {
-            grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
-            graces: graces.len(),
-            delay: Distribution::of(&round.delays.take()).ok_or("no object was unlinked")?,
-            unlinked: writing.unlinked,
-            freed,
-            scheme_cpu_s: (writing.cpu + worker_cpu + waiter_cpu?).as_secs_f64(),
-            peak_pending_bytes: writing.peak_pending_bytes,
-            live_bytes: writing.store.live_bytes(),
-            peak_resident_bytes: writing.peak_resident_bytes,
-            used_at_peak_bytes: writing.used_at_peak_bytes,
-            end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
-            sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64
-                / elapsed.as_secs_f64(),
-            changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
-            foreign_cpus: busy.saturating_sub(cpu).as_secs_f64() / elapsed.as_secs_f64(),
-        })
+    let outcomes = outcomes?;
+    policy::check_all_threads(usual)?;
+    let freed = delays.freed();
+    check(&outcomes, writing.unlinked, freed)?;
+    let graces = delays.take_graces();
+    Ok(Outcome {
+        grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
+        graces: graces.len(),
+        delay: Distribution::of(&delays.take()).ok_or("no object was unlinked")?,
+        unlinked: writing.unlinked,
+        freed,
+        scheme_cpu_s: (writing.cpu + worker_cpu + waiter_cpu?).as_secs_f64(),
+        peak_pending_bytes: writing.peak_pending_bytes,
+        live_bytes: writing.store.live_bytes(),
+        peak_resident_bytes: writing.peak_resident_bytes,
+        used_at_peak_bytes: writing.used_at_peak_bytes,
+        end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
+        sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+        changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
+        foreign_cpus: foreign_cpu.as_secs_f64() / elapsed,
     })
-}
-
-fn all_cpus(round: &Round<'_>) -> Vec<usize> {
-    let mut cpus = round.reader_cpus.to_vec();
-    cpus.push(round.writer_cpu);
-    cpus.sort_unstable();
-    cpus.dedup();
-    cpus
-}
-
-fn read(
-    contender: &dyn Contender,
-    job: &ReadJob<'_>,
-    work: &Work,
-    cpu: usize,
-    usual: policy::Policy,
-    gate: &Gate,
-) -> Result<ReadOutcome, String> {
-    let outcome = cpus::pin(cpu)
-        .and_then(|()| {
-            catch_unwind(AssertUnwindSafe(|| contender.read_sections(job, work, &|| gate.pass())))
-                .map_err(|_| format!("reader {} panicked", job.index))
-        })
-        .and_then(|outcome| {
-            policy::check_this_thread(usual, cpu).map_err(|why| format!("reader {}: {why}", job.index))?;
-            Ok(outcome)
-        });
-    if outcome.is_err() {
-        gate.fail();
-    }
-    outcome
 }
 
 /// Runs `write`, and beside it a thread that waits for grace periods where the scheme has a call for that. Returns
 /// the CPU time of those calls.
 fn beside_waiter(
     contender: &dyn Contender,
-    round: &Round<'_>,
+    round: &Round,
+    delays: &Delays,
     write: impl FnOnce(),
 ) -> Result<Duration, String> {
     if !contender.has_synchronize() {
@@ -198,9 +145,9 @@ fn beside_waiter(
     }
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_for_graces(contender, round, &stop));
+        let waiter = scope.spawn(|| wait_for_graces(contender, round.writer_cpu, delays, &stop));
         write();
-        // Relaxed: as for the readers' flag.
+        // Relaxed: the flag carries no data.
         stop.store(true, Ordering::Relaxed);
         waiter.join().unwrap_or_else(|_| Err("the thread that waits for grace periods panicked".to_owned()))
     })
@@ -208,16 +155,17 @@ fn beside_waiter(
 
 fn wait_for_graces(
     contender: &dyn Contender,
-    round: &Round<'_>,
+    cpu: usize,
+    delays: &Delays,
     stop: &AtomicBool,
 ) -> Result<Duration, String> {
-    prepare_writer_thread(round.writer_cpu)?;
+    prepare_writer_thread(cpu)?;
     let mut cpu = Duration::ZERO;
     loop {
         let (began, before) = (Instant::now(), thread_cpu_time());
         contender.synchronize();
         cpu += thread_cpu_time() - before;
-        round.delays.record_grace(began.elapsed().as_nanos() as u64);
+        delays.record_grace(began.elapsed().as_nanos() as u64);
         // Relaxed: the flag carries no data.
         if stop.load(Ordering::Relaxed) {
             return Ok(cpu);
@@ -227,9 +175,9 @@ fn wait_for_graces(
 }
 
 fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
-    let mismatches: u64 = outcomes.iter().map(|outcome| outcome.mismatches).sum();
-    if mismatches > 0 {
-        return Err(format!("{mismatches} sections held an object that was freed under the reader"));
+    match mismatches(outcomes) {
+        0 => {}
+        found => return Err(format!("{found} sections held an object that was freed under the reader")),
     }
     if freed != unlinked {
         return Err(format!("{unlinked} objects were unlinked and {freed} freed"));
@@ -244,6 +192,9 @@ fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), 
 mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
+    use crate::experiment::Inside;
+    use crate::machine::cpus;
+    use crate::preempt::workload::Workload;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100_000)));
@@ -251,15 +202,15 @@ mod tests {
         let workload = Workload::Memory;
         let contender = Defective::empty(workload.slots(), delays, defect);
         let round = Round {
-            workload,
-            work: Work { inside: 1_000, sleep: Duration::ZERO, outside: 0 },
-            reader_cpus: &[cpu; 2],
+            contender: String::new(),
+            setting: Setting { workload, section_us: 10.0, inside: Inside::Always },
+            steps_per_us: 100.0,
+            reader_cpus: vec![cpu; 2],
             writer_cpu: cpu,
             duration: Duration::from_millis(50),
             seed: 1,
-            delays,
         };
-        run(&contender, &round)
+        run(&contender, &round, delays)
     }
 
     #[test]

@@ -1,27 +1,29 @@
 //! The tables of the experiment.
 
+use crate::experiment::show::{disturbed, failed};
 use crate::output::format::{bytes, micros, rate};
 use crate::output::json::Row;
-use crate::output::{say, table};
+use crate::output::say;
+use crate::output::table::{self, Column};
 use crate::preempt::bars::{self, times};
 use crate::preempt::plan::{BASELINE, Plan, Setting};
 use crate::preempt::workload::Workload;
 
-const HEADER: [&str; 14] = [
-    "contender",
-    "a core",
-    "GP mean",
-    "GP p99",
-    "GP max",
-    "CPU/GP",
-    "CPU/free",
-    "free p50",
-    "free p99",
-    "free p99.9",
-    "free max",
-    "peak pending",
-    "resident",
-    "sections",
+const COLUMNS: &[Column<'_>] = &[
+    ("contender", &|row| row.contender.clone()),
+    ("a core", &|row| row.params["readers_per_core"].to_string()),
+    ("GP mean", &|row| row.shown_or_failed("gp_us_mean", micros)),
+    ("GP p99", &|row| row.shown("gp_us_p99", micros)),
+    ("GP max", &|row| row.shown("gp_us_max", micros)),
+    ("CPU/GP", &|row| row.shown("cpu_us_per_gp", micros)),
+    ("CPU/free", &|row| row.shown("cpu_us_per_free", micros)),
+    ("free p50", &|row| row.shown("delay_us_p50", micros)),
+    ("free p99", &|row| row.shown("delay_us_p99", micros)),
+    ("free p99.9", &|row| row.shown("delay_us_p999", micros)),
+    ("free max", &|row| row.shown("delay_us_max", micros)),
+    ("peak pending", &|row| row.shown("peak_pending_bytes", |size| bytes(size as u64))),
+    ("resident", &|row| row.shown("resident_per_used", |share| format!("{share:.2}"))),
+    ("sections", &|row| row.shown("sections_per_s", rate)),
 ];
 
 /// The ratios that are shown, each with its column.
@@ -53,33 +55,19 @@ pub(super) fn name(setting: &Setting) -> String {
 
 /// Prints the tables of one setting: the rows, what overcommit changes, and the bars.
 pub(super) fn part(plan: &Plan, setting: &Setting, rows: &[Row]) {
-    if rows.is_empty() {
-        return;
-    }
-    let bold = anstyle::Style::new().bold();
-    say(format!("\n{bold}Preempt: {} ({}){bold:#}", name(setting), plan.places()));
-    let mut measured = table::of_figures(&HEADER, 1);
-    for row in rows {
-        measured.add_row(cells(row));
-    }
-    say(table::text(&measured));
-    for (row, reason) in rows.iter().filter_map(|row| Some((row, row.void.as_ref()?))) {
-        say(format!("{} with {} a core failed: {reason}", row.contender, row.params["readers_per_core"]));
-    }
+    table::of_rows(&format!("Preempt: {} ({})", name(setting), plan.places()), COLUMNS, 1, rows);
+    failed(rows, |row| format!("{} with {} a core", row.contender, row.params["readers_per_core"]));
     disturbed(rows);
 
     let (crowded, compared) = ratios(rows);
     if !compared.is_empty() {
-        say(format!("\n{bold}Overcommit against the baseline: {crowded} readers a core over 1{bold:#}"));
-        let mut header = vec!["contender"];
-        header.extend(RATIOS.map(|(title, _)| title));
-        let mut ratios = table::of_figures(&header, 1);
-        for (contender, values) in compared {
-            ratios.add_row([contender].into_iter().chain(values.map(times)));
-        }
+        let caption = format!("Overcommit against the baseline: {crowded} readers a core over 1");
+        let header: Vec<&str> = ["contender"].into_iter().chain(RATIOS.map(|(title, _)| title)).collect();
+        let line = |name: String, figures: [String; 7]| [name].into_iter().chain(figures);
         let (paper, figures) = of_the_paper(setting.workload);
-        ratios.add_row([paper].into_iter().chain(figures));
-        say(table::text(&ratios));
+        let measured = compared.into_iter().map(|(contender, values)| line(contender, values.map(times)));
+        let published = line(paper.to_owned(), figures.map(str::to_owned));
+        table::of_lines(&caption, &header, 1, measured.chain([published]));
     }
     for verdict in bars::verdicts(rows) {
         say(format!("{} {}", if verdict.met { "met:   " } else { "missed:" }, verdict.text));
@@ -88,7 +76,7 @@ pub(super) fn part(plan: &Plan, setting: &Setting, rows: &[Row]) {
 
 /// The contenders with a baseline and a row with more readers, the most that there are; and that number.
 fn ratios(rows: &[Row]) -> (usize, Vec<(String, [f64; 7])>) {
-    let per_core = |row: &Row| row.params["readers_per_core"].as_u64().unwrap_or_default() as usize;
+    let per_core = |row: &Row| row.param("readers_per_core").unwrap_or_default() as usize;
     let crowded = rows.iter().map(per_core).max().unwrap_or_default();
     let of = |base: &Row| {
         let over = rows.iter().find(|row| row.contender == base.contender && per_core(row) == crowded)?;
@@ -104,48 +92,6 @@ fn ratios(rows: &[Row]) -> (usize, Vec<(String, [f64; 7])>) {
         false => Vec::new(),
     };
     (crowded, compared)
-}
-
-fn cells(row: &Row) -> Vec<String> {
-    let mut cells = vec![row.contender.clone(), row.params["readers_per_core"].to_string()];
-    if row.void.is_some() {
-        cells.push("failed".to_owned());
-        return cells;
-    }
-    let value = |name| row.metric(name).unwrap_or(f64::NAN);
-    let times = [
-        "gp_us_mean",
-        "gp_us_p99",
-        "gp_us_max",
-        "cpu_us_per_gp",
-        "cpu_us_per_free",
-        "delay_us_p50",
-        "delay_us_p99",
-        "delay_us_p999",
-        "delay_us_max",
-    ];
-    cells.extend(times.map(|name| micros(value(name))));
-    cells.push(bytes(value("peak_pending_bytes") as u64));
-    cells.push(format!("{:.2}", value("resident_per_used")));
-    cells.push(rate(value("sections_per_s")));
-    cells
-}
-
-/// The share of a CPU that spoils a figure.
-const DISTURBANCE: f64 = 0.08;
-
-/// Says when other programs took part of the CPUs.
-fn disturbed(rows: &[Row]) {
-    let foreign: Vec<f64> =
-        rows.iter().filter_map(|row| row.metric("foreign_cpus")).filter(|&cpus| cpus > DISTURBANCE).collect();
-    if let Some(most) = foreign.iter().copied().max_by(f64::total_cmp) {
-        say(format!(
-            "Other programs ran on these CPUs during {} of {} rows (up to {most:.2} CPUs): \
-             their figures are worse than they should be.",
-            foreign.len(),
-            rows.len()
-        ));
-    }
 }
 
 const HOW_TO_READ: &str = "
@@ -175,17 +121,11 @@ pub(super) fn notes(rows: &[Row]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Map, Value};
 
     fn row(contender: &str, per_core: usize, value: f64) -> Row {
-        Row {
-            experiment: "preempt".into(),
-            scenario: "overcommit".to_owned(),
-            contender: contender.to_owned(),
-            params: Map::from_iter([("readers_per_core".to_owned(), per_core.into())]),
-            metrics: RATIOS.iter().map(|(_, metric)| ((*metric).to_owned(), Value::from(value))).collect(),
-            void: None,
-        }
+        let mut row = Row::new("preempt", "overcommit", contender).with("readers_per_core", per_core);
+        RATIOS.iter().for_each(|&(_, metric)| row.put(metric, value, 3));
+        row
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint_peers::{Contender, Element, Writer};
+use stillpoint_peers::{Contender, Delays, Element, Writer};
 
-use crate::preempt::resident;
+use crate::experiment::threads::thread_cpu_time;
+use crate::machine::proc;
 use crate::preempt::round::Round;
 use crate::preempt::workload::{Change, Store, Workload};
-use crate::threads::thread_cpu_time;
 
 /// How often the resident memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -17,8 +17,14 @@ const TAIL: Duration = Duration::from_secs(1);
 /// The writer waits while more than this is unlinked and not freed: a workload without a pause has no other bound.
 const PENDING_LIMIT: usize = 64 << 20;
 
+/// Bytes of this process that are in memory; 0 where the kernel does not tell.
+pub(super) fn resident_bytes() -> usize {
+    proc::resident_bytes().unwrap_or(0)
+}
+
 pub(super) struct Writing<'a> {
-    round: &'a Round<'a>,
+    round: &'a Round,
+    delays: &'static Delays,
     pub(super) writer: Box<dyn Writer + 'a>,
     pub(super) store: Store,
     /// Whether grace periods are measured by probes.
@@ -41,23 +47,24 @@ pub(super) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    pub(super) fn new(contender: &'a dyn Contender, round: &'a Round<'a>) -> Self {
+    pub(super) fn new(contender: &'a dyn Contender, round: &'a Round, delays: &'static Delays) -> Self {
         let now = Instant::now();
         Self {
             round,
+            delays,
             writer: contender.writer(),
-            store: Store::new(round.workload, round.seed),
+            store: Store::new(round.setting.workload, round.seed),
             probes: !contender.has_synchronize(),
             next_probe: 0,
             next_look: now,
-            burst: Vec::with_capacity(round.workload.burst()),
+            burst: Vec::with_capacity(round.setting.workload.burst()),
             changes: 0,
             unlinked: 0,
             unlinked_bytes: 0,
             cpu: Duration::ZERO,
             written: Duration::ZERO,
             peak_pending_bytes: 0,
-            resident_before: resident::bytes(),
+            resident_before: resident_bytes(),
             peak_resident_bytes: 0,
             used_at_peak_bytes: 0,
         }
@@ -65,7 +72,7 @@ impl<'a> Writing<'a> {
 
     fn object(&self, change: &Change) -> Option<Box<Element>> {
         let key = change.slot as u64;
-        change.words.map(|words| Box::new(Element::with_body(key, words, self.round.delays)))
+        change.words.map(|words| Box::new(Element::with_body(key, words, self.delays)))
     }
 
     pub(super) fn fill(&mut self) {
@@ -87,7 +94,7 @@ impl<'a> Writing<'a> {
                 self.poll();
                 thread::yield_now();
             }
-            next += self.round.workload.interval();
+            next += self.round.setting.workload.interval();
             thread::sleep(next.min(end).saturating_duration_since(Instant::now()));
         }
         self.written = begin.elapsed();
@@ -95,21 +102,21 @@ impl<'a> Writing<'a> {
 
     /// Makes the new objects, then hands the old ones to the scheme, and lets it free what is ready.
     fn burst(&mut self) {
-        for _ in 0..self.round.workload.burst() {
+        for _ in 0..self.round.setting.workload.burst() {
             let change = self.store.next();
             let object = self.object(&change);
             self.burst.push((change, object));
         }
         let now = Instant::now();
-        if self.probes && self.changes >= self.next_probe && !self.round.delays.probe_is_out() {
-            self.round.delays.send_probe();
-            self.next_probe = self.changes + self.round.workload.changes_per_probe();
+        if self.probes && self.changes >= self.next_probe && !self.delays.probe_is_out() {
+            self.delays.send_probe();
+            self.next_probe = self.changes + self.round.setting.workload.changes_per_probe();
         }
 
         let before = thread_cpu_time();
         for (change, object) in self.burst.drain(..) {
             // Before the call: some schemes free as soon as they are handed something.
-            let freed = self.round.delays.freed_bytes();
+            let freed = self.delays.freed_bytes();
             self.writer.publish(change.slot, object);
             self.changes += 1;
             self.unlinked += usize::from(change.unlinked > 0);
@@ -132,11 +139,11 @@ impl<'a> Writing<'a> {
     }
 
     fn pending_bytes(&self) -> usize {
-        self.unlinked_bytes.saturating_sub(self.round.delays.freed_bytes())
+        self.unlinked_bytes.saturating_sub(self.delays.freed_bytes())
     }
 
     fn look(&mut self) {
-        let resident = resident::bytes().saturating_sub(self.resident_before);
+        let resident = resident_bytes().saturating_sub(self.resident_before);
         if resident > self.peak_resident_bytes {
             self.peak_resident_bytes = resident;
             self.used_at_peak_bytes = self.store.live_bytes() + self.pending_bytes();
@@ -147,9 +154,9 @@ impl<'a> Writing<'a> {
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + TAIL;
         self.look();
-        while self.round.delays.freed() < self.unlinked && Instant::now() < end {
+        while self.delays.freed() < self.unlinked && Instant::now() < end {
             self.poll();
-            thread::sleep(self.round.workload.interval().max(Workload::Mail.interval()));
+            thread::sleep(self.round.setting.workload.interval().max(Workload::Mail.interval()));
         }
     }
 }

@@ -14,13 +14,13 @@ mod show;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use stillpoint_peers::table::rte_hash_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::error::Stop;
 use crate::experiment::Structure;
+use crate::experiment::rounds::{in_parts, in_turns};
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::machine::huge_pages::HugePages;
@@ -29,7 +29,7 @@ use crate::output::progress::Progress;
 use crate::reclaim::names::Entry;
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
-use crate::stats::{Distribution, median};
+use crate::stats::Distribution;
 
 pub(crate) use plan::Plan;
 
@@ -45,17 +45,10 @@ fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     let _huge_pages = initialise_dpdk(plan)?;
     let field = Field::build(plan)?;
 
-    let mut rows = Vec::new();
-    for part in &plan.parts {
-        if interrupt::requested() {
-            break;
-        }
-        let part_rows = run_part(plan, part, &field, &progress);
-        if !silent {
-            progress.pause(|| show::part(&part.setting, plan.structure, &part_rows));
-        }
-        rows.extend(part_rows);
-    }
+    let measure = |part: &Part| run_part(plan, part, &field, &progress);
+    let rows = in_parts(&plan.parts, &progress, silent, measure, |setting, rows| {
+        show::part(setting, plan.structure, rows);
+    });
     drop(progress);
     if !silent {
         show::notes(&field.contenders);
@@ -64,7 +57,7 @@ fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
 }
 
 /// For rte_hash: DPDK's memory, of huge pages where they can be had. It belongs to the process from then on.
-fn initialise_dpdk(plan: &Plan) -> Result<Option<(HugePages, interrupt::AtTheEnd)>, Stop> {
+fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
     let tables = plan.of_dpdk().count();
     let (Some(&cpu), true) = (cpus::allowed().first(), tables > 0) else { return Ok(None) };
     // As for the experiment `table`, for each of them.
@@ -81,10 +74,7 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<(HugePages, interrupt::AtTheEnd
         scope.spawn(initialise).join()
     });
     answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(Stop::Failed)?;
-    Ok(pages.map(|pages| {
-        let restore = interrupt::at_the_end(pages.restorer());
-        (pages, restore)
-    }))
+    Ok(pages)
 }
 
 /// The data, and the contenders on it. Kept until the process ends: freeing millions of elements takes a second
@@ -140,95 +130,59 @@ impl Field {
 
 /// All rounds of one setting; a row for each contender that completed at least one.
 fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec<Row> {
-    let mut results: Vec<Vec<Result<Outcome, String>>> = part.contenders.iter().map(|_| Vec::new()).collect();
-    'rounds: for round in 0..plan.rounds as usize {
-        let (scenario, readers) = (part.setting.scenario, part.setting.readers());
+    let setting = &part.setting;
+    let (scenario, readers) = (setting.scenario, setting.readers());
+    let begin = |round: usize| {
         progress.stage(&format!("{scenario}, readers {readers}, round {} of {}", round + 1, plan.rounds));
-        for turn in 0..part.contenders.len() {
-            let at = (turn + round) % part.contenders.len();
-            let entry = part.contenders[at];
-            progress.begin(format!("{scenario} {readers} {}", entry.name));
-            let Some(contender) = field.contender(entry.name) else { continue };
-            let result = round::run(
-                contender,
-                &Round {
-                    policy: entry.policy,
-                    setting: &part.setting,
-                    elements: plan.elements,
-                    duration: plan.round,
-                    seed: plan.seed.wrapping_add(round as u64),
-                    delays: field.delays,
-                },
-            );
-            // A round that was cut short is not like the others.
-            if interrupt::requested() {
-                break 'rounds;
-            }
-            results[at].push(result);
-            progress.step();
-        }
-    }
-    part.contenders
-        .iter()
-        .zip(results)
-        .filter(|(_, results)| !results.is_empty())
-        .map(|(entry, results)| row(plan, part, entry, results))
-        .collect()
+        plan.seed.wrapping_add(round as u64)
+    };
+    let measure = |entry: &&Entry, &seed: &u64| {
+        progress.begin(format!("{scenario} {readers} {}", entry.name));
+        let contender = field.contender(entry.name).ok_or("it was not built")?;
+        let outcome = round::run(
+            contender,
+            &Round {
+                policy: entry.policy,
+                setting,
+                elements: plan.elements,
+                duration: plan.round,
+                seed,
+                delays: field.delays,
+            },
+        );
+        progress.step();
+        if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
+    };
+    let rounds = in_turns(&part.contenders, plan.rounds, begin, measure);
+    rounds.into_iter().map(|(entry, rounds)| row(plan, part, entry, rounds)).collect()
 }
 
-fn row(plan: &Plan, part: &Part, entry: &Entry, results: Vec<Result<Outcome, String>>) -> Row {
-    let rounds = results.len();
-    let mut params = serde_json::Map::new();
-    params.insert("readers".into(), part.setting.readers().into());
-    params.insert("policy".into(), entry.policy.name().into());
-    params.insert("cores".into(), part.setting.cores.into());
-    params.insert("structure".into(), plan.structure.name().into());
-    params.insert("elements".into(), plan.elements.into());
-    params.insert("rounds".into(), rounds.into());
-    params.insert("round_s".into(), number(plan.round.as_secs_f64()));
-
-    let mut row = Row {
-        experiment: "reclaim".into(),
-        scenario: part.setting.scenario.to_owned(),
-        contender: entry.name.to_owned(),
-        params,
-        metrics: serde_json::Map::new(),
-        void: None,
-    };
-    match results.into_iter().collect::<Result<Vec<_>, _>>() {
-        Ok(outcomes) => row.metrics = metrics(&outcomes, plan.round),
-        Err(reason) => row.void = Some(reason),
-    }
-    row
+fn row(plan: &Plan, part: &Part, entry: &Entry, rounds: Result<Vec<Outcome>, String>) -> Row {
+    Row::new("reclaim", part.setting.scenario, entry.name)
+        .with("readers", part.setting.readers())
+        .with("policy", entry.policy.name())
+        .with("cores", part.setting.cores)
+        .with("structure", plan.structure.name())
+        .with("elements", plan.elements)
+        .with("rounds", rounds.as_ref().map_or(plan.rounds as usize, Vec::len))
+        .with("round_s", number(plan.round.as_secs_f64()))
+        .measured(rounds, |row, rounds| figures(row, &rounds, plan.round.as_secs_f64()))
 }
 
 /// The median over the rounds of each metric, and the spread of the mean delay.
-fn metrics(outcomes: &[Outcome], round: Duration) -> serde_json::Map<String, serde_json::Value> {
-    let distributions: Vec<Distribution> =
-        outcomes.iter().filter_map(|outcome| Distribution::of(&outcome.delays)).collect();
-    let delay = |of: fn(&Distribution) -> f64| median(distributions.iter().map(of).collect());
-    let plain = |of: fn(&Outcome) -> f64| median(outcomes.iter().map(of).collect());
-    let means = || distributions.iter().map(|distribution| distribution.mean);
-    // A thousandth of a microsecond, and one lookup: what lies below is noise in the text.
-    let rounded = |value: f64, digits: i32| number((value * 10f64.powi(digits)).round() / 10f64.powi(digits));
-
-    let mut metrics = serde_json::Map::new();
-    let mut put = |name: &str, value| metrics.insert(name.to_owned(), value);
-    put("delay_us_mean", rounded(delay(|d| d.mean), 3));
-    put("delay_us_p50", rounded(delay(|d| d.p50), 3));
-    put("delay_us_p99", rounded(delay(|d| d.p99), 3));
-    put("delay_us_p999", rounded(delay(|d| d.p999), 3));
-    put("delay_us_max", rounded(delay(|d| d.max), 3));
-    put("delay_us_mean_least", rounded(means().fold(f64::INFINITY, f64::min), 3));
-    put("delay_us_mean_most", rounded(means().fold(0.0, f64::max), 3));
-    put("deletes", rounded(plain(|o| o.deletes as f64), 0));
-    put("freed", rounded(plain(|o| o.freed as f64), 0));
-    put("lookups_per_s", rounded(plain(|o| o.lookups_per_s), 0));
-    put("peak_pending", rounded(plain(|o| o.peak_pending as f64), 0));
-    put("cpu_s", rounded(plain(|o| o.cpu_s), 4));
-    put("cpus", rounded(plain(|o| o.cpu_s) / round.as_secs_f64(), 3));
-    put("foreign_cpus", rounded(plain(|o| o.foreign_cpu_s) / round.as_secs_f64(), 3));
-    metrics
+fn figures(row: &mut Row, rounds: &[Outcome], round_s: f64) {
+    let delays: Vec<Distribution> =
+        rounds.iter().filter_map(|outcome| Distribution::of(&outcome.delays)).collect();
+    row.put_distribution("delay_us", &delays);
+    row.put_spread("delay_us_mean", delays.iter().map(|delays| delays.mean));
+    let mut put = |name: &str, digits, of: &dyn Fn(&Outcome) -> f64| row.put_median(name, digits, rounds, of);
+    put("deletes", 0, &|o| o.deletes as f64);
+    put("freed", 0, &|o| o.freed as f64);
+    put("lookups_per_s", 0, &|o| o.lookups_per_s);
+    put("peak_pending", 0, &|o| o.peak_pending as f64);
+    put("cpu_s", 4, &|o| o.cpu_s);
+    put("cpus", 3, &|o| o.cpu_s / round_s);
+    put("foreign_cpus", 3, &|o| o.foreign_cpu_s / round_s);
 }
 
 #[cfg(test)]
@@ -249,13 +203,11 @@ mod tests {
 
     #[test]
     fn a_row_is_the_median_of_its_rounds() {
-        let metrics = metrics(
-            &[outcome(10_000, 100), outcome(12_000, 100), outcome(90_000, 97)],
-            Duration::from_secs(1),
-        );
-        assert_eq!(metrics["delay_us_mean"].as_f64(), Some(12.0));
-        assert_eq!(metrics["delay_us_mean_least"].as_f64(), Some(10.0));
-        assert_eq!(metrics["delay_us_mean_most"].as_f64(), Some(90.0));
-        assert_eq!(metrics["deletes"].to_string(), "100");
+        let mut row = Row::new("reclaim", "spread", "seize");
+        figures(&mut row, &[outcome(10_000, 100), outcome(12_000, 100), outcome(90_000, 97)], 1.0);
+        assert_eq!(row.metric("delay_us_mean"), Some(12.0));
+        assert_eq!(row.metric("delay_us_mean_least"), Some(10.0));
+        assert_eq!(row.metric("delay_us_mean_most"), Some(90.0));
+        assert_eq!(row.metrics["deletes"].to_string(), "100");
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     pub(crate) quick: Quick,
 }
 
-const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
+pub(crate) const fn entry(name: &'static str, policy: Policy, quick: Quick) -> Entry {
     Entry { name, policy, quick }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::error::Stop;
-use crate::experiment::{self, asked_for};
+use crate::experiment::timing::Budget;
+use crate::experiment::{self, asked_for, rounds};
 use crate::experiment::{BenchArgs, Experiment, Structure};
 use crate::machine::proc;
 use crate::output::format::bytes;
@@ -11,8 +12,7 @@ use crate::output::json::Row;
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
-use crate::reclaim::setting::{Extent, Setting, settings};
-use crate::timing::Budget;
+use crate::reclaim::setting::{Setting, settings};
 
 const BUDGET: Budget = Budget {
     set_up: Duration::from_secs(6),
@@ -26,12 +26,7 @@ const BUDGET: Budget = Budget {
 /// aligned cache line takes up to three of them in the C library's allocator.
 const BYTES_PER_ELEMENT: u64 = 208;
 
-/// A setting with the contenders that run in it.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) setting: Setting,
-    pub(crate) contenders: Vec<&'static Entry>,
-}
+pub(crate) type Part = rounds::Part<Setting, &'static Entry>;
 
 /// The whole run.
 #[derive(Debug)]
@@ -69,8 +64,7 @@ impl experiment::Plan for Plan {
             left_out.push(format!("left out of the table: {}", unfit.join(", ")));
         }
         present.retain(|entry| structure.has(entry.name));
-        let extent = if args.length.full { Extent::Full } else { Extent::Usual };
-        let (settings, too_large) = settings(cpus, scenarios, &args.readers, extent)?;
+        let (settings, too_large) = settings(cpus, scenarios, &args.readers, args.length.full)?;
         left_out.extend(too_large.into_iter().map(|reason| format!("left out: {reason}")));
 
         let whole = !args.length.quick || !args.contenders.is_empty();
@@ -87,8 +81,7 @@ impl experiment::Plan for Plan {
                 setting,
             })
             .collect();
-        let rows = parts.iter().map(|part| part.contenders.len()).sum();
-        let (rounds, round) = BUDGET.timing(&args.length, rows);
+        let (rounds, round) = BUDGET.timing(&args.length, rounds::rows(&parts));
         let plan =
             Self { parts, rounds, round, elements: args.elements, seed: args.seed, structure, left_out };
         plan.check_memory()?;
@@ -103,7 +96,7 @@ impl experiment::Plan for Plan {
 impl Plan {
     /// Number of rounds of all rows together.
     pub(crate) fn steps(&self) -> usize {
-        self.parts.iter().map(|part| part.contenders.len()).sum::<usize>() * self.rounds as usize
+        rounds::rows(&self.parts) * self.rounds as usize
     }
 
     pub(crate) fn has(&self, of_this_kind: impl Fn(&str) -> bool) -> bool {

@@ -3,20 +3,17 @@
 //! The writer's thread runs the round. It starts the readers, lets them go together, writes to its schedule,
 //! and ends when everything it replaced is freed.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
 
-use crate::gate::Gate;
+use crate::experiment::threads::{Account, as_writer, beside_readers, mismatches, prepare_writer_thread};
 use crate::interrupt;
-use crate::machine::{cpus, load};
 use crate::random::Random;
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
-use crate::threads::{prepare_writer_thread, process_cpu_time, reader_seed};
 
 /// Deletes a second.
 pub(crate) const RATE: u32 = 5_000;
@@ -56,97 +53,46 @@ pub(crate) struct Outcome {
 pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
     // What a void round before this one left behind is none of this one's.
     drop(round.delays.take());
-    thread::scope(|scope| {
-        let writer = thread::Builder::new().name("writer".to_owned());
-        let writer = writer.spawn_scoped(scope, || write_and_read(contender, round));
-        match writer {
-            Ok(writer) => writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned())),
-            Err(error) => Err(format!("cannot start the writer's thread: {error}")),
-        }
-    })
+    as_writer(round.setting.writer_cpu, || write_and_read(contender, round))
 }
 
 fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
-    prepare_writer_thread(round.setting.writer_cpu)?;
-    let gate = Gate::default();
-    let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
-
+    let Setting { reader_cpus, writer_cpu, .. } = round.setting;
+    let stop_background = AtomicBool::new(false);
     thread::scope(|scope| {
-        let mut refused = None;
-        let mut readers = Vec::with_capacity(round.setting.readers());
-        for (index, &cpu) in round.setting.reader_cpus.iter().enumerate() {
-            let job = ReadJob { index, seed: reader_seed(round.seed, index), stop: &stop_readers };
-            let gate = &gate;
-            let thread = thread::Builder::new().name(format!("reader {index}"));
-            match thread.spawn_scoped(scope, move || read(contender, &job, cpu, gate)) {
-                Ok(reader) => readers.push(reader),
-                Err(error) => refused = Some(format!("cannot start reader {index}: {error}")),
-            }
-        }
         let background = contender
             .needs_background()
-            .then(|| scope.spawn(|| background(contender, round.setting.writer_cpu, &stop_background)));
-        let ready = refused.is_none() && gate.gathered(readers.len());
-
-        // No early return from here on: the threads above end only when they are told to.
-        let mut writer = contender.writer();
-        let cpus = round.setting.cpus();
-        let (cpu_before, busy_before) = (process_cpu_time(), load::busy(&cpus));
-        let begin = Instant::now();
-        gate.open();
-        let written = if ready { write(writer.as_mut(), round, begin) } else { Written::default() };
-        let cpu = process_cpu_time() - cpu_before;
-        let busy = load::busy(&cpus)
-            .zip(busy_before)
-            .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
-        finish_delays(writer.as_mut(), round, written.deletes);
-        // Relaxed: nothing is published with the flags; the joins below order what the threads leave behind.
-        stop_readers.store(true, Ordering::Relaxed);
-        let elapsed = begin.elapsed().as_secs_f64();
-        let outcomes: Vec<Result<ReadOutcome, String>> = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
-            .collect();
+            .then(|| scope.spawn(|| background(contender, *writer_cpu, &stop_background)));
+        let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(contender.read(job, ready));
+        let (work, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
+            let mut writer = contender.writer();
+            let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());
+            let written = if go() { write(writer.as_mut(), round, begin) } else { Written::default() };
+            let cpu = account.close();
+            finish_delays(writer.as_mut(), round, written.deletes);
+            (writer, written, cpu, begin.elapsed().as_secs_f64())
+        });
+        let (mut writer, Written { deletes, peak_pending }, (cpu, foreign_cpu), elapsed) = work;
         writer.drain();
+        // Relaxed: nothing is published with it.
         stop_background.store(true, Ordering::Relaxed);
         if let Some(background) = background {
             background.join().map_err(|_| "the background reclaimer panicked".to_owned())??;
         }
         drop(writer);
 
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let freed = round.delays.freed();
-        check(&outcomes, written.deletes, freed)?;
+        let (outcomes, freed) = (outcomes?, round.delays.freed());
+        check(&outcomes, deletes, freed)?;
         Ok(Outcome {
             delays: round.delays.take(),
-            deletes: written.deletes,
+            deletes,
             freed,
             lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
-            peak_pending: written.peak_pending,
+            peak_pending,
             cpu_s: cpu.as_secs_f64(),
-            foreign_cpu_s: busy.saturating_sub(cpu).as_secs_f64(),
+            foreign_cpu_s: foreign_cpu.as_secs_f64(),
         })
     })
-}
-
-/// What one reader does on its CPU, once everybody has passed the gate; an error if it could not.
-pub(crate) fn read(
-    contender: &dyn Contender,
-    job: &ReadJob<'_>,
-    cpu: usize,
-    gate: &Gate,
-) -> Result<ReadOutcome, String> {
-    let outcome = cpus::pin(cpu).and_then(|()| {
-        catch_unwind(AssertUnwindSafe(|| contender.read(job, &|| gate.pass())))
-            .map_err(|_| format!("reader {} panicked", job.index))
-    });
-    if outcome.is_err() {
-        gate.fail();
-    }
-    outcome
 }
 
 fn background(contender: &dyn Contender, cpu: usize, stop: &AtomicBool) -> Result<(), String> {
@@ -211,9 +157,9 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
 }
 
 fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), String> {
-    let mismatches: u64 = outcomes.iter().map(|outcome| outcome.mismatches).sum();
-    if mismatches > 0 {
-        return Err(format!("{mismatches} lookups found an element that was freed under the reader"));
+    match mismatches(outcomes) {
+        0 => {}
+        found => return Err(format!("{found} lookups found an element that was freed under the reader")),
     }
     if freed != deletes {
         return Err(format!("{deletes} objects were deleted and {freed} freed"));
@@ -225,6 +171,7 @@ fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), S
 mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
+    use crate::machine::cpus;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));

@@ -1,6 +1,7 @@
 //! Who runs where: the settings of the scenarios on the CPUs of this machine.
 
 use crate::error::Stop;
+use crate::experiment::in_scenario;
 use crate::machine::cpus::format_list;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
 
@@ -24,15 +25,6 @@ impl Setting {
 
     pub(crate) fn readers(&self) -> usize {
         self.reader_cpus.len()
-    }
-
-    /// All CPUs of the setting, in order.
-    pub(crate) fn cpus(&self) -> Vec<usize> {
-        let mut cpus = self.reader_cpus.clone();
-        cpus.push(self.writer_cpu);
-        cpus.sort_unstable();
-        cpus.dedup();
-        cpus
     }
 
     /// The setting in words, for the caption of its table.
@@ -60,33 +52,24 @@ impl Setting {
     }
 }
 
-/// How many readers the scenarios have when none are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// The numbers whose figures are compared.
-    Usual,
-    /// Whole curves.
-    Full,
-}
-
 const SPREAD_READERS: usize = 8;
 
-/// The settings of the scenarios asked for (all when none are), on `cpus`; and a line for each scenario that
-/// these CPUs cannot hold.
+/// The settings of the scenarios asked for (all when none are), on `cpus`, with the numbers of readers asked for, those
+/// whose figures are compared, or those of `full` curves; and a line for each scenario that these CPUs cannot hold.
 ///
 /// A scenario that was asked for by name and cannot be held is an error.
 pub(crate) fn settings(
     cpus: &[usize],
     scenarios: &[String],
     readers: &[usize],
-    extent: Extent,
+    full: bool,
 ) -> Result<(Vec<Setting>, Vec<String>), Stop> {
     let (mut settings, mut left_out) = (Vec::new(), Vec::new());
-    let asked = |name: &str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == name);
-    let or_else = |usual: &[usize], full: &[usize]| match (readers, extent) {
-        ([], Extent::Usual) => usual.to_vec(),
-        ([], Extent::Full) => full.to_vec(),
-        (asked, _) => asked.to_vec(),
+    let asked = |name: &str| in_scenario(name, scenarios);
+    let or_else = |usual: &[usize], whole: &[usize]| match readers {
+        [] if full => whole.to_vec(),
+        [] => usual.to_vec(),
+        asked => asked.to_vec(),
     };
     let Some((&writer, others)) = cpus.split_last() else {
         return Err(Stop::usage("no CPU was chosen to measure on"));
@@ -157,7 +140,7 @@ mod tests {
     use super::*;
 
     fn usual(cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
-        let (settings, _) = settings(cpus, &[], &[], Extent::Usual).unwrap();
+        let (settings, _) = settings(cpus, &[], &[], false).unwrap();
         settings.iter().map(|s| (s.scenario, s.readers(), s.cores)).collect()
     }
 
@@ -176,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_writer_has_a_cpu_of_its_own_but_in_spread() {
-        let (settings, left_out) = settings(&[3, 5, 7], &[], &[], Extent::Full).unwrap();
+        let (settings, left_out) = settings(&[3, 5, 7], &[], &[], true).unwrap();
         assert!(left_out.is_empty());
         for setting in settings {
             assert_eq!(setting.writer_cpu, 7);
@@ -186,21 +169,21 @@ mod tests {
 
     #[test]
     fn spread_goes_round_robin() {
-        let (settings, _) = settings(&[4, 6], &[SPREAD.to_owned()], &[3], Extent::Usual).unwrap();
+        let (settings, _) = settings(&[4, 6], &[SPREAD.to_owned()], &[3], false).unwrap();
         assert_eq!(settings[0].reader_cpus, [4, 6, 4]);
     }
 
     #[test]
     fn spread_uses_no_more_cpus_than_it_has_readers() {
         let cpus: Vec<usize> = (0..16).collect();
-        let (settings, _) = settings(&cpus, &[SPREAD.to_owned()], &[1, 3], Extent::Usual).unwrap();
+        let (settings, _) = settings(&cpus, &[SPREAD.to_owned()], &[1, 3], false).unwrap();
         let spread: Vec<(usize, usize)> = settings.iter().map(|s| (s.readers(), s.cores)).collect();
         assert_eq!(spread, [(1, 1), (3, 2), (3, 3)]);
     }
 
     #[test]
     fn one_cpu_leaves_out_what_it_cannot_hold() {
-        let (settings, left_out) = settings(&[0], &[], &[], Extent::Usual).unwrap();
+        let (settings, left_out) = settings(&[0], &[], &[], false).unwrap();
         assert_eq!(settings.iter().map(|s| s.scenario).collect::<Vec<_>>(), [SPREAD]);
         assert_eq!(left_out.len(), 2);
     }
@@ -208,8 +191,8 @@ mod tests {
     #[test]
     fn a_scenario_asked_for_by_name_must_fit() {
         let asked = [OWN_CORE.to_owned()];
-        let message = settings(&[0, 1], &asked, &[8], Extent::Usual).unwrap_err().to_string();
+        let message = settings(&[0, 1], &asked, &[8], false).unwrap_err().to_string();
         assert!(message.contains("own-core needs 9 CPUs"), "{message}");
-        assert!(settings(&[0, 1], &asked, &[1, 8], Extent::Usual).is_ok(), "the fitting number was enough");
+        assert!(settings(&[0, 1], &asked, &[1, 8], false).is_ok(), "the fitting number was enough");
     }
 }

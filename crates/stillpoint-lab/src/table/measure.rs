@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -11,11 +10,13 @@ use stillpoint_peers::table::{Dash, Papaya, PapayaGuard, Scc, TableContender, Ta
 
 use super::ours::{Guarded, Protected};
 use super::{Plan, Setting};
+use crate::experiment::prepare_child;
+use crate::experiment::rounds::turns;
+use crate::experiment::threads::on_each;
 use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::{Row, number};
+use crate::machine::proc::resident_bytes;
+use crate::output::json::{Row, rounded};
 use crate::output::progress::Progress;
-use crate::stats::median;
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,11 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOKUPS_PER_CHURN: usize = 8;
 
 pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec<Row>, String> {
-    let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
-    if plan.has_dpdk() {
-        stillpoint_peers::table::initialise_dpdk(megabytes, huge_pages, cpu)?;
-    }
-    cpus::pin(cpu)?;
+    prepare_child(&plan.contenders, &plan.cpus, megabytes, huge_pages)?;
     let progress = Progress::new(plan.settings.len() * plan.rounds as usize);
     let mut rows = Vec::new();
     for key_bytes in [8, 16] {
@@ -52,7 +49,7 @@ pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec
 /// A contender that was filled, and what was measured.
 struct Filled<K> {
     table: Box<dyn TableContender<K>>,
-    bytes: Option<u64>,
+    bytes: Option<usize>,
     insertions: Option<Map<String, Value>>,
 }
 
@@ -73,8 +70,6 @@ fn with_keys<K: TableKey>(
 }
 
 fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
-    let asked =
-        |name: &str| plan.contenders.iter().any(|contender| contender == name) && !interrupt::requested();
     let mut tables: Vec<Filled<K>> = Vec::new();
     let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
         let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
@@ -82,30 +77,26 @@ fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> 
         let before = resident_bytes();
         let table = make(keys.len())?;
         insert_all(&*table, keys)?;
-        let bytes = table.bytes().or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
+        let bytes = table
+            .bytes()
+            .map(|bytes| bytes as usize)
+            .or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
         tables.push(Filled { table, bytes, insertions });
         Ok::<(), String>(())
     };
-    if asked("stillpoint/table") {
-        add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("stillpoint/table+guard") {
-        add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
-    }
-    if asked("dpdk/rte_hash") {
-        add(&stillpoint_peers::table::rte_hash::<K>, false)?;
-    }
-    if asked("papaya") {
-        add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("papaya+guard") {
-        add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?;
-    }
-    if asked("dashmap") {
-        add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?;
-    }
-    if asked("scc") {
-        add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?;
+    for name in plan.contenders.iter().take_while(|_| !interrupt::requested()) {
+        match name.as_str() {
+            "stillpoint/table" => add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?,
+            "stillpoint/table+guard" => {
+                add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
+            }
+            "dpdk/rte_hash" => add(&stillpoint_peers::table::rte_hash::<K>, false)?,
+            "papaya" => add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?,
+            "papaya+guard" => add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?,
+            "dashmap" => add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?,
+            "scc" => add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?,
+            name => return Err(format!("there is no contender {name}")),
+        }
     }
     Ok(tables)
 }
@@ -137,7 +128,7 @@ fn time_insertions<K: TableKey>(
         ("insert_ns_p99999", histogram.value_at_quantile(0.99999) as f64),
         ("insert_ns_max", histogram.max() as f64),
     ];
-    Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), number(value.round()))).collect())
+    Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), rounded(value, 0))).collect())
 }
 
 /// What the allocator keeps of tables that are gone would otherwise be used for the next one, and not seen to grow.
@@ -147,12 +138,6 @@ fn give_memory_back() {
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// A kind of slice of a contender: gives the number of operations and a checksum, or nothing if it has no such call.
@@ -218,8 +203,7 @@ fn measure<K: TableKey>(
             .collect();
         for (metric, slice) in slices::<K>() {
             let mut sums: Vec<(usize, u64)> = Vec::new();
-            for turn in 0..tables.len() {
-                let at = (turn + round) % tables.len();
+            for at in turns(round, tables.len()) {
                 if too_long.contains(&(at, metric)) {
                     continue;
                 }
@@ -256,28 +240,12 @@ fn run_slice<K: TableKey>(
     slice: Slice<K>,
     cpus: &[usize],
 ) -> Result<Option<(f64, u64)>, String> {
-    let barrier = Barrier::new(work.len());
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = work
-            .iter()
-            .zip(cpus)
-            .map(|(work, &cpu)| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    let pinned = cpus::pin(cpu);
-                    barrier.wait();
-                    let begin = Instant::now();
-                    let done = slice(table, black_box(work));
-                    pinned.map(|()| done.map(|(count, sum)| (count, sum, begin, Instant::now())))
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
-            .collect()
-    });
-    let outcomes: Vec<_> = outcomes.into_iter().collect::<Result<_, String>>()?;
+    let outcomes = on_each(&cpus[..work.len()], |thread, barrier| {
+        barrier.wait();
+        let begin = Instant::now();
+        let done = slice(table, black_box(&work[thread]));
+        done.map(|(count, sum)| (count, sum, begin, Instant::now()))
+    })?;
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let begin = outcomes.iter().map(|outcome| outcome.2).min().ok_or("no thread")?;
     let end = outcomes.iter().map(|outcome| outcome.3).max().ok_or("no thread")?;
@@ -286,43 +254,31 @@ fn run_slice<K: TableKey>(
     Ok(Some((operations as f64 / (end - begin).as_secs_f64(), sum)))
 }
 
-fn row<K>(
+fn row<K: TableKey>(
     plan: &Plan,
     setting: &Setting,
     filled: &Filled<K>,
     at: usize,
     rates: &BTreeMap<(usize, &str), Vec<f64>>,
     void: Option<&String>,
-) -> Row
-where
-    K: TableKey,
-{
-    let params = [
-        ("entries", plan.entries),
-        ("threads", setting.threads),
-        ("key_bytes", setting.key_bytes),
-        ("rounds", plan.rounds as usize),
-    ];
-    let mut metrics = Map::new();
-    for (metric, _) in slices::<K>() {
-        let Some(rates) = rates.get(&(at, metric)) else { continue };
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        metrics.insert(metric.to_owned(), number(median(rates.clone()).round()));
-        metrics.insert(metric.replace("_per_s", "_per_s_most"), number(most.round()));
-    }
-    if setting.threads == 1 && setting.scenario == "uniform" {
-        if let Some(bytes) = filled.bytes.filter(|_| filled.table.has_own_writers()) {
-            let each = bytes as f64 / plan.entries as f64;
-            metrics.insert("bytes_per_entry".to_owned(), number((each * 10.0).round() / 10.0));
+) -> Row {
+    let row = Row::new("table", &setting.scenario, filled.table.name())
+        .with("entries", plan.entries)
+        .with("threads", setting.threads)
+        .with("key_bytes", setting.key_bytes)
+        .with("rounds", plan.rounds);
+    row.measured(void.cloned().map_or(Ok(()), Err), |row, ()| {
+        for (metric, _) in slices::<K>() {
+            let Some(rates) = rates.get(&(at, metric)) else { continue };
+            let most = rates.iter().copied().fold(0.0, f64::max);
+            row.put_median(metric, 0, rates, |&rate| rate);
+            row.put(metric.replace("_per_s", "_per_s_most"), most, 0);
         }
-        metrics.extend(filled.insertions.clone().unwrap_or_default());
-    }
-    Row {
-        experiment: "table".into(),
-        scenario: setting.scenario.clone(),
-        contender: filled.table.name().to_owned(),
-        params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
-        metrics: if void.is_some() { Map::new() } else { metrics },
-        void: void.cloned(),
-    }
+        if setting.threads == 1 && setting.scenario == "uniform" {
+            if let Some(bytes) = filled.bytes.filter(|_| filled.table.has_own_writers()) {
+                row.put("bytes_per_entry", bytes as f64 / plan.entries as f64, 1);
+            }
+            row.metrics.extend(filled.insertions.clone().unwrap_or_default());
+        }
+    })
 }

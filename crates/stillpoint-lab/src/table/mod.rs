@@ -4,7 +4,6 @@
 //! per process alone. Short slices of each follow each other in rotated order, with the same sequence of keys; the sums
 //! of the values found must agree.
 
-pub(crate) mod child;
 mod keys;
 mod measure;
 mod ours;
@@ -14,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::table::BURST;
 
 use crate::error::Stop;
-use crate::experiment;
-use crate::experiment::{BenchArgs, Experiment};
+use crate::experiment::child::{self, OnHugePages};
+use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
+use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;
 use crate::peers;
 
@@ -68,7 +68,7 @@ impl experiment::Plan for Plan {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
         let asked = |setting: &Setting| {
-            let named = scenarios.is_empty() || scenarios.contains(&setting.scenario);
+            let named = in_scenario(&setting.scenario, scenarios);
             let simple = setting.key_bytes == 8 && setting.scenario == "uniform";
             named && setting.threads <= cpus.len() && (full || !quick || simple)
         };
@@ -81,7 +81,7 @@ impl experiment::Plan for Plan {
         if settings.is_empty() {
             return Err(Stop::usage("nothing of this is measured with --quick: leave it out"));
         }
-        let rounds = args.length.rounds.unwrap_or(if full { 15 } else { 3 });
+        let rounds = args.length.rounds_or(3, 3, 15);
         Ok(Self {
             settings,
             contenders,
@@ -95,7 +95,7 @@ impl experiment::Plan for Plan {
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let (rows, pages) = child::run(self)?;
+        let (rows, pages) = run_in_child(self)?;
         if !silent {
             show::tables(&rows, &pages);
         }
@@ -103,8 +103,31 @@ impl experiment::Plan for Plan {
     }
 }
 
-impl Plan {
-    fn has_dpdk(&self) -> bool {
-        self.contenders.iter().any(|contender| contender.starts_with("dpdk"))
+impl child::Order for OnHugePages<Plan> {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_TABLE";
+    const WORK: &'static str = "measures tables";
+
+    type Answer = Vec<Row>;
+
+    fn obey(self) -> Result<Vec<Row>, String> {
+        measure::run(&self.plan, self.megabytes, self.huge_pages)
     }
+}
+
+/// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
+fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
+    // Buckets of 8 bytes an entry and slots of 32 bytes at the most, an eighth more entries, and as much to spare.
+    let megabytes = ((plan.entries * 96) >> 20) + 64;
+    let has_dpdk = has_dpdk(&plan.contenders);
+    let pages = has_dpdk.then(|| HugePages::reserve(megabytes)).flatten();
+    let order = OnHugePages { plan: plan.clone(), megabytes, huge_pages: pages.is_some() };
+    let rows = child::ask(&order)?;
+    let about = match &pages {
+        Some(pages) => format!("rte_hash has {} reserved huge pages of 2 MiB", pages.count()),
+        None if !has_dpdk => "no huge pages were reserved".to_owned(),
+        None => {
+            "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages".to_owned()
+        }
+    };
+    Ok((rows.unwrap_or_default(), about))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Map;
 use stillpoint::timer::Clock;
 use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer};
 
@@ -10,9 +9,10 @@ use super::cycles::Bracket;
 use super::floor::Floor;
 use super::ours::Ours;
 use super::{HOUR, Plan, SPAN, remote, steady};
+use crate::experiment::prepare_child;
+use crate::experiment::rounds::{Rounds, in_turns};
 use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::{Row, number};
+use crate::output::json::Row;
 use crate::output::progress::Progress;
 use crate::random::Random;
 use crate::stats::median;
@@ -25,28 +25,25 @@ const POLLS: usize = 1_000;
 /// Ticks of one step of the scenario in which time goes on in small steps.
 const STEP: u64 = 64;
 
-/// Cycles of each metric, one for each round.
-pub(super) type Figures = BTreeMap<&'static str, Vec<f64>>;
+/// Cycles of each metric in one round.
+pub(super) type Figures = BTreeMap<&'static str, f64>;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
-    let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
-    if plan.contenders.iter().any(|name| name.starts_with("dpdk")) {
-        stillpoint_peers::table::initialise_dpdk(64, false, cpu)?;
-    }
-    cpus::pin(cpu)?;
+    prepare_child(&plan.contenders, &plan.cpus, 64, false)?;
     let steady = steady::TIMERS.len() * steady::rounds(plan) as usize;
-    let progress = Progress::new(plan.timers.len() * plan.rounds as usize + steady);
+    let rounds = plan.timers.len() * plan.rounds as usize + steady;
+    let progress = Progress::new(rounds * plan.contenders.len());
     let mut rows = Vec::new();
-    if plan.scenarios.iter().any(|name| name == "own") {
+    if plan.has("own") {
         for &timers in &plan.timers {
             progress.stage(&format!("timer: {timers} timers"));
             rows.extend(own(plan, timers, &progress));
         }
     }
-    if plan.scenarios.iter().any(|name| name == "steady") && !interrupt::requested() {
+    if plan.has("steady") && !interrupt::requested() {
         rows.extend(steady::run(plan, &progress));
     }
-    if plan.scenarios.iter().any(|name| name == "remote") && !interrupt::requested() {
+    if plan.has("remote") && !interrupt::requested() {
         progress.stage("timer: two threads");
         rows.extend(remote::run(plan)?);
     }
@@ -68,39 +65,32 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
 
 fn own(plan: &Plan, timers: usize, progress: &Progress) -> Vec<Row> {
     let (bracket, mut random) = (Bracket::new(), Random::new(plan.seed));
-    let measure = |name: &str, work: &Work, figures: &mut Figures| {
-        // Made anew in each round: so every one begins with its memory in order.
-        slices(make(name, timers)?.as_mut(), work, bracket, figures)
-    };
-    in_turns(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
+    // Made anew in each round: so every one begins with its memory in order.
+    let measure = |name: &str, work: &Work| slices(make(name, timers)?.as_mut(), work, bracket);
+    measured(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
 }
 
-/// Each contender measures the work of each round, in rotated order. Those that have nothing to measure have no row.
-pub(super) fn in_turns<W>(
+/// The rounds of each contender, and what `work` makes for each of them. Those that have nothing to measure have no row.
+pub(super) fn measured<W>(
     plan: &Plan,
-    setting: (&str, usize),
+    (scenario, timers): (&str, usize),
     rounds: u32,
     progress: &Progress,
     mut work: impl FnMut() -> W,
-    mut measure: impl FnMut(&str, &W, &mut Figures) -> Result<(), String>,
+    measure: impl Fn(&str, &W) -> Result<Figures, String>,
 ) -> Vec<Row> {
-    let mut contenders: Vec<(&str, Figures, Option<String>)> =
-        plan.contenders.iter().map(|name| (name.as_str(), Figures::new(), None)).collect();
-    for round in 0..rounds as usize {
-        let (work, count) = (work(), contenders.len());
-        for turn in 0..count {
-            let (name, figures, void) = &mut contenders[(turn + round) % count];
-            if void.is_none() && !interrupt::requested() {
-                *void = measure(name, &work, figures).err();
-            }
-        }
-        contenders.retain(|(_, figures, void)| !figures.is_empty() || void.is_some());
-        if contenders.is_empty() || interrupt::requested() {
-            break;
-        }
+    let measure = |name: &String, work: &W| {
+        let figures = measure(name, work);
         progress.step();
-    }
-    contenders.into_iter().map(|(name, figures, void)| row(setting, rounds, name, figures, void)).collect()
+        figures
+    };
+    let measured = in_turns(&plan.contenders, rounds, |_| work(), measure);
+    let any = |rounds: &Rounds<Figures>| !rounds.as_ref().is_ok_and(|all| all.iter().all(Figures::is_empty));
+    let row = |(name, measured)| {
+        let row = Row::new("timer", scenario, name).with("timers", timers).with("rounds", rounds);
+        with_quartiles(row, measured)
+    };
+    measured.into_iter().filter(|(_, rounds)| any(rounds)).map(row).collect()
 }
 
 /// The same for every contender.
@@ -133,12 +123,7 @@ impl Work {
 }
 
 /// Measures each operation once; what has fired and what was cancelled must be what was added.
-fn slices(
-    contender: &mut dyn TimerContender,
-    work: &Work,
-    bracket: Bracket,
-    figures: &mut Figures,
-) -> Result<(), String> {
+fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> Result<Figures, String> {
     let timers = work.delays.len() as u64;
     let all = |what: &str, found: u64| match found == timers {
         true => Ok(()),
@@ -148,9 +133,9 @@ fn slices(
     contender.add(&work.delays)?;
     all("cancelled", contender.cancel(&work.in_order))?;
     contender.forget();
-    let mut sums = BTreeMap::<&'static str, f64>::new();
+    let mut figures = Figures::new();
     for _ in 0..work.repeats {
-        let mut count = |metric, cycles: f64| *sums.entry(metric).or_default() += cycles;
+        let mut count = |metric, cycles: f64| *figures.entry(metric).or_default() += cycles;
 
         let (cycles, result) = bracket.time(|| contender.add(&work.delays));
         result?;
@@ -192,41 +177,34 @@ fn slices(
             contender.forget();
         }
     }
-    for (metric, cycles) in sums {
-        figures.entry(metric).or_default().push(cycles / (timers as f64 * work.repeats as f64));
-    }
+    figures.values_mut().for_each(|cycles| *cycles /= timers as f64 * work.repeats as f64);
     if contender.can(Ability::Idle) {
         contender.add(&work.far)?;
         let (cycles, fired) = bracket.time(|| contender.idle(POLLS));
         if fired != 0 {
             return Err(format!("{fired} timers have fired although none was due"));
         }
-        figures.entry("manage_idle_cycles").or_default().push(cycles / POLLS as f64);
+        figures.insert("manage_idle_cycles", cycles / POLLS as f64);
         all("cancelled", contender.cancel(&work.in_order))?;
         contender.forget();
     }
     // In time that passes by itself, these would take hours.
     if contender.can(Ability::Expire) && !contender.name().starts_with("dpdk") {
-        in_steps(contender, work, bracket, figures)?;
+        figures.extend(in_steps(contender, work, bracket)?);
     }
     if contender.name().starts_with("stillpoint") {
         let hours: Vec<u64> = work.delays.iter().map(|delay| delay * (HOUR / SPAN)).collect();
         contender.add(&hours)?;
         let (cycles, fired) = bracket.time(|| contender.expire(HOUR));
         all("fired in an hour's jump", fired)?;
-        figures.entry("jump_cycles").or_default().push(cycles / timers as f64);
+        figures.insert("jump_cycles", cycles / timers as f64);
         contender.forget();
     }
-    Ok(())
+    Ok(figures)
 }
 
 /// All timers fire while time goes on in small steps: the distribution of single polls.
-fn in_steps(
-    contender: &mut dyn TimerContender,
-    work: &Work,
-    bracket: Bracket,
-    figures: &mut Figures,
-) -> Result<(), String> {
+fn in_steps(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> Result<Figures, String> {
     contender.add(&work.delays)?;
     let mut polls = Vec::with_capacity((SPAN / STEP) as usize + 2);
     let mut fired = 0;
@@ -241,41 +219,26 @@ fn in_steps(
     }
     polls.sort_by(f64::total_cmp);
     let timers = work.delays.len() as f64;
-    figures.entry("step_cycles").or_default().push(polls.iter().sum::<f64>() / timers);
-    figures.entry("step_cycles_p999").or_default().push(polls[polls.len() * 999 / 1_000]);
-    figures.entry("step_cycles_max").or_default().push(polls[polls.len() - 1]);
-    Ok(())
+    Ok(Figures::from([
+        ("step_cycles", polls.iter().sum::<f64>() / timers),
+        ("step_cycles_p999", polls[polls.len() * 999 / 1_000]),
+        ("step_cycles_max", polls[polls.len() - 1]),
+    ]))
 }
 
-fn row(
-    (scenario, timers): (&str, usize),
-    rounds: u32,
-    name: &str,
-    figures: Figures,
-    void: Option<String>,
-) -> Row {
-    let params = [("timers", timers), ("rounds", rounds as usize)];
-    Row {
-        experiment: "timer".into(),
-        scenario: scenario.to_owned(),
-        contender: name.to_owned(),
-        params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
-        metrics: if void.is_some() { Map::new() } else { metrics(figures) },
-        void,
-    }
-}
-
-/// The median of each figure, and its quartiles.
-pub(super) fn metrics(figures: Figures) -> Map<String, serde_json::Value> {
-    let mut metrics = Map::new();
-    for (metric, mut rounds) in figures {
-        rounds.sort_by(f64::total_cmp);
-        let quartile = |of: usize| rounds[(rounds.len() - 1) * of / 4];
-        let mut insert =
-            |name: String, value: f64| metrics.insert(name, number((value * 100.0).round() / 100.0));
-        insert(format!("{metric}_q1"), quartile(1));
-        insert(format!("{metric}_q3"), quartile(3));
-        insert(metric.to_owned(), median(rounds));
-    }
-    metrics
+/// The row with the median of each figure, and its quartiles.
+pub(super) fn with_quartiles(row: Row, rounds: Rounds<Figures>) -> Row {
+    row.measured(rounds, |row, rounds| {
+        let mut figures = BTreeMap::<&str, Vec<f64>>::new();
+        for (metric, cycles) in rounds.into_iter().flatten() {
+            figures.entry(metric).or_default().push(cycles);
+        }
+        for (metric, mut rounds) in figures {
+            rounds.sort_by(f64::total_cmp);
+            let quartile = |of: usize| rounds[(rounds.len() - 1) * of / 4];
+            row.put(format!("{metric}_q1"), quartile(1), 2);
+            row.put(format!("{metric}_q3"), quartile(3), 2);
+            row.put(metric, median(rounds), 2);
+        }
+    })
 }

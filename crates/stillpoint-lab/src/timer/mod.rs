@@ -13,10 +13,9 @@ mod steady;
 
 use serde::{Deserialize, Serialize};
 
-use crate::child;
 use crate::error::Stop;
-use crate::experiment;
-use crate::experiment::{BenchArgs, Experiment};
+use crate::experiment::child;
+use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::output::json::Row;
 use crate::peers;
 
@@ -73,23 +72,17 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
-        let (quick, full) = (args.length.quick, args.length.full);
-        let rounds = args.length.rounds.unwrap_or(match (quick, full) {
-            (true, _) => 5,
-            (_, true) => 21,
-            _ => 7,
-        });
-        let timers: &[usize] = match (quick, full) {
-            (true, _) => &[10_000],
-            (_, true) => &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
-            _ => &[10, 10_000, 1_000_000],
-        };
-        let asked = |name: &&&str| scenarios.is_empty() || scenarios.iter().any(|asked| asked == **name);
+        let timers: &[usize] = args.length.pick(
+            &[10_000],
+            &[10, 10_000, 1_000_000],
+            &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
+        );
+        let asked = SCENARIOS.iter().filter(|name| in_scenario(name, scenarios));
         Ok(Self {
-            scenarios: SCENARIOS.iter().filter(asked).map(|&name| name.to_owned()).collect(),
+            scenarios: asked.map(|&name| name.to_owned()).collect(),
             contenders,
             timers: timers.to_vec(),
-            rounds,
+            rounds: args.length.rounds_or(5, 7, 21),
             cpus: cpus.to_vec(),
             seed: args.seed,
         })
@@ -101,5 +94,11 @@ impl experiment::Plan for Plan {
             show::tables(&rows);
         }
         Ok(rows)
+    }
+}
+
+impl Plan {
+    fn has(&self, scenario: &str) -> bool {
+        self.scenarios.iter().any(|name| name == scenario)
     }
 }

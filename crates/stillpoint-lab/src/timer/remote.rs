@@ -1,13 +1,13 @@
 //! Two threads: one adds to the other's wheel. The two take turns, so that each one's cost is seen by itself.
 
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 
 use stillpoint::timer::{Limit, Mailbox, SharedTimer, TimerService};
 
 use super::cycles::Bracket;
-use super::measure::metrics;
+use super::measure::{Figures, with_quartiles};
 use super::{Plan, SPAN};
+use crate::experiment::rounds::Rounds;
 use crate::interrupt;
 use crate::machine::cpus;
 use crate::output::json::Row;
@@ -16,8 +16,6 @@ use crate::random::Random;
 const TIMERS: usize = 10_000;
 /// Timers of a burst.
 const BURSTS: [usize; 2] = [1, 32];
-
-type Rounds = Vec<BTreeMap<&'static str, f64>>;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let (Some(&source_cpu), Some(&target_cpu)) = (plan.cpus.first(), plan.cpus.get(1)) else {
@@ -39,43 +37,31 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                 let pinned = cpus::pin(source_cpu);
                 let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
                 // A round more, which does not count: caches and branches are cold in it.
-                let rounds =
-                    (0..=plan.rounds).map(|_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn));
-                let rounds: Result<Rounds, String> = rounds.collect();
-                pinned.and(rounds)
+                let round = |_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn);
+                // Also after an error: the target waits for the source in each of them.
+                let rounds: Vec<Result<Figures, String>> = (0..=plan.rounds).map(round).collect();
+                pinned.and_then(|()| rounds.into_iter().collect::<Rounds<Figures>>())
             });
             let target = scope.spawn(|| {
                 let pinned = cpus::pin(target_cpu);
-                let rounds: Rounds =
-                    (0..=plan.rounds).map(|_| at_target(&mut service, &deadlines, &turn)).collect();
+                let round = |_| at_target(&mut service, &deadlines, &turn);
+                let rounds: Vec<Figures> = (0..=plan.rounds).map(round).collect();
                 pinned.map(|()| rounds)
             });
             (source.join(), target.join())
         });
         let source = source.unwrap_or_else(|_| Err("the source panicked".into()));
         let target = target.unwrap_or_else(|_| Err("the target panicked".into()));
-        let (source, target, void) = match (source, target) {
-            (Ok(source), Ok(target)) => (source, target, None),
-            (Err(error), _) | (_, Err(error)) => (Vec::new(), Vec::new(), Some(error)),
+        let both = |(source, mut target): (Figures, Figures)| match target.remove("fired") {
+            Some(fired) if fired != TIMERS as f64 => Err(format!("{fired} of {TIMERS} timers have fired")),
+            _ => Ok(source.into_iter().chain(target).collect()),
         };
-        let mut figures = BTreeMap::<&'static str, Vec<f64>>::new();
-        for (metric, cycles) in source.into_iter().skip(1).chain(target.into_iter().skip(1)).flatten() {
-            figures.entry(metric).or_default().push(cycles);
-        }
-        let fired = figures.remove("fired").unwrap_or_default();
-        let void = void.or_else(|| {
-            let wrong = fired.into_iter().find(|fired| *fired != TIMERS as f64);
-            wrong.map(|wrong| format!("{wrong} of {TIMERS} timers have fired"))
-        });
-        let params = [("timers", TIMERS), ("burst", burst), ("rounds", plan.rounds as usize)];
-        rows.push(Row {
-            experiment: "timer".into(),
-            scenario: "remote".to_owned(),
-            contender: "stillpoint/wheel".to_owned(),
-            params: params.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
-            metrics: if void.is_some() { serde_json::Map::new() } else { metrics(figures) },
-            void,
-        });
+        let rounds = source.and_then(|source| source.into_iter().zip(target?).skip(1).map(both).collect());
+        let row = Row::new("timer", "remote", "stillpoint/wheel")
+            .with("timers", TIMERS)
+            .with("burst", burst)
+            .with("rounds", plan.rounds);
+        rows.push(with_quartiles(row, rounds));
     }
     Ok(rows)
 }
@@ -87,7 +73,7 @@ fn at_source(
     deadlines: &[u64],
     burst: usize,
     turn: &Barrier,
-) -> Result<BTreeMap<&'static str, f64>, String> {
+) -> Result<Figures, String> {
     let bracket = Bracket::new();
     let mut add = || {
         bracket.time(|| {
@@ -115,14 +101,10 @@ fn at_source(
         return Err(format!("{cancelled} of {} timers were cancelled", timers.len()));
     }
     let each = timers.len() as f64;
-    Ok(BTreeMap::from([("remote_source_cycles", first / each), ("remote_cancel_cycles", cancelling / each)]))
+    Ok(Figures::from([("remote_source_cycles", first / each), ("remote_cancel_cycles", cancelling / each)]))
 }
 
-fn at_target(
-    service: &mut TimerService<u64>,
-    deadlines: &[u64],
-    turn: &Barrier,
-) -> BTreeMap<&'static str, f64> {
+fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier) -> Figures {
     let bracket = Bracket::new();
     let each = deadlines.len() as f64;
     // The same timers as its own, while the source is about to add its.
@@ -145,7 +127,7 @@ fn at_target(
     });
     debug_assert!(progress.is_done());
     turn.wait();
-    BTreeMap::from([
+    Figures::from([
         ("remote_target_cycles", (taking_in - own) / each),
         ("remote_target_whole_cycles", taking_in / each),
         ("remote_unlink_cycles", taking_out / each),

@@ -40,24 +40,20 @@ const REMOTE: &[Column] = &[
 
 /// Prints a table for each number of timers, and one for two threads.
 pub(super) fn tables(rows: &[Row]) {
-    let bold = anstyle::Style::new().bold();
     for (scenario, what, columns) in [
         ("own", "on one thread, TSC cycles each", OWN),
         ("steady", "with timeouts of 300 s, polled each millisecond: TSC cycles of a poll", STEADY),
     ] {
-        let rows = || rows.iter().filter(|row| row.scenario == scenario);
-        let mut numbers: Vec<u64> = rows().map(|row| param(row, "timers")).collect();
-        numbers.dedup();
-        for timers in numbers {
-            let of_number = rows().filter(|row| param(row, "timers") == timers);
-            say(format!("\n{bold}Timers: {timers} {what}{bold:#}"));
-            say(table::text(&of_rows(of_number, "contender", |row| row.contender.clone(), columns)));
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == scenario).collect();
+        for rows in rows.chunk_by(|a, b| a.params["timers"] == b.params["timers"]) {
+            let caption = format!("Timers: {} {what}", rows[0].params["timers"]);
+            of_rows(&caption, "contender", |row| row.contender.clone(), columns, rows);
         }
     }
-    let mut remote = rows.iter().filter(|row| row.scenario == "remote").peekable();
-    if remote.peek().is_some() {
-        say(format!("\n{bold}Timers of another thread: TSC cycles each{bold:#}"));
-        say(table::text(&of_rows(remote, "burst", |row| param(row, "burst").to_string(), REMOTE)));
+    let remote: Vec<&Row> = rows.iter().filter(|row| row.scenario == "remote").collect();
+    if !remote.is_empty() {
+        let caption = "Timers of another thread: TSC cycles each";
+        of_rows(caption, "burst", |row| row.params["burst"].to_string(), REMOTE, &remote);
     }
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
     say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
@@ -67,29 +63,22 @@ pub(super) fn tables(rows: &[Row]) {
     );
 }
 
-fn param(row: &Row, name: &str) -> u64 {
-    row.params.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
-}
-
-fn of_rows<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    first: &'static str,
-    name: impl Fn(&Row) -> String,
-    columns: &[Column],
-) -> comfy_table::Table {
+fn of_rows(caption: &str, first: &str, name: impl Fn(&Row) -> String, columns: &[Column], rows: &[&Row]) {
     let header: Vec<&str> = std::iter::once(first).chain(columns.iter().map(|column| column.0)).collect();
-    let mut table = table::of_figures(&header, 1);
-    for row in rows {
-        let figure = |value: f64| match value.abs() {
-            small if small < 99.95 => format!("{value:.1}"),
-            _ => format!("{value:.0}"),
-        };
-        let figures = columns.iter().map(|column| row.metric(column.1).map(figure).unwrap_or_default());
+    let line = |row: &&Row| {
+        let figures = columns.iter().map(|column| row.shown(column.1, figure));
         let mut cells: Vec<String> = std::iter::once(name(row)).chain(figures).collect();
         if let Some(void) = &row.void {
             cells[1].clone_from(void);
         }
-        table.add_row(cells);
+        cells
+    };
+    table::of_lines(caption, &header, 1, rows.iter().map(line));
+}
+
+fn figure(value: f64) -> String {
+    match value.abs() {
+        small if small < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
     }
-    table
 }

@@ -24,10 +24,7 @@ const LIMIT: usize = 64;
 
 /// Rounds of this scenario: each has hundreds of thousands of polls.
 pub(super) fn rounds(plan: &Plan) -> u32 {
-    match plan.scenarios.iter().any(|name| name == "steady") {
-        true => plan.rounds.min(5),
-        false => 0,
-    }
+    if plan.has("steady") { plan.rounds.min(5) } else { 0 }
 }
 
 pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
@@ -41,10 +38,9 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
             first.sort_unstable();
             first
         };
-        let measure = |name: &str, first: &Vec<u64>, figures: &mut Figures| {
-            polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz, figures)
-        };
-        measure::in_turns(plan, ("steady", timers), rounds(plan), progress, first, measure)
+        let measure =
+            |name: &str, first: &Vec<u64>| polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz);
+        measure::measured(plan, ("steady", timers), rounds(plan), progress, first, measure)
     };
     TIMERS.into_iter().flat_map(of_number).collect()
 }
@@ -62,9 +58,8 @@ fn polls(
     first: &[u64],
     bracket: Bracket,
     tsc_hz: Option<u64>,
-    figures: &mut Figures,
-) -> Result<(), String> {
-    let Some(millisecond) = contender.millisecond() else { return Ok(()) };
+) -> Result<Figures, String> {
+    let Some(millisecond) = contender.millisecond() else { return Ok(Figures::new()) };
     for deadline in first {
         contender.renew(deadline * millisecond, 1)?;
     }
@@ -94,17 +89,17 @@ fn polls(
     }
     cycles.sort_by(f64::total_cmp);
     let at = |of_thousand: usize| cycles[cycles.len() * of_thousand / 1_000];
-    let mut insert = |metric, value| figures.entry(metric).or_default().push(value);
-    insert("poll_cycles", cycles.iter().sum::<f64>() / cycles.len() as f64);
-    insert("poll_cycles_p50", at(500));
-    insert("poll_cycles_p99", at(990));
-    insert("poll_cycles_p999", at(999));
-    insert("poll_cycles_max", cycles[cycles.len() - 1]);
-    // Where there is no such counter, cycles are nanoseconds.
-    insert("poll_us_p999", at(999) * 1e6 / tsc_hz.unwrap_or(1_000_000_000) as f64);
+    let mut figures = Figures::from([
+        ("poll_cycles", cycles.iter().sum::<f64>() / cycles.len() as f64),
+        ("poll_cycles_p50", at(500)),
+        ("poll_cycles_p99", at(990)),
+        ("poll_cycles_p999", at(999)),
+        ("poll_cycles_max", cycles[cycles.len() - 1]),
+        // Where there is no such counter, cycles are nanoseconds.
+        ("poll_us_p999", at(999) * 1e6 / tsc_hz.unwrap_or(1_000_000_000) as f64),
+    ]);
     if !empty {
-        insert("most_fired", most as f64);
-        insert("latest_ms", latest as f64);
+        figures.extend([("most_fired", most as f64), ("latest_ms", latest as f64)]);
     }
-    Ok(())
+    Ok(figures)
 }

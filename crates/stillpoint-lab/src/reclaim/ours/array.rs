@@ -7,7 +7,7 @@ use stillpoint_peers::{
     Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
 };
 
-use super::contender::{Field, drain};
+use super::contender::{Field, drain, without_rest};
 use super::{BURST, Reading};
 
 /// The array, and its domain.
@@ -114,17 +114,14 @@ impl Field for Cells {
             let mut reader = self.domain.qsbr_reader();
             let mut cells = self.cells.bind_qsbr(&mut reader);
             ready();
-            let mut lookups = Lookups::new(job, len);
-            let mut next = Some(lookups.index());
-            while let Some(index) = next {
-                lookups.count(work.inside(cells.load(index), index));
+            return read_sections(job, &without_rest(work), len, |index| {
+                let found = work.inside(cells.load(index), index);
                 cells.quiescent();
                 if work.has_rest() {
                     cells.offline(|| work.rest());
                 }
-                next = lookups.next_index();
-            }
-            return lookups.outcome();
+                found
+            });
         }
         let mut reader = self.domain.reader();
         let mut cells = self.cells.bind(&mut reader);

@@ -142,6 +142,11 @@ impl<F: Field> Contender for Background<F> {
     }
 }
 
+/// The same sections with nothing between two: readers that are offline meanwhile rest within their own loop.
+pub(super) fn without_rest(work: &Work) -> Work {
+    Work { outside: 0, ..*work }
+}
+
 /// Ends the second thread, and waits until it has freed everything.
 pub(super) fn drain(submitter: &Submitter) {
     submitter.stop();

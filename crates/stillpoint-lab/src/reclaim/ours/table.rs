@@ -8,7 +8,7 @@ use stillpoint_peers::{
     Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
 };
 
-use super::contender::{Field, drain};
+use super::contender::{Field, drain, without_rest};
 use super::{BURST, Reading};
 
 /// The table, and its domain.
@@ -116,17 +116,14 @@ impl Field for OfTable {
         if reading == Reading::Qsbr {
             let mut reader = self.domain.qsbr_reader();
             ready();
-            let mut lookups = Lookups::new(job, self.elements);
-            let mut next = Some(lookups.index());
-            while let Some(index) = next {
-                lookups.count(work.inside(self.table.get_in(&reader, &(index as u64)), index));
+            return read_sections(job, &without_rest(work), self.elements, |index| {
+                let found = work.inside(self.table.get_in(&reader, &(index as u64)), index);
                 reader.quiescent();
                 if work.has_rest() {
                     reader.offline(|| work.rest());
                 }
-                next = lookups.next_index();
-            }
-            return lookups.outcome();
+                found
+            });
         }
         let mut reader = self.domain.reader();
         let mut table = self.table.reader(&mut reader);

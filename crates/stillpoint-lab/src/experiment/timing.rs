@@ -28,7 +28,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// Rounds, and the time of each.
     pub(crate) fn timing(&self, length: &LengthFlags, rows: usize) -> (u32, Duration) {
-        let rounds = length.rounds.unwrap_or(if length.full { 5 } else { ROUNDS });
+        let rounds = length.rounds_or(ROUNDS, ROUNDS, 5);
         if let Some(row) = length.duration {
             return (rounds, (row / rounds).max(LEAST_ROUND));
         }
