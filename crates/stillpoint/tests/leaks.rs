@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
 
-use stillpoint::rcu::{Domain, Help, Reader};
+use stillpoint::rcu::{Boost, Domain, Reader};
 use stillpoint::table::Table;
 use stillpoint::timer::{Limit, TimerService};
 
@@ -66,9 +66,9 @@ fn keep(reader: Reader) {
     KEPT.with_borrow_mut(|kept| kept.push(reader));
 }
 
-/// A domain that helps, so that it keeps something for each thread.
-fn helping() -> Domain {
-    Domain::builder().help(Help::Migrate).build().expect("every process may move its threads")
+/// A domain that boosts, so that it keeps something for each thread.
+fn boosting() -> Domain {
+    Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads")
 }
 
 /// Runs `body` on `THREADS` threads, and asserts that as much memory is allocated afterwards as was after the first ones,
@@ -102,35 +102,35 @@ fn assert_no_leak(body: impl Fn() + Sync) {
 #[test]
 fn threads_that_come_and_go_leave_no_memory_behind() {
     in_child("threads_that_come_and_go_leave_no_memory_behind", || {
-        let (helping, other) = (helping(), helping());
-        assert_no_leak(|| drop((helping.reader(), other.reader(), helping.qsbr_reader())));
+        let (boosting, other) = (boosting(), boosting());
+        assert_no_leak(|| drop((boosting.reader(), other.reader(), boosting.qsbr_reader())));
     });
 }
 
-/// The thread's own share of the help is destroyed first, and its readers after it.
+/// The thread's own share of a boost is destroyed first, and its readers after it.
 #[test]
 fn threads_whose_readers_end_last_leave_no_memory_behind() {
     in_child("threads_whose_readers_end_last_leave_no_memory_behind", || {
-        let (helping, other) = (helping(), helping());
+        let (boosting, other) = (boosting(), boosting());
         assert_no_leak(|| {
             keep_last();
-            keep(helping.reader());
+            keep(boosting.reader());
             keep(other.reader());
         });
-        assert_eq!((helping.stats().readers, other.stats().readers), (0, 0));
+        assert_eq!((boosting.stats().readers, other.stats().readers), (0, 0));
     });
 }
 
 #[test]
 fn threads_whose_readers_end_first_leave_no_memory_behind() {
     in_child("threads_whose_readers_end_first_leave_no_memory_behind", || {
-        let helping = helping();
+        let boosting = boosting();
         assert_no_leak(|| {
-            let reader = helping.reader();
+            let reader = boosting.reader();
             keep_last();
             keep(reader);
         });
-        assert_eq!(helping.stats().readers, 0);
+        assert_eq!(boosting.stats().readers, 0);
     });
 }
 
@@ -138,7 +138,7 @@ fn threads_whose_readers_end_first_leave_no_memory_behind() {
 #[test]
 fn threads_that_use_everything_leave_no_memory_behind() {
     in_child("threads_that_use_everything_leave_no_memory_behind", || {
-        let domain = helping();
+        let domain = boosting();
         assert_no_leak(|| {
             let (reader, cell) = (domain.reader(), domain.cell([0_u8; 100]));
             let many: Vec<_> = (0..40).map(|_| cell.protect(&reader)).collect();
@@ -234,7 +234,7 @@ fn children_of_children_leave_no_memory_behind() {
             answer.unwrap_or_else(|panic| resume_unwind(panic));
         });
     }
-    in_child("children_of_children_leave_no_memory_behind", || generation(&helping(), 20, 0));
+    in_child("children_of_children_leave_no_memory_behind", || generation(&boosting(), 20, 0));
 }
 
 /// Tables whose chains overflow, that grow, and that are dropped while an entry of theirs waits elsewhere.

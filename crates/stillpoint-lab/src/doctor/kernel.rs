@@ -122,7 +122,7 @@ fn realtime() -> Finding {
         Err(error) => Finding::absent(
             "scheduling",
             format!("SCHED_FIFO is refused ({rights}): {error}"),
-            "preempted region readers cannot be helped by raising them, and URCU_CALL_RCU_RT gains nothing",
+            "preempted region readers cannot be boosted by raising them, and URCU_CALL_RCU_RT gains nothing",
         ),
     }
 }

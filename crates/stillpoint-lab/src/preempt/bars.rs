@@ -2,7 +2,7 @@
 
 use crate::experiment::Inside;
 use crate::output::json::Row;
-use crate::preempt::plan::{BASELINE, CROWDED, HELPED};
+use crate::preempt::plan::{BASELINE, BOOSTED, CROWDED};
 
 /// A bar, and the figures that met or missed it.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,23 +60,23 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         let what = format!("{peer}, {CROWDED} a core, mean grace period");
         verdicts.push(at_least(overcommit(peer, "gp_us_mean"), 100.0, what));
     }
-    for (helped, share) in [("stillpoint/guard+help", 50.0), ("stillpoint/guard+migrate", 5.0)] {
-        let value = ratio((helped, HELPED), ("dpdk/rcu", HELPED), "gp_us_mean");
-        let what = format!("{helped}, {HELPED} a core, mean grace period of dpdk/rcu's");
+    for (boosted, share) in [("stillpoint/guard+boost", 50.0), ("stillpoint/guard+migrate", 5.0)] {
+        let value = ratio((boosted, BOOSTED), ("dpdk/rcu", BOOSTED), "gp_us_mean");
+        let what = format!("{boosted}, {BOOSTED} a core, mean grace period of dpdk/rcu's");
         verdicts.push(value.map(|value| Verdict {
             met: value <= 1.0 / share,
             text: format!("{what}: {value:.4}, at most 1/{share}"),
         }));
     }
-    let help = "stillpoint/guard+help";
-    verdicts.push(metric(help, HELPED, "gp_us_max").map(|max| Verdict {
+    let boost = "stillpoint/guard+boost";
+    verdicts.push(metric(boost, BOOSTED, "gp_us_max").map(|max| Verdict {
         met: max < 20_000.0,
-        text: format!("{help}, {HELPED} a core, longest grace period: {:.1} ms, under 20 ms", max / 1e3),
+        text: format!("{boost}, {BOOSTED} a core, longest grace period: {:.1} ms, under 20 ms", max / 1e3),
     }));
     verdicts.push(at_least(
-        ratio((help, BASELINE), ("stillpoint/guard", BASELINE), "sections_per_s"),
+        ratio((boost, BASELINE), ("stillpoint/guard", BASELINE), "sections_per_s"),
         0.99,
-        format!("{help} where it is not needed, sections of stillpoint/guard's"),
+        format!("{boost} where it is not needed, sections of stillpoint/guard's"),
     ));
     verdicts.into_iter().flatten().collect()
 }
@@ -122,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn help_is_compared_to_dpdk_and_to_itself() {
-        let rows = |help| {
+    fn boost_is_compared_to_dpdk_and_to_itself() {
+        let rows = |boost| {
             [
                 row("dpdk/rcu", 8, 26_000.0, 1.0),
-                row("stillpoint/guard+help", 8, help, 1.0),
-                row("stillpoint/guard+migrate", 8, help, 1.0),
+                row("stillpoint/guard+boost", 8, boost, 1.0),
+                row("stillpoint/guard+migrate", 8, boost, 1.0),
             ]
         };
         assert_eq!(met(&rows(500.0)), [true, true, true]);

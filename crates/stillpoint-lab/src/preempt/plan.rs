@@ -19,7 +19,7 @@ use crate::reclaim::plan::contenders;
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", Policy::Delete, Quick::Always),
     entry("stillpoint/guard", Policy::Delete, Quick::Always),
-    entry("stillpoint/guard+help", Policy::Delete, Quick::Always),
+    entry("stillpoint/guard+boost", Policy::Delete, Quick::Always),
     entry("stillpoint/guard+migrate", Policy::Delete, Quick::Always),
     entry("stillpoint/qsbr", Policy::Delete, Quick::Never),
     entry("liburcu/qsbr", Policy::Background, Quick::Always),
@@ -34,10 +34,10 @@ pub(crate) const CONTENDERS: &[Entry] = &[
 /// One reader on each core: what overcommit is compared to.
 pub(crate) const BASELINE: usize = 1;
 /// Readers on each core under overcommit, where a bar is set.
-pub(crate) const HELPED: usize = 8;
+pub(crate) const BOOSTED: usize = 8;
 pub(crate) const CROWDED: usize = 16;
 
-const ALL_PER_CORE: [usize; 5] = [BASELINE, 2, 4, HELPED, CROWDED];
+const ALL_PER_CORE: [usize; 5] = [BASELINE, 2, 4, BOOSTED, CROWDED];
 const ALL_SECTIONS: [f64; 4] = [0.2, 5.0, 50.0, 500.0];
 /// The section of a run that is not told which: longer than any entry and exit, far shorter than a time slice.
 const USUAL_SECTION: f64 = 5.0;
@@ -128,7 +128,7 @@ impl experiment::Plan for Plan {
         let insides = length.asked_or(&args.inside, &insides[..1], &insides);
         let per_core = |workload: Workload| {
             let usual: &[usize] = match workload {
-                Workload::Mail => &[BASELINE, HELPED, CROWDED],
+                Workload::Mail => &[BASELINE, BOOSTED, CROWDED],
                 _ => &[BASELINE, CROWDED],
             };
             length.asked_or(&args.readers, usual, &ALL_PER_CORE)

@@ -1,11 +1,11 @@
-//! How threads are scheduled: a reclaimer that helps readers must leave them as they were.
+//! How threads are scheduled: a reclaimer that boosts readers must leave them as they were.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::machine::cpus;
 
-/// How long a helper may take to give back what it has taken.
+/// How long a booster may take to give back what it has taken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A scheduling policy of the kernel, such as `SCHED_OTHER`.
@@ -25,7 +25,7 @@ fn of(tid: libc::pid_t) -> Result<Policy, String> {
     }
 }
 
-/// Waits until the calling thread has its `usual` policy and is on its CPU alone. A helper may be about to lower it.
+/// Waits until the calling thread has its `usual` policy and is on its CPU alone. A booster may be about to lower it.
 pub(super) fn check_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
     patiently(PATIENCE, || look_at_this_thread(usual, cpu))
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_has_time_to_give_back() {
+    fn a_booster_has_time_to_give_back() {
         let begin = Instant::now();
         let soon = || match begin.elapsed() > Duration::from_millis(20) {
             true => Ok(()),

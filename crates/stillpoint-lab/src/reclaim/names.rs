@@ -65,7 +65,7 @@ pub(crate) const fn entry(name: &'static str, policy: Policy, quick: Quick) -> E
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", Policy::Poll, Quick::Always),
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
-    entry("stillpoint/guard+help", Policy::Poll, Quick::Always),
+    entry("stillpoint/guard+boost", Policy::Poll, Quick::Always),
     entry("stillpoint/guard+migrate", Policy::Poll, Quick::OneCore),
     entry("stillpoint/guard32", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr", Policy::Delete, Quick::OwnCore),

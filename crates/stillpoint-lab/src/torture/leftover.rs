@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 
 use super::findings::Findings;
 
-/// How long, on a machine that is busy, who helped a thread may take to end that, and a thread that was joined to end.
+/// How long, on a machine that is busy, who boosted a thread may take to end that, and a thread that was joined to end.
 const LATE: Duration = Duration::from_secs(1);
 
 /// How every thread of the process should be: as its first thread was at the beginning.
@@ -28,7 +28,7 @@ impl Ordinary {
         standing(super::roll::own_id()).map(Self)
     }
 
-    /// Looks at the calling thread, which is inside no section. Whoever helped it may be a moment behind.
+    /// Looks at the calling thread, which is inside no section. Whoever boosted it may be a moment behind.
     pub(super) fn check_caller(&self, findings: &Findings) {
         self.check(super::roll::own_id(), findings);
     }

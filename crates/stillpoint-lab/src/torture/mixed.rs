@@ -119,7 +119,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     for World { domain, reports, .. } in &worlds {
         let stats = domain.stats();
         let counts = &mut tally.counts;
-        counts.add_many(Count::Helped, stats.helped);
+        counts.add_many(Count::Boosted, stats.boosted);
         counts.add_many(Count::HandedBack, stats.handed_back);
         counts.add_many(Count::WaitedForRoom, stats.waits);
         counts.add_many(Count::Assisted, stats.assists);

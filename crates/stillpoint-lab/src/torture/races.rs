@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
-use stillpoint::rcu::Help;
+use stillpoint::rcu::Boost;
 use stillpoint_multicast::signals;
 
 use super::actor::is_over;
@@ -13,7 +13,7 @@ use super::counts::least;
 use super::litmus::{Announce, Free, Litmus};
 use super::part::{Part, Stage};
 use super::stores::Stores;
-use super::{awaited, helping, room, stops, tokens};
+use super::{awaited, boosting, room, stops, tokens};
 use crate::output::say;
 
 /// All races, one after the other, and what they have done so far.
@@ -82,8 +82,8 @@ enum Race {
     Tokens(Mode),
     /// A background reclaimer that is stopped while it goes to sleep.
     Stop(Mode),
-    /// Readers that are helped, and end.
-    Help(Help),
+    /// Readers that are boosted, and end.
+    Boost(Boost),
     /// Retirers in a domain with a limit.
     Room(Mode),
     /// Futures that wait for a reader.
@@ -122,10 +122,10 @@ const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::BoundOnline, Free::Poll),
     Race::Tokens(Mode::Asymmetric),
     Race::Stop(Mode::Symmetric),
-    Race::Help(Help::Realtime),
+    Race::Boost(Boost::Realtime),
     Race::Room(Mode::Symmetric),
     Race::Await(Mode::Symmetric),
-    Race::Help(Help::Migrate),
+    Race::Boost(Boost::Migrate),
     Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
     litmus(Mode::Provided(signals::PROVIDER), Announce::Pin, Free::Try),
@@ -142,7 +142,7 @@ impl Race {
         match self {
             Race::Litmus(litmus) => litmus.mode,
             Race::Tokens(mode) | Race::Stop(mode) | Race::Room(mode) | Race::Await(mode) => *mode,
-            Race::Help(_) => Mode::Symmetric,
+            Race::Boost(_) => Mode::Symmetric,
         }
     }
 
@@ -151,7 +151,7 @@ impl Race {
         match self {
             Race::Litmus(_) | Race::Tokens(_) | Race::Room(_) => 300.0,
             Race::Stop(_) | Race::Await(_) => 100.0,
-            Race::Help(_) => 5.0,
+            Race::Boost(_) => 5.0,
         }
     }
 
@@ -162,7 +162,7 @@ impl Race {
             }
             Race::Tokens(mode) => format!("start against start ({mode})"),
             Race::Stop(mode) => format!("stop against a reclaimer's sleep ({mode})"),
-            Race::Help(help) => format!("help against the end of a section ({help:?})"),
+            Race::Boost(boost) => format!("boost against the end of a section ({boost:?})"),
             Race::Room(mode) => format!("retire against retire in a full domain ({mode})"),
             Race::Await(mode) => format!("leave against await ({mode})"),
         }
@@ -180,7 +180,7 @@ impl Race {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
             Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),
             Race::Stop(mode) => stops::run(*mode, context, duration, rng),
-            Race::Help(help) => helping::run(*help, context, cpus, duration, rng),
+            Race::Boost(boost) => boosting::run(*boost, context, cpus, duration, rng),
             Race::Room(mode) => room::run(*mode, context, duration, rng),
             Race::Await(mode) => awaited::run(*mode, context, duration, stores, rng),
         }

@@ -4,29 +4,29 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, DomainBuilder, Help};
+use stillpoint::rcu::{Boost, Domain, DomainBuilder};
 
-/// What readers are helped after.
-const HELP_AFTER: Duration = Duration::from_micros(50);
+/// What readers are boosted after.
+const BOOST_AFTER: Duration = Duration::from_micros(50);
 
 /// One combination.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     mode: Mode,
-    help: Help,
+    boost: Boost,
     /// Most objects that may wait in the whole domain.
     pub(super) capacity: Option<usize>,
 }
 
 impl Setting {
     pub(super) fn random(mode: Mode, rng: &mut Rng) -> Self {
-        let help = match rng.u32(0..8) {
-            0..2 => Help::Off,
-            2..6 => Help::Realtime,
-            _ => Help::Migrate,
+        let boost = match rng.u32(0..8) {
+            0..2 => Boost::Off,
+            2..6 => Boost::Realtime,
+            _ => Boost::Migrate,
         };
         let capacity = (rng.u32(0..3) == 0).then(|| 1 << rng.u32(5..12));
-        Self { mode, help, capacity }
+        Self { mode, boost, capacity }
     }
 
     /// As [`random`](Setting::random), without a limit.
@@ -36,13 +36,13 @@ impl Setting {
 
     /// A domain of that name, to be completed.
     pub(super) fn builder(&self, name: &str) -> DomainBuilder {
-        let Self { mode, help, capacity } = *self;
+        let Self { mode, boost, capacity } = *self;
         let builder = Domain::builder()
             .name(name)
             .fence(mode)
-            .help(help)
-            .help_fallback(Help::Migrate)
-            .help_after(HELP_AFTER);
+            .boost(boost)
+            .boost_fallback(Boost::Migrate)
+            .boost_after(BOOST_AFTER);
         capacity.into_iter().fold(builder, DomainBuilder::capacity)
     }
 

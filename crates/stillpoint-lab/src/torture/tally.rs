@@ -50,7 +50,7 @@ events! {
         Synchronized = "waits for a grace period", 10;
         Awaited = "grace periods awaited as futures", 2;
         Unawaited = "futures dropped half-way", 0.5;
-        Helped = "readers helped to run", 0.2;
+        Boosted = "readers boosted", 0.2;
         Reports = "stalls reported", 0.5;
         HandedBack = "retirements handed back", 50;
         WaitedForRoom = "retirements that waited for room", 5;

@@ -39,15 +39,15 @@ pub enum Before {
     },
 }
 
-/// What a helper finds.
+/// What a booster finds.
 #[derive(Debug)]
 pub enum Finding {
     /// The thread runs, or sleeps, or has ended, or is a real-time thread.
     NoNeed,
     /// It waits for the very CPU that the caller is on: to raise it there would be to lose the CPU to it.
     GiveWay,
-    /// It waits for a CPU: this is to be restored when it was helped.
-    Help(Before),
+    /// It waits for a CPU: this is to be restored when it was boosted.
+    Boost(Before),
 }
 
 /// A thread of this process, as others see it. The file is bound to the thread, and fails when it has ended,
@@ -65,7 +65,7 @@ impl Subject {
         Ok(Self { tid: gettid(), stat })
     }
 
-    /// Whether the thread needs help of this kind now.
+    /// Whether the thread needs to be boosted in this way now.
     pub fn examine(&self, way: Way) -> Result<Finding, Errno> {
         let Some(cpu) = self.waits_for_cpu() else { return Ok(Finding::NoNeed) };
         let policy = policy(self.tid)?;
@@ -77,18 +77,18 @@ impl Subject {
             return Ok(Finding::GiveWay);
         }
         Ok(match way {
-            Way::Realtime => Finding::Help(Before::Policy(policy)),
+            Way::Realtime => Finding::Boost(Before::Policy(policy)),
             // Here an ordinary thread would never get the CPU.
             Way::Migrate if is_realtime(self::policy(gettid())?) => Finding::NoNeed,
             Way::Migrate => {
                 let allowed = sched_getaffinity(Some(self.tid))?;
-                Finding::Help(Before::Affinity { allowed, moved_to: own_cpu })
+                Finding::Boost(Before::Affinity { allowed, moved_to: own_cpu })
             }
         })
     }
 
     /// Gets the thread to run.
-    pub fn help(&self, before: &Before) -> Result<(), Errno> {
+    pub fn boost(&self, before: &Before) -> Result<(), Errno> {
         match before {
             Before::Policy(_) => set_policy(self.tid, RAISED, PRIORITY),
             Before::Affinity { moved_to, .. } => sched_setaffinity(Some(self.tid), &only(*moved_to)),
@@ -291,7 +291,7 @@ mod tests {
             let before = policy(own.tid).unwrap();
             if probe_realtime().is_ok() {
                 assert_eq!(policy(own.tid), Ok(before), "the probe leaves no trace");
-                own.help(&Before::Policy(before)).unwrap();
+                own.boost(&Before::Policy(before)).unwrap();
                 assert_eq!(policy(own.tid), Ok(RAISED));
                 // SAFETY: no pointers are passed.
                 assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) }, 0);
@@ -305,7 +305,7 @@ mod tests {
 
             let allowed = sched_getaffinity(None).unwrap();
             let saved = Before::Affinity { allowed, moved_to: sched_getcpu() };
-            own.help(&saved).unwrap();
+            own.boost(&saved).unwrap();
             assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
             own.restore(&saved).unwrap();
             assert_eq!(sched_getaffinity(None).unwrap(), allowed);

@@ -1,5 +1,5 @@
 //! Scheduling for models: the threads of a model have one policy in common, which is enough, as one of them alone is
-//! ever helped. Under Miri, which has no scheduler to speak of, nobody is helped.
+//! ever boosted. Under Miri, which has no scheduler to speak of, nobody is boosted.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -16,7 +16,7 @@ pub enum Finding {
     NoNeed,
     /// Never: no thread of a model has a CPU.
     GiveWay,
-    Help(Before),
+    Boost(Before),
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Subject {
         Ok(Finding::NoNeed)
     }
 
-    pub fn help(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn boost(&self, _before: &Before) -> Result<(), Refused> {
         Err(Refused)
     }
 
@@ -66,10 +66,10 @@ impl Subject {
     }
 
     pub fn examine(&self, _way: Way) -> Result<Finding, Refused> {
-        Ok(Finding::Help(Before(is_raised())))
+        Ok(Finding::Boost(Before(is_raised())))
     }
 
-    pub fn help(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn boost(&self, _before: &Before) -> Result<(), Refused> {
         kernel::set(true);
         Ok(())
     }

@@ -191,12 +191,12 @@ impl BackgroundReclaimer {
     }
 }
 
-/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has helped.
+/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has boosted.
 struct Serving<'b>(&'b mut BackgroundReclaimer);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.list.end_help();
+        self.0.list.end_boost();
     }
 }
 

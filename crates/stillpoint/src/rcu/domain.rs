@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
+use super::boost::Boost;
 use super::cell::RcuCell;
 use super::engine::core::grace::Grace;
 use super::engine::queue::retire_list::{Limits, Pace, RetireList};
@@ -12,7 +13,6 @@ use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
 use super::error::{BuildError, SynchronizeError};
 use super::future::GracePeriod;
-use super::help::Help;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
@@ -52,16 +52,16 @@ impl Domain {
         Self { core: Core::new(Settings { mode: Mode::best(), ..Settings::default() }) }
     }
 
-    /// A domain with a name for its reports, in a certain fence mode, with limits, with help for preempted readers, or
+    /// A domain with a name for its reports, in a certain fence mode, with limits, that boosts preempted readers, or
     /// with a hook for stalls.
     pub fn builder() -> DomainBuilder {
         DomainBuilder {
             name: None,
             mode: None,
             limits: Limits::NONE,
-            help: Help::Off,
-            help_after: HELP_AFTER,
-            help_fallback: None,
+            boost: Boost::Off,
+            boost_after: BOOST_AFTER,
+            boost_fallback: None,
             stall_hook: None,
         }
     }
@@ -82,8 +82,8 @@ impl Domain {
     }
 
     /// What is done about preempted region readers.
-    pub fn help(&self) -> Help {
-        Help::of(self.core.helping())
+    pub fn boost(&self) -> Boost {
+        Boost::of(self.core.boosting())
     }
 
     /// A cell that holds `value`.
@@ -348,14 +348,14 @@ pub struct DomainBuilder {
     name: Option<String>,
     mode: Option<Mode>,
     limits: Limits,
-    help: Help,
-    help_after: Duration,
-    help_fallback: Option<Help>,
+    boost: Boost,
+    boost_after: Duration,
+    boost_fallback: Option<Boost>,
     stall_hook: Option<(Duration, StallHook)>,
 }
 
 /// Longer than nearly all sections, and than a grace period without preempted readers.
-const HELP_AFTER: Duration = Duration::from_micros(50);
+const BOOST_AFTER: Duration = Duration::from_micros(50);
 
 impl DomainBuilder {
     /// A name for reports and panics.
@@ -372,21 +372,21 @@ impl DomainBuilder {
 
     /// What to do about region readers that hold a grace period up because they wait for a CPU. Without this call:
     /// nothing.
-    pub fn help(mut self, help: Help) -> Self {
-        self.help = help;
+    pub fn boost(mut self, boost: Boost) -> Self {
+        self.boost = boost;
         self
     }
 
-    /// What to do where this process may not do what [`help`](DomainBuilder::help) asks for. Without this call,
-    /// [`build`](DomainBuilder::build) fails there; [`Domain::help`] tells which it became.
-    pub fn help_fallback(mut self, help: Help) -> Self {
-        self.help_fallback = Some(help);
+    /// What to do where this process may not do what [`boost`](DomainBuilder::boost) asks for. Without this call,
+    /// [`build`](DomainBuilder::build) fails there; [`Domain::boost`] tells which it became.
+    pub fn boost_fallback(mut self, boost: Boost) -> Self {
+        self.boost_fallback = Some(boost);
         self
     }
 
-    /// How long a grace period is held up before readers are helped; 50 µs by default.
-    pub fn help_after(mut self, threshold: Duration) -> Self {
-        self.help_after = threshold;
+    /// How long a grace period is held up before readers are boosted; 50 µs by default.
+    pub fn boost_after(mut self, threshold: Duration) -> Self {
+        self.boost_after = threshold;
         self
     }
 
@@ -471,23 +471,23 @@ impl DomainBuilder {
 
     /// Makes the domain.
     ///
-    /// To find out whether this process may raise threads ([`Help::Realtime`]), the calling thread is raised for a
+    /// To find out whether this process may raise threads ([`Boost::Realtime`]), the calling thread is raised for a
     /// moment.
     ///
     /// # Errors
-    /// When the asymmetric mode, or that by signals, was asked for and this process may not use it; when it may help readers
+    /// When the asymmetric mode, or that by signals, was asked for and this process may not use it; when it may boost readers
     /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);
         mode.probe().map_err(BuildError::Asymmetric)?;
-        let prepare = |help: Help| help.prepare(self.help_after);
-        let help = match (prepare(self.help), self.help_fallback) {
+        let prepare = |boost: Boost| boost.prepare(self.boost_after);
+        let boost = match (prepare(self.boost), self.boost_fallback) {
             (Err(_), Some(fallback)) => prepare(fallback),
             (answer, _) => answer,
         };
-        let help = help.map_err(BuildError::Help)?;
+        let boost = boost.map_err(BuildError::Boost)?;
         let watch = self.stall_hook.map(|(threshold, hook)| Watch::new(threshold, hook));
-        let settings = Settings { name: self.name, mode, limits: self.limits, help, watch };
+        let settings = Settings { name: self.name, mode, limits: self.limits, boost, watch };
         Ok(Domain { core: Core::new(settings) })
     }
 }
@@ -499,7 +499,7 @@ impl fmt::Debug for DomainBuilder {
             .field("name", &self.name)
             .field("fence", &self.mode)
             .field("limits", &self.limits)
-            .field("help", &self.help)
+            .field("boost", &self.boost)
             .field("stall_threshold", &threshold)
             .finish_non_exhaustive()
     }

@@ -1,9 +1,9 @@
 use std::error::Error;
 use std::fmt;
 
+use super::boost::Boost;
 use super::engine::queue::retire_list::Full;
 use super::engine::Core;
-use super::help::Help;
 use super::retired::Retired;
 use super::stall::{ReaderKind, Stall};
 use crate::fence::FenceError;
@@ -82,15 +82,15 @@ impl Error for SynchronizeError {
 pub enum BuildError {
     /// A mode whose readers use light fences was asked for, and the writers' side of it is refused.
     Asymmetric(FenceError),
-    /// This process may not help readers in the way that was asked for, and no fallback was declared.
-    Help(HelpError),
+    /// This process may not boost readers in the way that was asked for, and no fallback was declared.
+    Boost(BoostError),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asymmetric(error) => write!(f, "the fence mode is not to be had: {error}"),
-            Self::Help(error) => write!(f, "preempted readers cannot be helped: {error}"),
+            Self::Boost(error) => write!(f, "preempted readers cannot be boosted: {error}"),
         }
     }
 }
@@ -99,22 +99,22 @@ impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Asymmetric(error) => Some(error),
-            Self::Help(error) => Some(error),
+            Self::Boost(error) => Some(error),
         }
     }
 }
 
-/// This process may not help readers in the way that was asked for.
+/// This process may not boost readers in the way that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HelpError {
-    pub(super) help: Help,
+pub struct BoostError {
+    pub(super) boost: Boost,
     pub(super) errno: i32,
 }
 
-impl HelpError {
+impl BoostError {
     /// The way that was asked for.
-    pub fn help(self) -> Help {
-        self.help
+    pub fn boost(self) -> Boost {
+        self.boost
     }
 
     /// The error number of the system call, as in `errno.h`.
@@ -123,20 +123,20 @@ impl HelpError {
     }
 }
 
-impl fmt::Display for HelpError {
+impl fmt::Display for BoostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = std::io::Error::from_raw_os_error(self.errno);
         write!(
             f,
-            "Help::{:?} was refused ({cause}); it needs the capability CAP_SYS_NICE, or a limit of real-time \
+            "Boost::{:?} was refused ({cause}); it needs the capability CAP_SYS_NICE, or a limit of real-time \
              priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and real-time tasks allowed in the control group; \
-             or declare another way with `help_fallback`",
-            self.help
+             or declare another way with `boost_fallback`",
+            self.boost
         )
     }
 }
 
-impl Error for HelpError {}
+impl Error for BoostError {}
 
 /// Why an object was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

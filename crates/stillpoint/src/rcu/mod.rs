@@ -35,6 +35,7 @@
 
 mod array;
 mod background;
+mod boost;
 mod bound;
 #[cfg(all(test, not(any(loom, miri))))]
 mod budgets;
@@ -43,7 +44,6 @@ mod domain;
 pub(crate) mod engine;
 mod error;
 mod future;
-mod help;
 mod limits;
 mod link;
 #[cfg(all(test, loom))]
@@ -63,14 +63,14 @@ mod weak_domain;
 
 pub use array::RcuArray;
 pub use background::{BackgroundReclaimer, Submitter};
+pub use boost::Boost;
 pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
-    BuildError, CompareExchangeError, FreeError, HelpError, RetireError, RetireReason, SynchronizeError,
+    BoostError, BuildError, CompareExchangeError, FreeError, RetireError, RetireReason, SynchronizeError,
 };
 pub use future::GracePeriod;
-pub use help::Help;
 pub use limits::WhenFull;
 pub use offline::OfflineReader;
 pub use qsbr::QsbrReader;

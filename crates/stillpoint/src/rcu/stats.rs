@@ -43,10 +43,10 @@ pub struct Stats {
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
     pub readers: usize,
-    /// How often a preempted reader was helped to run: see [`Help`](super::Help).
-    pub helped: u64,
+    /// How often a preempted reader was boosted: see [`Boost`](super::Boost).
+    pub boosted: u64,
     /// How often that was not possible: the kernel refused, or had no file in `/proc` for the thread.
-    pub help_refused: u64,
+    pub boost_refused: u64,
     /// Why the last heavy fence failed. Nothing is freed until one succeeds.
     pub fence_error: Option<FenceError>,
 }
@@ -54,7 +54,7 @@ pub struct Stats {
 impl Stats {
     pub(super) fn of(core: &Core) -> Self {
         let sum = core.sum();
-        let (helped, help_refused) = core.helping().map_or((0, 0), |helping| helping.counts());
+        let (boosted, boost_refused) = core.boosting().map_or((0, 0), |boosting| boosting.counts());
         let objects = core.quota().map(Quota::objects);
         let bytes = core.quota().map(Quota::bytes);
         let exact = |account: Option<&Account>, sum| {
@@ -76,8 +76,8 @@ impl Stats {
             assists: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
             readers: core.readers(),
-            helped,
-            help_refused,
+            boosted,
+            boost_refused,
             fence_error: core.fence_error(),
         }
     }

@@ -67,12 +67,12 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
-        "rcu::HelpError" = rcu::HelpError;                                     true, true, true, true;
+        "rcu::BoostError" = rcu::BoostError;                                     true, true, true, true;
         "rcu::RetireReason" = rcu::RetireReason;                               true, true, true, true;
         "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
         "rcu::GracePeriod" = rcu::GracePeriod;                                 true, true, false, false;
-        "rcu::Help" = rcu::Help;                                               true, true, true, true;
+        "rcu::Boost" = rcu::Boost;                                               true, true, true, true;
         "rcu::WhenFull" = rcu::WhenFull;                                       true, true, true, true;
         "rcu::OfflineReader" = rcu::OfflineReader;                             false, false, false, false;
         "rcu::QsbrReader" = rcu::QsbrReader;                                   false, false, false, false;

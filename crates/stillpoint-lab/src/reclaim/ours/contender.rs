@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, Help, Submitter};
+use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, Submitter};
 use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
 
-use super::{BACKGROUND, CONTENDERS, Reading, help_of};
+use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
 /// A structure of elements, and the domain that it belongs to. Contenders run one after the other, so that its readers are
 /// of one kind at any time.
@@ -35,22 +35,22 @@ pub(super) trait Field: Send + Sync + 'static {
     fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_>;
 }
 
-/// The contenders that are wanted. Those that share a way to help share a structure.
+/// The contenders that are wanted. Those that share a way to boost share a structure.
 pub(super) fn over<F: Field>(
-    make: impl Fn(Help) -> F,
+    make: impl Fn(Boost) -> F,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    let mut fields: Vec<(Help, Arc<F>)> = Vec::new();
-    let mut field = |help| match fields.iter().find(|(of, _)| *of == help) {
+    let mut fields: Vec<(Boost, Arc<F>)> = Vec::new();
+    let mut field = |boost| match fields.iter().find(|(of, _)| *of == boost) {
         Some((_, field)) => Arc::clone(field),
         None => {
-            let field = Arc::new(make(help));
-            fields.push((help, Arc::clone(&field)));
+            let field = Arc::new(make(boost));
+            fields.push((boost, Arc::clone(&field)));
             field
         }
     };
     let contender = |(name, note, reading)| -> Box<dyn Contender> {
-        let field = field(help_of(name));
+        let field = field(boost_of(name));
         match name {
             BACKGROUND => Box::new(Background::new(field)),
             _ => Box::new(Polled { name, note, reading, field }),

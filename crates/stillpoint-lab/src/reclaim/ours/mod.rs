@@ -4,7 +4,7 @@ mod array;
 mod contender;
 mod table;
 
-use stillpoint::rcu::{BuildError, Domain, Help};
+use stillpoint::rcu::{Boost, BuildError, Domain};
 use stillpoint_peers::{Contender, Delays, Element};
 
 use self::array::Cells;
@@ -23,18 +23,18 @@ pub(super) enum Reading {
     Qsbr,
 }
 
-/// How the domain of a contender helps preempted readers, by its name.
-pub(super) fn help_of(name: &str) -> Help {
+/// How the domain of a contender boosts preempted readers, by its name.
+pub(super) fn boost_of(name: &str) -> Boost {
     match name {
-        "stillpoint/guard+help" => Help::Realtime,
-        "stillpoint/guard+migrate" => Help::Migrate,
-        _ => Help::Off,
+        "stillpoint/guard+boost" => Boost::Realtime,
+        "stillpoint/guard+migrate" => Boost::Migrate,
+        _ => Boost::Off,
     }
 }
 
 /// Why this process cannot run the contender, if it cannot.
 pub(crate) fn refusal(name: &str) -> Option<BuildError> {
-    Domain::builder().help(help_of(name)).build().err()
+    Domain::builder().boost(boost_of(name)).build().err()
 }
 
 /// The contenders that are wanted over an array, with an element in each cell.
@@ -43,7 +43,7 @@ pub(crate) fn contenders(
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|help| Cells::new(helping(help), elements, filled(delays), delays), wanted)
+    over(|boost| Cells::new(boosting(boost), elements, filled(delays), delays), wanted)
 }
 
 /// The same, and all of them in this domain.
@@ -58,7 +58,7 @@ pub(crate) fn contenders_of(
 
 /// The contender of this name, over an array of empty cells; `None` if there is no such name.
 pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
-    over(|help| Cells::new(helping(help), cells, |_| None, delays), |of| of == name).pop()
+    over(|boost| Cells::new(boosting(boost), cells, |_| None, delays), |of| of == name).pop()
 }
 
 /// The contenders that are wanted over a table that has all elements.
@@ -67,7 +67,7 @@ pub(super) fn contenders_on_table(
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|help| OfTable::new(helping(help), elements, delays), wanted)
+    over(|boost| OfTable::new(boosting(boost), elements, delays), wanted)
 }
 
 fn filled(delays: &'static Delays) -> impl Fn(usize) -> Option<Box<Element>> {
@@ -79,7 +79,7 @@ const FENCES: &str = "a heavy fence for each delete";
 pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
     ("stillpoint/protected", FENCES, Reading::Protected),
     ("stillpoint/guard", FENCES, Reading::Guard),
-    ("stillpoint/guard+help", "raises preempted readers to a real-time priority", Reading::Guard),
+    ("stillpoint/guard+boost", "raises preempted readers to a real-time priority", Reading::Guard),
     ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
     ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
     ("stillpoint/qsbr", "", Reading::Qsbr),
@@ -87,23 +87,23 @@ pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
     (BACKGROUND, "", Reading::Qsbr),
 ];
 
-/// A domain that helps in this way.
+/// A domain that boosts in this way.
 ///
 /// # Panics
 /// If this process may not: see [`refusal`].
-pub(super) fn helping(help: Help) -> Domain {
-    Domain::builder().help(help).build().expect("the plan leaves out what is refused")
+pub(super) fn boosting(boost: Boost) -> Domain {
+    Domain::builder().boost(boost).build().expect("the plan leaves out what is refused")
 }
 
 /// Number of arrays that the contenders among `names` need.
 pub(crate) fn arrays<'n>(names: impl Iterator<Item = &'n str>) -> usize {
-    let mut helps: Vec<Help> = Vec::new();
-    for help in names.filter(|name| name.starts_with("stillpoint/")).map(help_of) {
-        if !helps.contains(&help) {
-            helps.push(help);
+    let mut boosts: Vec<Boost> = Vec::new();
+    for boost in names.filter(|name| name.starts_with("stillpoint/")).map(boost_of) {
+        if !boosts.contains(&boost) {
+            boosts.push(boost);
         }
     }
-    helps.len()
+    boosts.len()
 }
 
 pub(super) const BACKGROUND: &str = "stillpoint/qsbr+background";

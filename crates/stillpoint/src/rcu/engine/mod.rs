@@ -21,8 +21,8 @@
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
 //! | `wait/stall` | which stalls are reported, and when |
 //! | `wait/counters` | what is counted |
-//! | `boost/policy` | which preempted readers are helped to run, and until when |
-//! | `boost/state` | what a thread keeps for its helpers |
+//! | `boost/policy` | which preempted readers are boosted, and until when |
+//! | `boost/state` | what a thread keeps for its boosters |
 
 pub(crate) mod boost;
 pub(crate) mod core;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use self::boost::policy::Helping;
+use self::boost::policy::Boosting;
 use self::core::garbage::Garbage;
 use self::core::grace::Progress;
 use self::core::record::Record;
@@ -76,7 +76,7 @@ pub struct Core {
     tasks: Tasks,
     watch: Option<Watch>,
     /// What is done about preempted readers, if anything.
-    help: Option<Helping>,
+    boost: Option<Boosting>,
 }
 
 /// What a domain is built from.
@@ -85,19 +85,19 @@ pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) limits: Limits,
-    pub(crate) help: Option<Helping>,
+    pub(crate) boost: Option<Boosting>,
     pub(crate) watch: Option<Watch>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { name: None, mode: Mode::Symmetric, limits: Limits::NONE, help: None, watch: None }
+        Self { name: None, mode: Mode::Symmetric, limits: Limits::NONE, boost: None, watch: None }
     }
 }
 
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
-        let Settings { name, mode, limits, help, watch } = settings;
+        let Settings { name, mode, limits, boost, watch } = settings;
         // Not modelled: a number for people, whatever order it is handed out in.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -114,10 +114,10 @@ impl Core {
             orphans: Orphans::new(),
             shared_counters: Counters::default(),
             quota: Quota::new(limits).map(|quota| Box::new(CachePadded::new(quota))),
-            event: Event::new(if help.is_some() { boost::policy::LIMIT } else { wait::park::LONGEST_SLEEP }),
+            event: Event::new(if boost.is_some() { boost::policy::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
-            help,
+            boost,
         })
     }
 

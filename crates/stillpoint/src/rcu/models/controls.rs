@@ -2,7 +2,7 @@
 
 #![cfg(stillpoint_busted)]
 
-use super::help::RAISED;
+use super::boost::RAISED;
 use super::UNORDERED;
 use crate::busted::{self, Variant};
 
@@ -67,18 +67,18 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::ReportByStore, "stalls::a_section_is_told_of_once"),
     (Variant::LineRelaxed, "handover::a_line_hands_over"),
     (Variant::DropFrees, "handover::a_dropped_reclaimer_passes_on"),
-    (Variant::HelpNoSecondRestore, "help::a_section_ends"),
-    (Variant::HelpNoRecheck, "help::a_section_ends"),
-    (Variant::HelpNoHeavy, "help::a_section_ends"),
-    (Variant::HelpCloseHasty, "help::a_thread_closes"),
-    (Variant::HelpWordRelaxed, "help::sections_follow_each_other"),
+    (Variant::BoostNoSecondRestore, "boost::a_section_ends"),
+    (Variant::BoostNoRecheck, "boost::a_section_ends"),
+    (Variant::BoostNoHeavy, "boost::a_section_ends"),
+    (Variant::BoostCloseHasty, "boost::a_thread_closes"),
+    (Variant::BoostWordRelaxed, "boost::sections_follow_each_other"),
 ];
 
 /// What the model says when it catches the variant.
 fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {
         _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted) => "deadlock",
-        Some("help") => RAISED,
+        Some("boost") => RAISED,
         Some("futures") => "deadlock",
         Some("stalls") => "a section was not told of once",
         _ => UNORDERED,

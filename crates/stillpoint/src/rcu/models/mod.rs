@@ -6,10 +6,10 @@
 //! load may return in the C++20 memory model. An [`Object`] tells loom of each access to it, so that a free that
 //! does not come after a read is found even when nothing bad was read.
 
+mod boost;
 mod controls;
 mod futures;
 mod handover;
-mod help;
 mod limits;
 mod objects;
 mod quarantine;

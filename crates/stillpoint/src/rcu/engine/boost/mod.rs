@@ -1,4 +1,4 @@
-//! Preempted readers that hold others up are helped to run.
+//! Preempted readers that hold others up are boosted.
 
 pub(crate) mod policy;
 pub(crate) mod state;

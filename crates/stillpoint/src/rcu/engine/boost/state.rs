@@ -1,27 +1,27 @@
-//! What a thread keeps for its helpers, whichever domains it reads in.
+//! What a thread keeps for its boosters, whichever domains it reads in.
 //!
 //! Each thread has a word that says who may do what with its scheduling:
 //!
 //! ```text
-//!            helper                 helper, before the system call        helper, after it
+//!            booster                 booster, before the system call        booster, after it
 //!   IDLE ------------> STARTING ------------------------> RAISING|ACTIVE -----------------> ACTIVE
 //!    ^                    |                                     |                              |
-//!    |  no help needed    |                                     | the reader (OWN),            | the same
+//!    |  no boost needed    |                                     | the reader (OWN),            | the same
 //!    +--------------------+                                     | or any other (ENDING)        |
 //!    |                                                          v                              v
 //!    +--- the last of them takes off its bit ---- any of RAISING, OWN, ENDING <----------------+
 //! ```
 //!
-//! `RAISING`, `OWN` and `ENDING` are one thread's each, from setting the bit to taking it off. Who ends the help while
-//! the helper is still in its system call cannot know which of the two calls comes last: so the helper, when it finds
-//! that the help has been ended meanwhile, restores once more. And a reader restores itself whatever the others are
-//! at: they may be waiting for the very CPU that it has. Nobody helps again before all are through.
+//! `RAISING`, `OWN` and `ENDING` are one thread's each, from setting the bit to taking it off. Who ends the boost while
+//! the booster is still in its system call cannot know which of the two calls comes last: so the booster, when it finds
+//! that the boost has been ended meanwhile, restores once more. And a reader restores itself whatever the others are
+//! at: they may be waiting for the very CPU that it has. Nobody boosts again before all are through.
 //!
 //! A thread that ends, or forks, first keeps others from beginning (`CLOSED`, beside whatever is under way), ends its
-//! help, and waits until those who are at it are through: so nobody ever changes a thread that has ended, the only
-//! thread of a forked child is as it was, and helpers who come one after the other do not keep it waiting.
+//! boost, and waits until those who are at it are through: so nobody ever changes a thread that has ended, the only
+//! thread of a forked child is as it was, and boosters who come one after the other do not keep it waiting.
 //!
-//! Aids are slots of a registry that lives for ever, so that helpers may look at one at any time. An aid is held by its
+//! Boost states are slots of a registry that lives for ever, so that boosters may look at one at any time. A boost state is held by its
 //! thread and by each record of the thread; whoever of them goes last gives it back, for another thread. So it does not
 //! matter whether a thread's last reader or its `OwnAid` is destroyed first.
 
@@ -43,29 +43,29 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
 const IDLE: u32 = 0;
-/// A helper looks at the thread.
+/// A booster looks at the thread.
 const STARTING: u32 = 1;
-/// The helper has not come back from the system call that raises.
+/// The booster has not come back from the system call that raises.
 const RAISING: u32 = 2;
-/// Nobody has begun to end the help.
+/// Nobody has begun to end the boost.
 const ACTIVE: u32 = 4;
 /// Another thread restores.
 const ENDING: u32 = 8;
 /// The thread restores itself.
 const OWN: u32 = 16;
-/// Nobody may begin to help: the thread has ended, or is forking.
+/// Nobody may begin to boost: the thread has ended, or is forking.
 const CLOSED: u32 = 32;
 
 /// For what is not modelled: statistics, times, and hints.
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
-/// Threads of the process whose word is not idle because of help.
+/// Threads of the process whose word is not idle because of a boost.
 static GIVEN: PlainU32 = PlainU32::new(0);
-/// Those of them whose help nobody has begun to end. The others may be preempted in the middle of ending it, the very
-/// moment that they are lowered, and keep nobody from being helped.
+/// Those of them whose boost nobody has begun to end. The others may be preempted in the middle of ending it, the very
+/// moment that they are lowered, and keep nobody from being boosted.
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
-/// How many threads of the process are being helped. A hint: models, of which several run at a time, do without it.
+/// How many threads of the process are being boosted. A hint: models, of which several run at a time, do without it.
 pub(crate) fn given() -> u32 {
     if cfg!(loom) {
         1
@@ -79,28 +79,28 @@ pub(crate) fn under_way() -> u32 {
     UNDER_WAY.load(RELAXED)
 }
 
-/// Nanoseconds on the clock of all aids.
+/// Nanoseconds on the clock of all boost states.
 pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     // 584 years.
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-pub(crate) struct Aid {
+pub(crate) struct BoostState {
     word: AtomicU32,
-    /// Address of the record whose section is helped.
+    /// Address of the record whose section is boosted.
     record: PlainUsize,
-    /// Who gave the help.
-    giver: PlainU64,
+    /// Who gave the boost.
+    booster: PlainU64,
     begun: PlainU64,
-    /// When the help is to end.
+    /// When the boost is to end.
     until: PlainU64,
     /// The thread is not looked at again before.
     not_before: PlainU64,
     /// The thread, and records that it holds. Changed by the thread, and in the child of a fork by the only one there is.
     holders: Cell<usize>,
     /// The slot that this is. Used as `holders` is; taken by who goes last.
-    claim: Cell<Option<Claim<Aid>>>,
+    claim: Cell<Option<Claim<BoostState>>>,
     /// The thread. Written by itself while the word is `CLOSED`, read by who has one of the lower bits.
     subject: UnsafeCell<Option<Subject>>,
     /// Written by who is `STARTING`, read by who has one of the later bits.
@@ -109,17 +109,17 @@ pub(crate) struct Aid {
 
 // SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations, and the
 // cells that are the thread's own pass to another thread by the release and the claim of the slot.
-unsafe impl Send for Aid {}
-// SAFETY: what threads share of an aid is its word, plain atomics, and the cells that the word guards.
-unsafe impl Sync for Aid {}
+unsafe impl Send for BoostState {}
+// SAFETY: what threads share of a boost state is its word, plain atomics, and the cells that the word guards.
+unsafe impl Sync for BoostState {}
 
 /// Nobody's, and closed.
-impl Default for Aid {
+impl Default for BoostState {
     fn default() -> Self {
         Self {
             word: AtomicU32::new(CLOSED),
             record: PlainUsize::new(0),
-            giver: PlainU64::new(0),
+            booster: PlainU64::new(0),
             begun: PlainU64::new(0),
             until: PlainU64::new(0),
             not_before: PlainU64::new(0),
@@ -131,8 +131,8 @@ impl Default for Aid {
     }
 }
 
-/// For helpers.
-impl Aid {
+/// For boosters.
+impl BoostState {
     /// Begins to look at the thread.
     pub(crate) fn start(&self, now: u64) -> bool {
         // A model does not depend on the time.
@@ -140,11 +140,11 @@ impl Aid {
             return false;
         }
         // Acquire: pairs with the release in `finish` and `open`: whoever was at the cells is through.
-        let acquire = busted::order(Variant::HelpWordRelaxed, Ordering::Acquire);
+        let acquire = busted::order(Variant::BoostWordRelaxed, Ordering::Acquire);
         self.word.compare_exchange(IDLE, STARTING, acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Does not help, and does not look again before that time.
+    /// Does not boost, and does not look again before that time.
     pub(crate) fn abandon(&self, not_before: u64) {
         self.not_before.store(not_before, RELAXED);
         // Release: pairs with the acquire in `start` and `close`.
@@ -163,17 +163,17 @@ impl Aid {
     }
 
     /// Raises the thread, for the sake of a section of the record at this address. `tell` tells the reader before.
-    /// Returns whether the help is under way, and whether the kernel refused.
+    /// Returns whether the boost is under way, and whether the kernel refused.
     ///
     /// # Safety
     /// The caller is `STARTING`.
-    pub(crate) unsafe fn raise(&self, before: Before, help: Given, tell: impl FnOnce()) -> (bool, bool) {
+    pub(crate) unsafe fn raise(&self, before: Before, boost: Given, tell: impl FnOnce()) -> (bool, bool) {
         // SAFETY: the caller alone is `STARTING`, and nobody has a later bit.
         self.before.with_mut(|cell| unsafe { *cell = Some(before) });
-        self.record.store(help.record, RELAXED);
-        self.giver.store(help.giver, RELAXED);
-        self.begun.store(help.begun, RELAXED);
-        self.until.store(help.until, RELAXED);
+        self.record.store(boost.record, RELAXED);
+        self.booster.store(boost.booster, RELAXED);
+        self.begun.store(boost.begun, RELAXED);
+        self.until.store(boost.until, RELAXED);
         GIVEN.fetch_add(1, RELAXED);
         UNDER_WAY.fetch_add(1, RELAXED);
         // Release: pairs with the acquire in `take_part`, whose caller uses what was written here.
@@ -181,16 +181,16 @@ impl Aid {
         tell();
         // SAFETY: this thread has `RAISING`.
         let refused =
-            unsafe { self.with_both(|subject, before| subject.help(before).is_err()) } != Some(false);
+            unsafe { self.with_both(|subject, before| subject.boost(before).is_err()) } != Some(false);
         if refused && self.word.fetch_and(!ACTIVE, Ordering::AcqRel) & ACTIVE != 0 {
             self.count_end();
         }
-        // AcqRel: the system call comes before whatever ends the help from now on.
+        // AcqRel: the system call comes before whatever ends the boost from now on.
         let settled = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             (word & !CLOSED == RAISING | ACTIVE).then_some(word & !RAISING)
         });
         if settled.is_err() {
-            if !busted::is(Variant::HelpNoSecondRestore) {
+            if !busted::is(Variant::BoostNoSecondRestore) {
                 // SAFETY: as above.
                 unsafe { self.restore() };
             }
@@ -199,12 +199,12 @@ impl Aid {
         (settled.is_ok(), refused)
     }
 
-    /// Ends the help for this record, if it is under way.
+    /// Ends the boost for this record, if it is under way.
     pub(crate) fn end(&self, record: usize) {
         if self.record.load(RELAXED) != record {
             return;
         }
-        // Also when the reader has restored itself and the helper's system call may still come.
+        // Also when the reader has restored itself and the booster's system call may still come.
         let unended = |word| word & (RAISING | ACTIVE) != 0 && word & ENDING == 0;
         if self.take_part(ENDING, unended) {
             // SAFETY: this thread has `ENDING`.
@@ -221,8 +221,8 @@ impl Aid {
         }
     }
 
-    pub(crate) fn is_given_by(&self, giver: u64) -> bool {
-        self.is_active() && self.giver.load(RELAXED) == giver
+    pub(crate) fn is_given_by(&self, booster: u64) -> bool {
+        self.is_active() && self.booster.load(RELAXED) == booster
     }
 
     pub(crate) fn is_overdue(&self, now: u64) -> bool {
@@ -254,11 +254,11 @@ impl Aid {
         false
     }
 
-    /// The help has come to its end, but for what is to be restored: who restores itself may be preempted there.
+    /// The boost has come to its end, but for what is to be restored: who restores itself may be preempted there.
     fn count_end(&self) {
         UNDER_WAY.fetch_sub(1, RELAXED);
         let now = now();
-        // One sixth of the time at the most: a section that is helped often is a long one.
+        // One sixth of the time at the most: a section that is boosted often is a long one.
         let pause = now.saturating_sub(self.begun.load(RELAXED)).saturating_mul(5);
         self.not_before.store(now.saturating_add(pause), RELAXED);
     }
@@ -266,7 +266,7 @@ impl Aid {
     /// Takes off the caller's bit. Returns what is left of the others'.
     fn finish(&self, mine: u32) -> u32 {
         // Release: pairs with the acquire in `start` and `close`. Acquire: what the others did comes before, too.
-        let release = busted::order(Variant::HelpWordRelaxed, Ordering::AcqRel);
+        let release = busted::order(Variant::BoostWordRelaxed, Ordering::AcqRel);
         let left = self.word.fetch_and(!mine, release) & !(mine | CLOSED);
         if left == IDLE {
             GIVEN.fetch_sub(1, RELAXED);
@@ -286,7 +286,7 @@ impl Aid {
     /// Whether the thread is as it was, or somebody else has changed it.
     ///
     /// # Safety
-    /// As for [`with_both`](Aid::with_both).
+    /// As for [`with_both`](BoostState::with_both).
     unsafe fn restore(&self) -> bool {
         // SAFETY: the caller's promise.
         let answer = unsafe { self.with_both(Subject::restore) };
@@ -294,17 +294,17 @@ impl Aid {
     }
 }
 
-/// What is written down about help.
+/// What is written down about a boost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) record: usize,
-    pub(crate) giver: u64,
+    pub(crate) booster: u64,
     pub(crate) begun: u64,
     pub(crate) until: u64,
 }
 
 /// For the thread itself.
-impl Aid {
+impl BoostState {
     /// Restores the thread, whatever others are at. Returns whether somebody may still raise it: then the reader is to
     /// look again at the end of its next section.
     pub(crate) fn end_own(&self) -> bool {
@@ -317,7 +317,7 @@ impl Aid {
         false
     }
 
-    /// The calling thread may be helped from now on.
+    /// The calling thread may be boosted from now on.
     fn open(&self) {
         let subject = Subject::current().ok();
         // SAFETY: the word is closed, by this thread.
@@ -327,14 +327,14 @@ impl Aid {
         self.word.store(IDLE, Ordering::Release);
     }
 
-    /// Closes the file by which helpers see the thread.
+    /// Closes the file by which boosters see the thread.
     #[cfg(not(loom))]
     fn forget_subject(&self) {
         // SAFETY: the word is closed, by this thread, or its thread does not exist here and there is no other.
         self.subject.with_mut(|cell| unsafe { *cell = None });
     }
 
-    /// Nobody helps the calling thread from now on. Waits for those who are at it, for a few system calls.
+    /// Nobody boosts the calling thread from now on. Waits for those who are at it, for a few system calls.
     #[cfg(any(not(loom), test))]
     pub(crate) fn close(&self) {
         // Relaxed: what others have written is acquired below.
@@ -343,7 +343,7 @@ impl Aid {
             self.end_own();
             // Acquire: pairs with the release in `abandon` and `finish`.
             let seen = self.word.load(Ordering::Acquire);
-            if seen == CLOSED || busted::is(Variant::HelpCloseHasty) {
+            if seen == CLOSED || busted::is(Variant::BoostCloseHasty) {
                 return;
             }
             // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
@@ -354,12 +354,12 @@ impl Aid {
         }
     }
 
-    /// A record of the thread holds the aid from now on; or its `OwnAid`.
+    /// A record of the thread holds the boost state from now on; or its `OwnAid`.
     pub(crate) fn add_holder(&self) {
         self.holders.set(self.holders.get() + 1);
     }
 
-    /// One of the holders goes. The last one gives the aid back.
+    /// One of the holders goes. The last one gives the boost state back.
     pub(crate) fn remove_holder(&self) {
         self.holders.set(self.holders.get() - 1);
         if self.holders.get() == 0 {
@@ -367,10 +367,10 @@ impl Aid {
         }
     }
 
-    /// In the child of a fork: the thread does not exist here. Its records hold the aid until their domains are reset.
+    /// In the child of a fork: the thread does not exist here. Its records hold the boost state until their domains are reset.
     #[cfg(not(loom))]
-    fn lose_thread(&self, claim: Claim<Aid>) {
-        // Closed already, if the thread was about to end, or to begin: then it does not hold the aid.
+    fn lose_thread(&self, claim: Claim<BoostState>) {
+        // Closed already, if the thread was about to end, or to begin: then it does not hold the boost state.
         let was_open = self.word.swap(CLOSED, Ordering::Relaxed) & CLOSED == 0;
         self.forget_subject();
         self.claim.set(Some(claim));
@@ -389,9 +389,9 @@ impl Aid {
     }
 }
 
-/// The aid of the calling thread; `None` when the thread is about to end.
+/// The boost state of the calling thread; `None` when the thread is about to end.
 #[cfg(not(loom))]
-pub(crate) fn own() -> Option<&'static Aid> {
+pub(crate) fn own() -> Option<&'static BoostState> {
     static AT_FORK: Once = Once::new();
     AT_FORK.call_once(|| {
         // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a
@@ -403,10 +403,10 @@ pub(crate) fn own() -> Option<&'static Aid> {
 
 /// In a model every reader is a thread's only one.
 #[cfg(loom)]
-pub(crate) fn own() -> Option<&'static Aid> {
-    let aid = Box::leak(Box::new(Aid::default()));
-    aid.open();
-    Some(aid)
+pub(crate) fn own() -> Option<&'static BoostState> {
+    let boost_state = Box::leak(Box::new(BoostState::default()));
+    boost_state.open();
+    Some(boost_state)
 }
 
 #[cfg(not(loom))]
@@ -416,64 +416,64 @@ std::thread_local! {
 
 /// Those of all threads. Without a lock, which the child of a fork might find held.
 #[cfg(not(loom))]
-static AIDS: Registry<Aid> = Registry::new();
+static AIDS: Registry<BoostState> = Registry::new();
 
 #[cfg(not(loom))]
-struct OwnAid(Cell<Option<&'static Aid>>);
+struct OwnAid(Cell<Option<&'static BoostState>>);
 
 #[cfg(not(loom))]
 impl OwnAid {
-    fn take_one(&self) -> &'static Aid {
+    fn take_one(&self) -> &'static BoostState {
         let claim = AIDS.claim();
         // SAFETY: the registry lives for ever.
-        let aid: &'static Aid = unsafe { claim.slot() };
-        aid.claim.set(Some(claim));
-        aid.add_holder();
-        aid.open();
-        self.0.set(Some(aid));
-        aid
+        let boost_state: &'static BoostState = unsafe { claim.slot() };
+        boost_state.claim.set(Some(claim));
+        boost_state.add_holder();
+        boost_state.open();
+        self.0.set(Some(boost_state));
+        boost_state
     }
 }
 
 #[cfg(not(loom))]
 impl Drop for OwnAid {
     fn drop(&mut self) {
-        let Some(aid) = self.0.get() else { return };
-        aid.close();
-        aid.forget_subject();
-        // Readers that outlive this value hold the aid, which stays closed.
-        aid.remove_holder();
+        let Some(boost_state) = self.0.get() else { return };
+        boost_state.close();
+        boost_state.forget_subject();
+        // Readers that outlive this value hold the boost state, which stays closed.
+        boost_state.remove_holder();
     }
 }
 
-/// Calls `function` with the aid of the calling thread, if it has one.
+/// Calls `function` with the boost state of the calling thread, if it has one.
 #[cfg(not(loom))]
-fn with_own(function: impl FnOnce(&Aid)) {
+fn with_own(function: impl FnOnce(&BoostState)) {
     let _ = OWN_AID.try_with(|own| own.0.get().map(function));
 }
 
 #[cfg(not(loom))]
 extern "C" fn before_fork() {
-    with_own(Aid::close);
+    with_own(BoostState::close);
 }
 
 #[cfg(not(loom))]
 extern "C" fn after_fork() {
     // Release: as in `open`.
-    with_own(|aid| aid.word.store(IDLE, Ordering::Release));
+    with_own(|boost_state| boost_state.word.store(IDLE, Ordering::Release));
 }
 
-/// The others who were helped do not exist here, nor do those who helped; the subject of this thread is its parent.
+/// The others who were boosted do not exist here, nor do those who boosted; the subject of this thread is its parent.
 #[cfg(not(loom))]
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
     UNDER_WAY.store(0, RELAXED);
     let own = OWN_AID.try_with(|own| own.0.get()).unwrap_or(None);
-    for (aid, claim) in AIDS.claims() {
-        if own.is_some_and(|own| std::ptr::eq(own, aid)) {
-            aid.open();
+    for (boost_state, claim) in AIDS.claims() {
+        if own.is_some_and(|own| std::ptr::eq(own, boost_state)) {
+            boost_state.open();
         } else {
-            aid.lose_thread(claim);
+            boost_state.lose_thread(claim);
         }
     }
 }

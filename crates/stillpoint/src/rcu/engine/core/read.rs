@@ -18,7 +18,7 @@ impl Core {
         // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the core for ever.
         let fence = unsafe { record.bind(self.mode) };
         let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
-        record.adopt(kind, fence, self.helping().is_some(), is_unreached);
+        record.adopt(kind, fence, self.boosting().is_some(), is_unreached);
         if record.is_light() {
             // Relaxed: made visible by the fence below.
             self.light_readers.fetch_add(1, Ordering::Relaxed);
@@ -114,14 +114,14 @@ impl Core {
         function()
     }
 
-    /// After the state was published: looks whether somebody waits for this, or has helped.
+    /// After the state was published: looks whether somebody waits for this, or has boosted.
     #[inline(always)]
     fn notice(&self, record: &Record) {
-        // Pairs with the heavy fences in `end_missed_help` and in `fence_request`, by a provider as well. A reader that
+        // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`, by a provider as well. A reader that
         // these do not reach, or no longer, has `FENCES` set, and fences itself in `answer`. Models pay for it only where
         // it is needed.
-        let helps = self.helping().is_some() && self.mode() != Mode::Symmetric;
-        let is_needed = fence::has_requests() || helps;
+        let boosts = self.boosting().is_some() && self.mode() != Mode::Symmetric;
+        let is_needed = fence::has_requests() || boosts;
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
         }
@@ -133,7 +133,7 @@ impl Core {
     #[cold]
     fn answer(&self, record: &Record) {
         if record.fences() {
-            // SeqCst: pairs with the fence in `end_missed_help` of a symmetric domain, and with that in `fence_request` for
+            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with that in `fence_request` for
             // a reader that no provider reaches.
             atomic_fence(Ordering::SeqCst);
         }
@@ -141,7 +141,7 @@ impl Core {
             self.event.notify_by_shares();
             self.tasks.wake();
         }
-        self.end_own_help(record);
+        self.end_own_boost(record);
     }
 }
 

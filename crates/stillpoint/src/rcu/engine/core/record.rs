@@ -1,12 +1,12 @@
 //! What a reader publishes: its region state and its hazard slots.
 //!
-//! One record a reader, written by its reader alone (but for `attention` and the aid), read by whoever scans.
+//! One record a reader, written by its reader alone (but for `attention` and the boost state), read by whoever scans.
 
 use std::ptr;
 
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
-use crate::rcu::engine::boost::state::{self, Aid};
+use crate::rcu::engine::boost::state::{self, BoostState};
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -19,8 +19,8 @@ const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
-/// In `attention`: the thread has been helped, or was some time ago (`boost/state.rs`).
-const HELPED: u32 = 2;
+/// In `attention`: the thread has been boosted, or was some time ago (`boost/state.rs`).
+const BOOSTED: u32 = 2;
 /// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
 const FUTURE: u32 = 4;
 /// In `attention`, as long as the record has this holder: a full fence comes before the look at the others.
@@ -46,7 +46,7 @@ const LIGHT: u32 = 2;
 pub(crate) struct Record {
     /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
     state: AtomicU64,
-    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`HELPED`], [`FENCES`].
+    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`BOOSTED`], [`FENCES`].
     attention: AtomicU32,
     /// The holder's [`Kind`], and [`LIGHT`] if it relies on light fences.
     kind: AtomicU32,
@@ -57,8 +57,8 @@ pub(crate) struct Record {
     /// The thread's handle, which survives `fork`: tells a thread its own records.
     thread: AtomicUsize,
     more: AtomicPtr<HazardBlock>,
-    /// In domains that help.
-    aid: AtomicPtr<Aid>,
+    /// In domains that boost.
+    boost_state: AtomicPtr<BoostState>,
     hazards: [Hazard; INLINE_HAZARDS],
 }
 
@@ -78,7 +78,7 @@ impl Default for Record {
             reported: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
-            aid: AtomicPtr::new(ptr::null_mut()),
+            boost_state: AtomicPtr::new(ptr::null_mut()),
             hazards: std::array::from_fn(|_| Hazard::default()),
         }
     }
@@ -86,9 +86,9 @@ impl Default for Record {
 
 /// The owner's side: called by the reader's thread alone.
 impl Record {
-    /// Writes down who holds the record from now on, whether it may be helped, and whether the heavy fences of its domain
+    /// Writes down who holds the record from now on, whether it may be boosted, and whether the heavy fences of its domain
     /// do not reach it.
-    pub(crate) fn adopt(&self, kind: Kind, fence: ReaderFence, helps: bool, is_unreached: bool) {
+    pub(crate) fn adopt(&self, kind: Kind, fence: ReaderFence, boosts: bool, is_unreached: bool) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
@@ -98,10 +98,10 @@ impl Record {
         self.thread.store(stillpoint_sys::linux::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
-        let aid = if helps { state::own() } else { None };
-        aid.inspect(|aid| aid.add_holder());
+        let boost_state = if boosts { state::own() } else { None };
+        boost_state.inspect(|boost_state| boost_state.add_holder());
         let attention =
-            if is_unreached || (aid.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
+            if is_unreached || (boost_state.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
@@ -110,8 +110,11 @@ impl Record {
             self.attention.fetch_and(!FENCES, Ordering::Relaxed);
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
-        // Release: pairs with the acquire load in `aid`.
-        self.aid.store(aid.map_or(ptr::null_mut(), |aid| ptr::from_ref(aid).cast_mut()), Ordering::Release);
+        // Release: pairs with the acquire load in `boost_state`.
+        self.boost_state.store(
+            boost_state.map_or(ptr::null_mut(), |boost_state| ptr::from_ref(boost_state).cast_mut()),
+            Ordering::Release,
+        );
     }
 
     /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
@@ -122,11 +125,11 @@ impl Record {
 
     /// The holder goes.
     pub(crate) fn abandon(&self) {
-        if let Some(aid) = self.aid() {
-            // Before the aid may be another thread's; and a claimed record without a holder has no aid, if a `fork` finds
-            // it so. Relaxed: who still sees the old aid finds the record passive, or claimed by another thread.
-            self.aid.store(ptr::null_mut(), Ordering::Relaxed);
-            aid.remove_holder();
+        if let Some(boost_state) = self.boost_state() {
+            // Before the boost state may be another thread's; and a claimed record without a holder has no boost state, if a `fork` finds
+            // it so. Relaxed: who still sees the old boost state finds the record passive, or claimed by another thread.
+            self.boost_state.store(ptr::null_mut(), Ordering::Relaxed);
+            boost_state.remove_holder();
         }
     }
 
@@ -171,10 +174,10 @@ impl Record {
             && self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
-    /// Whether the reader was told that it is helped; no longer, after this call.
+    /// Whether the reader was told that it is boosted; no longer, after this call.
     pub(crate) fn take_told(&self) -> bool {
-        // Acquire: pairs with the release in `tell_helped`: the aid's word is at least as new.
-        self.has(HELPED) && self.attention.fetch_and(!HELPED, Ordering::Acquire) & HELPED != 0
+        // Acquire: pairs with the release in `tell_boosted`: the boost state's word is at least as new.
+        self.has(BOOSTED) && self.attention.fetch_and(!BOOSTED, Ordering::Acquire) & BOOSTED != 0
     }
 
     /// Lets the fences of this mode reach the calling thread, the holder's, until [`unbind`](Record::unbind), and says how
@@ -370,17 +373,17 @@ impl Record {
         self.attention.fetch_or(AWAITED, Ordering::Relaxed);
     }
 
-    /// Tells the reader to look at its aid when its state changes.
-    pub(crate) fn tell_helped(&self) {
+    /// Tells the reader to look at its boost state when its state changes.
+    pub(crate) fn tell_boosted(&self) {
         // Release: pairs with the acquire in `take_told`.
-        self.attention.fetch_or(HELPED, Ordering::Release);
+        self.attention.fetch_or(BOOSTED, Ordering::Release);
     }
 
-    /// What its thread keeps for helpers, in domains that help.
-    pub(crate) fn aid(&self) -> Option<&'static Aid> {
+    /// What its thread keeps for boosters, in domains that boost.
+    pub(crate) fn boost_state(&self) -> Option<&'static BoostState> {
         // Acquire: pairs with the release in `adopt`.
-        // SAFETY: null, or an aid, which lives for ever.
-        unsafe { self.aid.load(Ordering::Acquire).as_ref() }
+        // SAFETY: null, or a boost state, which lives for ever.
+        unsafe { self.boost_state.load(Ordering::Acquire).as_ref() }
     }
 
     /// In the child of a `fork`, for each record: nobody waits.
@@ -450,7 +453,7 @@ mod tests {
             record.adopt(Kind::Reader, ReaderFence::Full, false, is_unreached);
             record.ask_for_attention();
             record.request();
-            record.tell_helped();
+            record.tell_boosted();
             // SAFETY: no other thread uses the record.
             unsafe { record.reset_after_fork() };
             assert_eq!((record.fences(), record.wants_attention()), (is_unreached, is_unreached));

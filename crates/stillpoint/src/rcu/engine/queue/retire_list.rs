@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
-use crate::rcu::engine::boost::policy::Giver;
+use crate::rcu::engine::boost::policy::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
@@ -88,7 +88,7 @@ pub(crate) struct RetireList {
     bytes: usize,
     started: Option<Instant>,
     /// For readers that are in the way.
-    giver: Giver,
+    booster: Booster,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
 }
@@ -142,7 +142,7 @@ impl RetireList {
             favours_held: true,
             bytes: 0,
             started: None,
-            giver: Giver::new(),
+            booster: Booster::new(),
             hazards: Vec::new(),
         }
     }
@@ -327,11 +327,11 @@ impl RetireList {
         if busted::is(Variant::HazardsFirst) {
             self.core.gather_hazards(&mut self.hazards);
         }
-        self.core.tend_help();
+        self.core.tend_boost();
         let ready = self.ready(limit);
         if ready + self.open == self.queue.len() {
             // No grace period is under way any more.
-            self.end_help();
+            self.end_boost();
         }
         let freed = self.sweep(ready, limit);
         self.report_stall();
@@ -362,9 +362,9 @@ impl RetireList {
         self.core.stall_is_due(self.oldest())
     }
 
-    /// Ends what is left of the help that readers got for these objects.
-    pub(crate) fn end_help(&mut self) {
-        self.giver.end(&self.core);
+    /// Ends what is left of the boost that readers got for these objects.
+    pub(crate) fn end_boost(&mut self) {
+        self.booster.end(&self.core);
     }
 
     /// Number of objects that the open batch lacks.
@@ -398,7 +398,7 @@ impl RetireList {
         for batch in &self.batches {
             let mut answer = self.core.check(batch.token);
             let is_held_up = matches!(answer, Ok(Grace::HeldUp(_)));
-            if is_held_up && self.giver.help(&self.core, batch.token, batch.started) {
+            if is_held_up && self.booster.boost(&self.core, batch.token, batch.started) {
                 answer = self.core.check(batch.token);
             }
             let over = match answer {
@@ -579,7 +579,7 @@ struct Freed {
 /// What is pending passes to the domain.
 impl Drop for RetireList {
     fn drop(&mut self) {
-        self.end_help();
+        self.end_boost();
         let pending = self.take_all();
         if busted::is(Variant::DropFrees) {
             // SAFETY: none; this is what the broken variant is about.

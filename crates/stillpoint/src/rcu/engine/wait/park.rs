@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::Backoff;
 
 use crate::fence::FenceError;
-use crate::rcu::engine::boost::policy::Giver;
+use crate::rcu::engine::boost::policy::Booster;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
@@ -175,15 +175,15 @@ pub(crate) enum Interrupted<'c> {
     Fence(FenceError),
 }
 
-/// The help that readers get from one wait, which does not outlive it.
-struct Help<'c> {
+/// The boost that readers get from one wait, which does not outlive it.
+struct Boost<'c> {
     core: &'c Core,
-    giver: Giver,
+    booster: Booster,
 }
 
-impl Drop for Help<'_> {
+impl Drop for Boost<'_> {
     fn drop(&mut self) {
-        self.giver.end(self.core);
+        self.booster.end(self.core);
     }
 }
 
@@ -198,14 +198,14 @@ impl Core {
         }
         let begun = self.age();
         let mut patience = Patience::new();
-        let mut help = Help { core: self, giver: Giver::new() };
+        let mut boost = Boost { core: self, booster: Booster::new() };
         let mut dated = None;
         loop {
             let laggard = match self.check(token).map_err(Interrupted::Fence)? {
                 Grace::Over => return Ok(()),
                 Grace::HeldUp(laggard) => laggard,
             };
-            help.giver.help(self, token, begun);
+            boost.booster.boost(self, token, begun);
             let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let mut wake_up = deadline;
             if is_late || patience.is_about_to_sleep() {

@@ -1,4 +1,4 @@
-//! What helpers and threads may do with an aid, one step after the other. Interleavings are the models'.
+//! What boosters and threads may do with a boost state, one step after the other. Interleavings are the models'.
 
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
@@ -6,97 +6,97 @@ use std::sync::{Mutex, PoisonError};
 use rustix::thread::sched_getaffinity;
 
 use super::*;
-use crate::rcu::{Domain, Help};
+use crate::rcu::{Boost, Domain};
 
 /// For tests that look at the counts of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn opened() -> Aid {
-    let aid = Aid::default();
-    aid.open();
-    aid
+fn opened() -> BoostState {
+    let boost_state = BoostState::default();
+    boost_state.open();
+    boost_state
 }
 
 #[test]
-fn one_helper_looks_at_a_time_and_not_too_soon() {
-    let aid = opened();
-    assert!(aid.start(10));
-    assert!(!aid.start(10), "somebody looks");
-    aid.abandon(20);
-    assert!(!aid.start(19) && aid.start(20));
-    aid.abandon(u64::MAX);
-    aid.close();
-    assert!(!aid.start(u64::MAX), "the thread has ended, or forks");
-    aid.open();
-    assert!(aid.start(0), "for the next thread the time begins anew");
-    aid.abandon(0);
-    aid.close();
+fn one_booster_looks_at_a_time_and_not_too_soon() {
+    let boost_state = opened();
+    assert!(boost_state.start(10));
+    assert!(!boost_state.start(10), "somebody looks");
+    boost_state.abandon(20);
+    assert!(!boost_state.start(19) && boost_state.start(20));
+    boost_state.abandon(u64::MAX);
+    boost_state.close();
+    assert!(!boost_state.start(u64::MAX), "the thread has ended, or forks");
+    boost_state.open();
+    assert!(boost_state.start(0), "for the next thread the time begins anew");
+    boost_state.abandon(0);
+    boost_state.close();
 }
 
-/// Moves the calling thread, as a helper would, for the sake of this record. Returns when it began.
-fn move_for(aid: &Aid, record: usize, until: u64) -> u64 {
+/// Moves the calling thread, as a booster would, for the sake of this record. Returns when it began.
+fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
     let allowed = sched_getaffinity(None).expect("it is always told");
     let moved_to = (0..).find(|&cpu| allowed.is_set(cpu)).expect("the thread runs somewhere");
-    let given = Given { record, giver: 5, begun: now(), until };
-    assert!(aid.start(now()));
+    let given = Given { record, booster: 5, begun: now(), until };
+    assert!(boost_state.start(now()));
     // SAFETY: this thread has started.
-    let answer = unsafe { aid.raise(Before::Affinity { allowed, moved_to }, given, || ()) };
+    let answer = unsafe { boost_state.raise(Before::Affinity { allowed, moved_to }, given, || ()) };
     assert_eq!(answer, (true, false));
     given.begun
 }
 
 #[test]
-fn help_is_counted_and_ends_once() {
+fn boost_is_counted_and_ends_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (aid, was_allowed) = (opened(), sched_getaffinity(None).expect("it is always told"));
+    let (boost_state, was_allowed) = (opened(), sched_getaffinity(None).expect("it is always told"));
     for by_itself in [false, true, false] {
-        aid.not_before.store(0, RELAXED);
+        boost_state.not_before.store(0, RELAXED);
         let counts = (given(), under_way());
-        let begun = move_for(&aid, 1, 1000);
+        let begun = move_for(&boost_state, 1, 1000);
         assert_eq!((given(), under_way()), (counts.0 + 1, counts.1 + 1));
-        assert!(aid.is_given_by(5) && !aid.is_given_by(6));
-        assert!(aid.is_overdue(1000) && !aid.is_overdue(999));
-        assert!(!aid.start(u64::MAX), "it is under way");
-        aid.end(2);
-        assert!(aid.is_given_by(5), "for another record");
+        assert!(boost_state.is_given_by(5) && !boost_state.is_given_by(6));
+        assert!(boost_state.is_overdue(1000) && !boost_state.is_overdue(999));
+        assert!(!boost_state.start(u64::MAX), "it is under way");
+        boost_state.end(2);
+        assert!(boost_state.is_given_by(5), "for another record");
         let earliest = now();
         if by_itself {
-            assert!(!aid.end_own(), "nobody is at it any more");
-            assert!(!aid.end_own());
+            assert!(!boost_state.end_own(), "nobody is at it any more");
+            assert!(!boost_state.end_own());
         } else {
-            aid.end(1);
-            aid.end(1);
+            boost_state.end(1);
+            boost_state.end(1);
         }
         assert_eq!((given(), under_way()), counts);
-        assert!(!aid.is_given_by(5) && !aid.is_overdue(u64::MAX));
+        assert!(!boost_state.is_given_by(5) && !boost_state.is_overdue(u64::MAX));
         assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
-        // A section that is helped often is a long one: five times as long nobody looks.
-        let (latest, again) = (now(), aid.not_before.load(RELAXED));
+        // A section that is boosted often is a long one: five times as long nobody looks.
+        let (latest, again) = (now(), boost_state.not_before.load(RELAXED));
         let pause = |end| end + 5 * (end - begun);
         assert!((pause(earliest)..=pause(latest)).contains(&again));
-        assert!(!aid.start(again - 1) && aid.start(again));
-        aid.abandon(0);
+        assert!(!boost_state.start(again - 1) && boost_state.start(again));
+        boost_state.abandon(0);
     }
-    move_for_then_close(&aid);
+    move_for_then_close(&boost_state);
     assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
 }
 
-fn move_for_then_close(aid: &Aid) {
-    aid.not_before.store(0, RELAXED);
+fn move_for_then_close(boost_state: &BoostState) {
+    boost_state.not_before.store(0, RELAXED);
     let counts = (given(), under_way());
-    let _ = move_for(aid, 1, 1000);
-    aid.close();
+    let _ = move_for(boost_state, 1, 1000);
+    boost_state.close();
     assert_eq!((given(), under_way()), counts);
 }
 
-/// However many readers a thread makes and drops, it keeps its aid to itself until it ends.
+/// However many readers a thread makes and drops, it keeps its boost state to itself until it ends.
 #[test]
 fn a_thread_has_one_aid_and_shares_it_with_nobody() {
-    let domain = Domain::builder().help(Help::Migrate).build().expect("every process may move its threads");
+    let domain = Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads");
     let aid_of = |domain: &Domain| {
         let reader = domain.reader();
-        let aid = reader.record().aid().expect("the domain helps");
-        std::ptr::from_ref(aid).addr()
+        let boost_state = reader.record().boost_state().expect("the domain boosts");
+        std::ptr::from_ref(boost_state).addr()
     };
     let own = aid_of(&domain);
     let threads: Vec<_> = (0..20)
@@ -111,35 +111,36 @@ fn a_thread_has_one_aid_and_shares_it_with_nobody() {
             (is_told.recv().expect("it is sent"), go_on, thread)
         })
         .collect();
-    let mut aids: Vec<_> = threads.iter().map(|(aid, ..)| *aid).chain([own]).collect();
-    aids.sort_unstable();
-    aids.dedup();
-    assert_eq!((aids.len(), aid_of(&domain)), (threads.len() + 1, own));
+    let mut boost_states: Vec<_> =
+        threads.iter().map(|(boost_state, ..)| *boost_state).chain([own]).collect();
+    boost_states.sort_unstable();
+    boost_states.dedup();
+    assert_eq!((boost_states.len(), aid_of(&domain)), (threads.len() + 1, own));
     for (_, go_on, thread) in threads {
         drop(go_on);
         thread.join().expect("it does not panic");
     }
 }
 
-/// On both sides of a fork the thread is open to helpers again, and as it was.
+/// On both sides of a fork the thread is open to boosters again, and as it was.
 #[test]
-fn a_thread_that_has_forked_may_be_helped_again() {
+fn a_thread_that_has_forked_may_be_boosted_again() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let aid = own().expect("the thread does not end");
+    let boost_state = own().expect("the thread does not end");
     let was_allowed = sched_getaffinity(None).expect("it is always told");
-    aid.not_before.store(0, RELAXED);
-    let _ = move_for(aid, 1, 1000);
+    boost_state.not_before.store(0, RELAXED);
+    let _ = move_for(boost_state, 1, 1000);
     // SAFETY: the child makes system calls, and touches what is this thread's own.
     let child = unsafe { libc::fork() };
     let is_as_before = sched_getaffinity(None).is_ok_and(|allowed| allowed == was_allowed);
-    let is_open = aid.start(u64::MAX);
+    let is_open = boost_state.start(u64::MAX);
     if child == 0 {
         let nobody_else = given() == 0 && under_way() == 0;
         // SAFETY: no preconditions.
         unsafe { libc::_exit(i32::from(!(is_as_before && is_open && nobody_else))) };
     }
     assert!(child > 0 && is_as_before && is_open);
-    aid.abandon(0);
+    boost_state.abandon(0);
     let mut status = 0;
     // SAFETY: `status` is alive for the call.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);

@@ -29,7 +29,7 @@ impl Scheduling {
     }
 
     /// Whether the thread has been raised, or moved away from `cpu`.
-    pub(crate) fn is_helped(tid: i32, cpu: usize) -> bool {
+    pub(crate) fn is_boosted(tid: i32, cpu: usize) -> bool {
         let moved = sched_getaffinity(Pid::from_raw(tid)).is_ok_and(|set| !set.is_set(cpu));
         Self::of(tid).policy == libc::SCHED_FIFO || moved
     }
@@ -52,9 +52,9 @@ impl Stage {
         self.reader.load(Ordering::Relaxed)
     }
 
-    /// Waits until the calling thread has been helped, unless it is told to go on.
-    pub(crate) fn until_helped(&self, cpu: usize) {
-        super::until("help", || Scheduling::is_helped(0, cpu) || self.go_on.load(Ordering::Relaxed));
+    /// Waits until the calling thread has been boosted, unless it is told to go on.
+    pub(crate) fn until_boosted(&self, cpu: usize) {
+        super::until("boost", || Scheduling::is_boosted(0, cpu) || self.go_on.load(Ordering::Relaxed));
     }
 
     /// Computes until told to go on.
@@ -88,7 +88,7 @@ pub(crate) fn work() {
 
 /// Runs `read` on a crowded CPU, and `test` on the others, or says that it is skipped when there is only one CPU.
 ///
-/// `read` is called with the CPU; when it has returned, and `test` as well, no thread may be helped any more.
+/// `read` is called with the CPU; when it has returned, and `test` as well, no thread may be boosted any more.
 pub(crate) fn beside(
     domain: &Domain,
     read: impl FnOnce(&Domain, &Stage, usize) + Send,
@@ -97,7 +97,7 @@ pub(crate) fn beside(
     let allowed = sched_getaffinity(None).unwrap();
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     let (Some(cpu), Some(_)) = (cpus.next(), cpus.next()) else {
-        super::skipped("a reader and its helper need two CPUs");
+        super::skipped("a reader and its booster need two CPUs");
         return;
     };
     let mut others = allowed;
@@ -119,7 +119,7 @@ pub(crate) fn beside(
             run_on(cpu);
             stage.reader.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
             read(domain, &stage, cpu);
-            assert!(!Scheduling::is_helped(0, cpu), "the reader was left as {:?}", Scheduling::of(0));
+            assert!(!Scheduling::is_boosted(0, cpu), "the reader was left as {:?}", Scheduling::of(0));
         }));
         let _end = End(&stage);
         test(domain, &stage, cpu);

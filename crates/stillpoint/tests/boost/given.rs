@@ -1,35 +1,35 @@
-//! Who is helped, and who is not.
+//! Who is boosted, and who is not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, Help, SynchronizeError};
+use stillpoint::rcu::{Boost, Domain, SynchronizeError};
 
 use super::crowd::{beside, read, work};
 use super::{domain, in_each_way, until};
 
 #[test]
-fn a_preempted_guard_is_helped() {
+fn a_preempted_guard_is_boosted() {
     in_each_way(|domain| {
         beside(
             &domain,
             |domain, stage, _| read(domain, stage),
             |domain, stage, _| {
                 stage.reader();
-                until("help", || {
+                until("boost", || {
                     domain.synchronize().unwrap();
-                    domain.stats().helped >= 3
+                    domain.stats().boosted >= 3
                 });
             },
         );
-        assert_eq!(domain.stats().help_refused, 0);
+        assert_eq!(domain.stats().boost_refused, 0);
     });
 }
 
 #[test]
-fn a_preempted_qsbr_reader_is_helped() {
+fn a_preempted_qsbr_reader_is_boosted() {
     in_each_way(|domain| {
         beside(
             &domain,
@@ -43,20 +43,20 @@ fn a_preempted_qsbr_reader_is_helped() {
             |domain, stage, _| {
                 stage.reader();
                 let (cell, mut reclaimer) = (domain.cell(0), domain.reclaimer());
-                until("help", || {
+                until("boost", || {
                     let old = cell.replace(1).unwrap();
                     drop(reclaimer.retire(old));
                     reclaimer.poll();
-                    domain.stats().helped >= 3
+                    domain.stats().boosted >= 3
                 });
             },
         );
     });
 }
 
-/// The background reclaimer helps as well, and what was retired is freed.
+/// The background reclaimer boosts as well, and what was retired is freed.
 #[test]
-fn a_background_reclaimer_helps() {
+fn a_background_reclaimer_boosts() {
     in_each_way(|domain| {
         let mut background = domain.background();
         let submitter = background.submitter();
@@ -68,9 +68,9 @@ fn a_background_reclaimer_helps() {
                 thread::scope(|scope| {
                     scope.spawn(|| background.run());
                     let cell = domain.cell(0);
-                    until("help", || {
+                    until("boost", || {
                         submitter.retire_timeout(cell.replace(1).unwrap(), super::LONG).unwrap();
-                        domain.stats().helped >= 3
+                        domain.stats().boosted >= 3
                     });
                     submitter.stop();
                 });
@@ -81,7 +81,7 @@ fn a_background_reclaimer_helps() {
 }
 
 #[test]
-fn a_reader_that_sleeps_is_not_helped() {
+fn a_reader_that_sleeps_is_not_boosted() {
     in_each_way(|domain| {
         let ((inside, is_inside), (wake, sleep)) = (channel(), channel::<()>());
         thread::scope(|scope| {
@@ -92,21 +92,21 @@ fn a_reader_that_sleeps_is_not_helped() {
                 let _ = sleep.into_iter().next();
             });
             is_inside.recv().unwrap();
-            // On its way into the sleep it may be helped.
+            // On its way into the sleep it may be boosted.
             thread::sleep(Duration::from_millis(50));
-            let before = domain.stats().helped;
+            let before = domain.stats().boosted;
             let answer = domain.synchronize_timeout(Duration::from_millis(20));
             assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");
-            assert_eq!(domain.stats().helped, before);
+            assert_eq!(domain.stats().boosted, before);
             drop(wake);
         });
     });
 }
 
 #[test]
-fn nobody_is_helped_before_the_threshold() {
+fn nobody_is_boosted_before_the_threshold() {
     let patient =
-        Domain::builder().help(Help::Migrate).help_after(Duration::from_secs(3600)).build().unwrap();
+        Domain::builder().boost(Boost::Migrate).boost_after(Duration::from_secs(3600)).build().unwrap();
     beside(
         &patient,
         |domain, stage, _| {
@@ -119,13 +119,13 @@ fn nobody_is_helped_before_the_threshold() {
             until("the reader is inside", || domain.synchronize_timeout(Duration::from_millis(5)).is_err());
         },
     );
-    assert_eq!(patient.stats().helped, 0);
+    assert_eq!(patient.stats().boosted, 0);
 }
 
 /// In the domain of one reader, the other one is not touched.
 #[test]
-fn protected_loads_need_no_help() {
-    let Some(domain) = domain(Help::Migrate) else { return };
+fn protected_loads_need_no_boost() {
+    let Some(domain) = domain(Boost::Migrate) else { return };
     let cell = domain.cell(0);
     let done = AtomicBool::new(false);
     beside(
@@ -141,14 +141,14 @@ fn protected_loads_need_no_help() {
             domain.synchronize().unwrap();
         },
     );
-    assert_eq!(domain.stats().helped, 0);
+    assert_eq!(domain.stats().boosted, 0);
 }
 
-/// Two domains help the same thread, and neither takes the other's doing for what is to be restored.
+/// Two domains boost the same thread, and neither takes the other's doing for what is to be restored.
 #[test]
-fn a_thread_may_be_helped_in_two_domains() {
+fn a_thread_may_be_boosted_in_two_domains() {
     in_each_way(|first| {
-        let Some(second) = domain(first.help()) else { return };
+        let Some(second) = domain(first.boost()) else { return };
         beside(
             &first,
             |first, stage, _| {
@@ -167,9 +167,9 @@ fn a_thread_may_be_helped_in_two_domains() {
                             second.synchronize().unwrap();
                         }
                     });
-                    until("help in both", || {
+                    until("boost in both", || {
                         first.synchronize().unwrap();
-                        first.stats().helped >= 3 && second.stats().helped >= 3
+                        first.stats().boosted >= 3 && second.stats().boosted >= 3
                     });
                     stage.go_on();
                 });

@@ -1,76 +1,76 @@
 use std::time::Duration;
 
-use super::engine::boost::policy::Helping;
-use super::error::HelpError;
+use super::engine::boost::policy::Boosting;
+use super::error::BoostError;
 use stillpoint_sys::linux::sched::{self, Way};
 
 /// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
 ///
 /// A thread that is preempted inside a guard, or between two quiescent states, holds up everything that is retired
-/// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. Help gets such a reader to
+/// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. A boost gets such a reader to
 /// run to the end of its section at once. Readers that hold protected loads alone need none.
 ///
-/// Whoever waits or polls in the domain helps: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
+/// Whoever waits or polls in the domain boosts: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
 /// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. It acts when a grace period has been held up for longer than
-/// [`help_after`](super::DomainBuilder::help_after), on readers that want to run and do not: never on one that runs,
+/// [`boost_after`](super::DomainBuilder::boost_after), on readers that want to run and do not: never on one that runs,
 /// sleeps, or is stopped, and never on a real-time thread.
 ///
 /// No thread stays raised or moved. The reader lets go of it at the end of its section, or when it is dropped; if its
-/// section lasts longer than 2 ms, the next poll or wait in the domain ends the help; a reclaimer that is dropped or has
+/// section lasts longer than 2 ms, the next poll or wait in the domain ends the boost; a reclaimer that is dropped or has
 /// nothing left to wait for, or a wait that gives up, ends it at once; so do the end of the thread, and `fork`. **A
-/// reclaimer that has given help must be polled, or dropped**: nobody else watches the limit. What somebody else has
-/// changed meanwhile is left as it is. A reader that is helped pays some system calls at the end of the section; the
+/// reclaimer that has given a boost must be polled, or dropped**: nobody else watches the limit. What somebody else has
+/// changed meanwhile is left as it is. A reader that is boosted pays some system calls at the end of the section; the
 /// others pay nothing. Registering a thread's first reader opens a file in `/proc`; where that fails, its readers are
-/// not helped, which [`Stats::help_refused`](super::Stats::help_refused) counts.
+/// not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
 ///
 /// What a thread starts inside a section inherits what it has at that moment. A moved thread's children (threads and
 /// programs) are on one CPU; those of a raised one are ordinary, for which it has the flag `SCHED_RESET_ON_FORK`
 /// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
-/// offline. After help a thread's CPU mask is the one it had, as an explicit wish.
+/// offline. After a boost, a thread's CPU mask is the one it had, as an explicit wish.
 ///
 /// ```
-/// use stillpoint::rcu::{Domain, Help};
+/// use stillpoint::rcu::{Domain, Boost};
 ///
-/// let domain = Domain::builder().help(Help::Realtime).help_fallback(Help::Migrate).build()?;
-/// assert_ne!(domain.help(), Help::Off);
+/// let domain = Domain::builder().boost(Boost::Realtime).boost_fallback(Boost::Migrate).build()?;
+/// assert_ne!(domain.boost(), Boost::Off);
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Help {
+pub enum Boost {
     /// Nothing: a preempted reader is waited for.
     #[default]
     Off,
     /// Raises the reader to the lowest real-time priority (`SCHED_FIFO`, 1) until the end of its section.
     ///
     /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
-    /// that waits for the helper's own CPU is not raised there, where it would take the CPU from its helper: the helper
+    /// that waits for the booster's own CPU is not raised there, where it would take the CPU from its booster: the booster
     /// gives way. All in all, one thread less than there are CPUs is raised at a time.
     Realtime,
     /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
     ///
     /// Needs no right. Breaks pinning for so long, and does nothing for a reader that waits for the very CPU of the
-    /// helper.
+    /// booster.
     Migrate,
 }
 
-impl Help {
+impl Boost {
     /// What the engine needs for it, if this process may.
-    pub(super) fn prepare(self, after: Duration) -> Result<Option<Helping>, HelpError> {
+    pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BoostError> {
         let way = match self {
-            Help::Off => return Ok(None),
-            Help::Migrate => Way::Migrate,
-            Help::Realtime => sched::probe_realtime()
-                .map_err(|error| HelpError { help: self, errno: error.raw_os_error() })?,
+            Boost::Off => return Ok(None),
+            Boost::Migrate => Way::Migrate,
+            Boost::Realtime => sched::probe_realtime()
+                .map_err(|error| BoostError { boost: self, errno: error.raw_os_error() })?,
         };
-        Ok(Some(Helping::new(way, after)))
+        Ok(Some(Boosting::new(way, after)))
     }
 
-    pub(super) fn of(helping: Option<&Helping>) -> Self {
-        match helping.map(|helping| helping.way) {
-            None => Help::Off,
-            Some(Way::Realtime) => Help::Realtime,
-            Some(Way::Migrate) => Help::Migrate,
+    pub(super) fn of(boosting: Option<&Boosting>) -> Self {
+        match boosting.map(|boosting| boosting.way) {
+            None => Boost::Off,
+            Some(Way::Realtime) => Boost::Realtime,
+            Some(Way::Migrate) => Boost::Migrate,
         }
     }
 }

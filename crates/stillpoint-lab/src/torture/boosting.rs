@@ -1,7 +1,7 @@
-//! The race for help: readers on one CPU that preempt each other inside their sections, and a writer that has them
+//! The race of boosts: readers on one CPU that preempt each other inside their sections, and a writer that has them
 //! raised, or moved, to their ends.
 //!
-//! Each reader looks at itself when its reader is dropped: whoever helped it is done with it soon after.
+//! Each reader looks at itself when its reader is dropped: whoever boosted it is done with it soon after.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, Help, RcuCell};
+use stillpoint::rcu::{Boost, Domain, RcuCell};
 
 use super::actor::{join, rest, run_on};
 use super::arena::{Context, Handle, Maker};
@@ -21,19 +21,19 @@ const READERS: usize = 4;
 const LONGEST_SPIN: u32 = 10;
 /// Sections of one reader, at the most.
 const SECTIONS: u32 = 4;
-/// So short that help comes while readers come and go.
-const HELP_AFTER: Duration = Duration::from_micros(1);
+/// So short that a boost comes while readers come and go.
+const BOOST_AFTER: Duration = Duration::from_micros(1);
 
-/// How a race of help is run.
+/// How a race of boosts is run.
 pub(super) fn run(
-    help: Help,
+    boost: Boost,
     context: &'static Context,
     cpus: &[usize],
     duration: Duration,
     rng: &mut Rng,
 ) -> Result<Runs, String> {
-    let builder = Domain::builder().fence(Mode::Symmetric).help(help).help_fallback(Help::Migrate);
-    let domain = builder.help_after(HELP_AFTER).build().map_err(|error| error.to_string())?;
+    let builder = Domain::builder().fence(Mode::Symmetric).boost(boost).boost_fallback(Boost::Migrate);
+    let domain = builder.boost_after(BOOST_AFTER).build().map_err(|error| error.to_string())?;
     let mut maker = Maker::new(context, 0);
     let cell = RcuCell::empty(&domain);
     let stop = AtomicBool::new(false);
@@ -55,7 +55,7 @@ pub(super) fn run(
         stop.store(true, Ordering::Relaxed);
         join(context, writer);
         let tries = readers.into_iter().map(|reader| join(context, reader)).sum();
-        Runs { tries, over: domain.stats().helped }
+        Runs { tries, over: domain.stats().boosted }
     }))
 }
 
@@ -72,7 +72,7 @@ fn read(context: &Context, domain: &Domain, cpu: usize, stop: &AtomicBool, mut r
             let guard = reader.pin();
             let magnitude = rng.u32(0..=LONGEST_SPIN);
             (0..rng.u32(0..1 << magnitude)).for_each(|_| std::hint::spin_loop());
-            // To be found waiting for the CPU, and to have it again at any moment of the help.
+            // To be found waiting for the CPU, and to have it again at any moment of the boost.
             (0..rng.u32(0..3)).for_each(|_| thread::yield_now());
             drop(guard);
             sections += 1;

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use rustix::process::{setrlimit, Resource, Rlimit};
 use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
-use stillpoint::rcu::{BuildError, Domain, Help};
+use stillpoint::rcu::{Boost, BuildError, Domain};
 
 use super::child::in_child;
 use super::crowd::{beside, read, Scheduling};
@@ -22,19 +22,19 @@ fn give_up() {
 fn the_error_names_what_is_missing() {
     in_child("refused::the_error_names_what_is_missing", || {
         give_up();
-        let error = Domain::builder().help(Help::Realtime).build().expect_err("the right was given up");
-        let BuildError::Help(cause) = error else { panic!("{error}") };
-        assert_eq!((cause.help(), cause.raw_os_error()), (Help::Realtime, libc::EPERM));
+        let error = Domain::builder().boost(Boost::Realtime).build().expect_err("the right was given up");
+        let BuildError::Boost(cause) = error else { panic!("{error}") };
+        assert_eq!((cause.boost(), cause.raw_os_error()), (Boost::Realtime, libc::EPERM));
         assert!(names_the_right(cause), "{cause}");
         assert!(error.source().is_some());
     });
 }
 
-/// The domain was built with the right, and its helper has lost it since: readers are waited for, and the refusal counted.
+/// The domain was built with the right, and its booster has lost it since: readers are waited for, and the refusal counted.
 #[test]
 fn a_right_that_is_lost_later_is_counted() {
     in_child("refused::a_right_that_is_lost_later_is_counted", || {
-        let Some(domain) = domain(Help::Realtime) else { return };
+        let Some(domain) = domain(Boost::Realtime) else { return };
         beside(
             &domain,
             |domain, stage, _| read(domain, stage),
@@ -43,12 +43,12 @@ fn a_right_that_is_lost_later_is_counted() {
                 give_up();
                 until("a refusal", || {
                     domain.synchronize().unwrap();
-                    domain.stats().help_refused > 0
+                    domain.stats().boost_refused > 0
                 });
                 assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
             },
         );
-        assert_eq!(domain.stats().helped, 0);
+        assert_eq!(domain.stats().boosted, 0);
     });
 }
 
@@ -56,16 +56,16 @@ fn a_right_that_is_lost_later_is_counted() {
 fn the_fallback_is_taken() {
     in_child("refused::the_fallback_is_taken", || {
         give_up();
-        for fallback in [Help::Migrate, Help::Off] {
-            let domain = Domain::builder().help(Help::Realtime).help_fallback(fallback).build().unwrap();
-            assert_eq!(domain.help(), fallback);
+        for fallback in [Boost::Migrate, Boost::Off] {
+            let domain = Domain::builder().boost(Boost::Realtime).boost_fallback(fallback).build().unwrap();
+            assert_eq!(domain.boost(), fallback);
         }
     });
 }
 
 #[test]
 fn off_is_the_default() {
-    assert_eq!(Domain::new().help(), Help::Off);
-    assert_eq!(Domain::builder().build().unwrap().help(), Help::Off);
-    assert_eq!(Help::default(), Help::Off);
+    assert_eq!(Domain::new().boost(), Boost::Off);
+    assert_eq!(Domain::builder().build().unwrap().boost(), Boost::Off);
+    assert_eq!(Boost::default(), Boost::Off);
 }

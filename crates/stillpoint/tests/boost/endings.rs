@@ -1,8 +1,8 @@
-//! However the help ends, the thread is as it was.
+//! However the boost ends, the thread is as it was.
 
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, Help, Reclaimer};
+use stillpoint::rcu::{Boost, Domain, Reclaimer};
 
 use super::crowd::{beside, Scheduling, Stage};
 use super::{domain, in_each_way, until};
@@ -14,14 +14,14 @@ fn one_section(domain: &Domain, stage: &Stage, _cpu: usize) {
     stage.compute();
 }
 
-/// Polls until the reader, inside its section, has been helped by this reclaimer.
-fn help(domain: &Domain) -> Reclaimer {
-    let (cell, before) = (domain.cell(0), domain.stats().helped);
+/// Polls until the reader, inside its section, has been boosted by this reclaimer.
+fn boost(domain: &Domain) -> Reclaimer {
+    let (cell, before) = (domain.cell(0), domain.stats().boosted);
     let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
-    until("help", || {
+    until("boost", || {
         let _ = reclaimer.retire(cell.replace(1).unwrap());
         reclaimer.poll();
-        domain.stats().helped > before
+        domain.stats().boosted > before
     });
     reclaimer
 }
@@ -31,10 +31,10 @@ fn it_ends_when_its_time_is_over() {
     in_each_way(|domain| {
         beside(&domain, one_section, |domain, stage, cpu| {
             let reader = stage.reader();
-            let mut reclaimer = help(domain);
-            until("the end of help within the section", || {
+            let mut reclaimer = boost(domain);
+            until("the end of boost within the section", || {
                 reclaimer.poll();
-                !Scheduling::is_helped(reader, cpu)
+                !Scheduling::is_boosted(reader, cpu)
             });
             assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
         });
@@ -46,21 +46,21 @@ fn it_ends_with_the_reclaimer_that_gave_it() {
     in_each_way(|domain| {
         beside(&domain, one_section, |domain, stage, _| {
             let reader = stage.reader();
-            drop(help(domain));
+            drop(boost(domain));
             assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
         });
     });
 }
 
-/// The first one has given help as well, whose time was over.
+/// The first one has boosted as well, whose time was over.
 #[test]
 fn it_does_not_end_with_another_reclaimer() {
     in_each_way(|domain| {
         beside(&domain, one_section, |domain, stage, cpu| {
             let reader = stage.reader();
-            let (first, second) = (help(domain), help(domain));
+            let (first, second) = (boost(domain), boost(domain));
             drop(first);
-            assert!(Scheduling::is_helped(reader, cpu), "{:?}", Scheduling::of(reader));
+            assert!(Scheduling::is_boosted(reader, cpu), "{:?}", Scheduling::of(reader));
             drop(second);
             assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
         });
@@ -72,10 +72,10 @@ fn it_ends_with_the_wait_that_gave_it() {
     in_each_way(|domain| {
         beside(&domain, one_section, |domain, stage, _| {
             let reader = stage.reader();
-            until("help", || {
+            until("boost", || {
                 let _ = domain.synchronize_timeout(Duration::from_millis(1));
                 assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
-                domain.stats().helped >= 3
+                domain.stats().boosted >= 3
             });
         });
     });
@@ -90,24 +90,24 @@ fn it_ends_with_the_reader() {
             |domain, stage, cpu| {
                 let reader = domain.reader();
                 std::mem::forget(reader.pin());
-                stage.until_helped(cpu);
+                stage.until_boosted(cpu);
                 drop(reader);
                 assert_eq!(Scheduling::of(0), Scheduling::ORDINARY);
             },
-            |domain, _, _| drop(help(domain)),
+            |domain, _, _| drop(boost(domain)),
         );
     });
 }
 
 #[test]
 fn what_the_thread_changes_itself_is_left_as_it_is() {
-    let Some(domain) = domain(Help::Realtime) else { return };
+    let Some(domain) = domain(Boost::Realtime) else { return };
     beside(
         &domain,
         |domain, stage, cpu| {
             let reader = domain.reader();
             let guard = reader.pin();
-            stage.until_helped(cpu);
+            stage.until_boosted(cpu);
             let parameter = libc::sched_param { sched_priority: 0 };
             // SAFETY: the parameter is alive for the call.
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) }, 0);
@@ -115,7 +115,7 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
             assert_eq!(Scheduling::of(0).policy, libc::SCHED_BATCH);
         },
         |domain, _, _| {
-            let mut reclaimer = help(domain);
+            let mut reclaimer = boost(domain);
             until("the end of the section", || {
                 reclaimer.poll();
                 reclaimer.pending() == 0
@@ -124,22 +124,22 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
     );
 }
 
-/// Only the helped thread itself is raised, not what it starts meanwhile.
+/// Only the boosted thread itself is raised, not what it starts meanwhile.
 #[test]
 fn what_a_raised_thread_starts_is_ordinary() {
-    let Some(domain) = domain(Help::Realtime) else { return };
+    let Some(domain) = domain(Boost::Realtime) else { return };
     beside(
         &domain,
         |domain, stage, cpu| {
             let reader = domain.reader();
             let guard = reader.pin();
-            stage.until_helped(cpu);
+            stage.until_boosted(cpu);
             let started = std::thread::spawn(|| Scheduling::of(0)).join().unwrap();
             assert_eq!(started, Scheduling::ORDINARY);
             drop(guard);
         },
         |domain, stage, _| {
-            let mut reclaimer = help(domain);
+            let mut reclaimer = boost(domain);
             until("the end of the section", || {
                 reclaimer.poll();
                 reclaimer.pending() == 0
@@ -149,7 +149,7 @@ fn what_a_raised_thread_starts_is_ordinary() {
     );
 }
 
-/// A reader forks while it is helped; its child is not.
+/// A reader forks while it is boosted; its child is not.
 #[test]
 fn it_ends_in_the_child_of_a_fork() {
     in_each_way(|domain| {
@@ -158,7 +158,7 @@ fn it_ends_in_the_child_of_a_fork() {
             |domain, stage, cpu| {
                 let reader = domain.reader();
                 let _guard = reader.pin();
-                stage.until_helped(cpu);
+                stage.until_boosted(cpu);
                 // SAFETY: the child makes system calls alone, but for the library's, which takes no locks.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
@@ -173,7 +173,7 @@ fn it_ends_in_the_child_of_a_fork() {
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                 assert_eq!(status, 0, "the child was left as its parent was");
             },
-            |domain, _, _| drop(help(domain)),
+            |domain, _, _| drop(boost(domain)),
         );
     });
 }

@@ -1,4 +1,4 @@
-//! Help for preempted readers: it comes, and it leaves no trace.
+//! Boosts of preempted readers: they come, and leave no trace.
 //!
 //! Readers that wait for a CPU are made by pinning them to one CPU together with threads that compute.
 
@@ -16,16 +16,16 @@ mod soon;
 
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, Help, HelpError};
+use stillpoint::rcu::{Boost, BoostError, Domain};
 
 use skip::skipped;
 
 /// For whatever must happen in the end.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A domain that helps in this way, and has no patience; `None`, said aloud, where this process may not.
-fn domain(help: Help) -> Option<Domain> {
-    match Domain::builder().help(help).help_after(Duration::ZERO).build() {
+/// A domain that boosts in this way, and has no patience; `None`, said aloud, where this process may not.
+fn domain(boost: Boost) -> Option<Domain> {
+    match Domain::builder().boost(boost).boost_after(Duration::ZERO).build() {
         Ok(domain) => Some(domain),
         Err(error) => {
             skipped(&error.to_string());
@@ -34,9 +34,9 @@ fn domain(help: Help) -> Option<Domain> {
     }
 }
 
-/// Calls `test` for each way to help that this process may use.
+/// Calls `test` for each way to boost that this process may use.
 fn in_each_way(test: impl Fn(Domain)) {
-    [Help::Realtime, Help::Migrate].into_iter().filter_map(domain).for_each(test);
+    [Boost::Realtime, Boost::Migrate].into_iter().filter_map(domain).for_each(test);
 }
 
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -47,7 +47,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The error says what is missing.
-fn names_the_right(error: HelpError) -> bool {
+fn names_the_right(error: BoostError) -> bool {
     let text = error.to_string();
-    text.contains("CAP_SYS_NICE") && text.contains("RLIMIT_RTPRIO") && text.contains("help_fallback")
+    text.contains("CAP_SYS_NICE") && text.contains("RLIMIT_RTPRIO") && text.contains("boost_fallback")
 }

@@ -1,4 +1,4 @@
-//! Help against the end of the section, of the registration, and of the help itself.
+//! Boost against the end of the section, of the registration, and of the boost itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{explore, MODE};
-use crate::rcu::engine::boost::policy::Giver;
-use crate::rcu::{Domain, Help};
+use crate::rcu::engine::boost::policy::Booster;
+use crate::rcu::{Boost, Domain};
 use stillpoint_sys::linux::sched::is_raised;
 
 /// What loom says when the thread is found raised.
 pub(super) const RAISED: &str = "the thread was left raised";
 
 fn domain() -> Domain {
-    let builder = Domain::builder().fence(MODE.get()).help(Help::Realtime).help_after(Duration::ZERO);
+    let builder = Domain::builder().fence(MODE.get()).boost(Boost::Realtime).boost_after(Duration::ZERO);
     builder.build().expect("a model may do what it likes")
 }
 
-/// Starts a token and helps who holds it up.
-fn help(domain: &Domain) -> Giver {
+/// Starts a token and boosts who holds it up.
+fn boost(domain: &Domain) -> Booster {
     let core = domain.core();
     let token = core.start();
     let _ = core.ensure_fenced(token);
-    let mut giver = Giver::new();
-    giver.help(core, token, Duration::ZERO);
-    giver
+    let mut booster = Booster::new();
+    booster.boost(core, token, Duration::ZERO);
+    booster
 }
 
 fn assert_lowered() {
@@ -44,9 +44,9 @@ fn a_section_ends() {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, |domain| drop(help(domain)));
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
         drop(guard);
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
         drop(reader);
     });
@@ -58,9 +58,9 @@ fn a_reader_unregisters() {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         std::mem::forget(reader.pin());
-        let helper = spawn(&domain, |domain| drop(help(domain)));
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
         drop(reader);
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
     });
 }
@@ -71,25 +71,25 @@ fn a_record_changes_hands() {
     explore(3, || {
         let domain = Arc::new(domain());
         let mut first = domain.qsbr_reader();
-        let helper = spawn(&domain, |domain| drop(help(domain)));
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
         first.quiescent();
         drop(first);
         let second = domain.reader();
         drop(second.pin());
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
     });
 }
 
-/// Two help, one of them ends its help as well, and the section ends.
+/// Two boost, one of them ends its boost as well, and the section ends.
 #[test]
-fn two_help() {
+fn two_boost() {
     explore(2, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let first = spawn(&domain, |domain| drop(help(domain)));
-        let second = spawn(&domain, |domain| help(domain).end(domain.core()));
+        let first = spawn(&domain, |domain| drop(boost(domain)));
+        let second = spawn(&domain, |domain| boost(domain).end(domain.core()));
         drop(guard);
         first.join().unwrap();
         second.join().unwrap();
@@ -97,71 +97,71 @@ fn two_help() {
     });
 }
 
-/// One section after the other, while a third thread ends all help at any time, as when its time is over.
+/// One section after the other, while a third thread ends all boosts at any time, as when its time is over.
 #[test]
 fn sections_follow_each_other() {
     explore(3, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, |domain| {
-            drop(help(domain));
-            drop(help(domain));
+        let booster = spawn(&domain, |domain| {
+            drop(boost(domain));
+            drop(boost(domain));
         });
         drop(guard);
         drop(reader.pin());
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
     });
 }
 
-/// The section goes on, and somebody else ends the help at any time: the thread is lowered when both are through.
+/// The section goes on, and somebody else ends the boost at any time: the thread is lowered when both are through.
 #[test]
 fn the_time_is_over() {
     explore(4, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, |domain| drop(help(domain)));
-        let aid = reader.record().aid().expect("the domain helps");
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
+        let boost_state = reader.record().boost_state().expect("the domain boosts");
         let record = std::ptr::from_ref(reader.record()).addr();
-        aid.end(record);
-        helper.join().unwrap();
-        aid.end(record);
+        boost_state.end(record);
+        booster.join().unwrap();
+        boost_state.end(record);
         assert_lowered();
         drop(guard);
         assert_lowered();
     });
 }
 
-/// Outside any section, the reader is lowered at the end of each section even if its helper is stuck in the system call
+/// Outside any section, the reader is lowered at the end of each section even if its booster is stuck in the system call
 /// that raises: seen from the reader's thread alone.
 #[test]
-fn nobody_waits_for_a_helper() {
+fn nobody_waits_for_a_booster() {
     explore(3, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, |domain| drop(help(domain)));
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
         drop(guard);
         drop(reader.pin());
         drop(reader);
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
     });
 }
 
-/// A thread that ends or forks inside a section closes its aid: from then on it is as it was, and stays so.
+/// A thread that ends or forks inside a section closes its boost state: from then on it is as it was, and stays so.
 #[test]
 fn a_thread_closes() {
     explore(4, || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let helper = spawn(&domain, |domain| drop(help(domain)));
-        reader.record().aid().expect("the domain helps").close();
+        let booster = spawn(&domain, |domain| drop(boost(domain)));
+        reader.record().boost_state().expect("the domain boosts").close();
         assert_lowered();
-        helper.join().unwrap();
+        booster.join().unwrap();
         assert_lowered();
         drop(guard);
     });
