@@ -36,21 +36,21 @@ pub(crate) fn main() -> std::io::Result<()> {
 
     let mut background = domain
         .reclaimer_builder()
-        .capacity(512) // whoever submits more gets it handed back
+        .max_pending(512) // whoever submits more gets it handed back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
         .build_background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
 
     thread::scope(|scope| {
         for writer in 0..WRITERS {
-            // A submitter is a cheap handle: one for each writer.
-            let (submitter, table, session) = (submitter.clone(), &table, &session);
+            // A retire handle is cheap: one for each writer.
+            let (handle, table, session) = (handle.clone(), &table, &session);
             scope.spawn(move || {
                 for update in 1..=UPDATES {
                     let number = writer * UPDATES + update;
                     let old = table.swap(number as usize % SLOTS, session(number)).expect("no slot is empty");
-                    if let Err(error) = submitter.retire_timeout(old, Duration::from_millis(10)) {
+                    if let Err(error) = handle.retire_timeout(old, Duration::from_millis(10)) {
                         // The writer chooses: wait longer, shed load, or leave it to the domain as here.
                         assert_eq!(error.reason, RetireReason::Full);
                         drop(error.retired);
@@ -68,7 +68,7 @@ pub(crate) fn main() -> std::io::Result<()> {
     });
 
     // From here on nothing more comes in: the thread ends when everything is freed.
-    submitter.stop();
+    handle.stop();
     reclaims.join().expect("no destructor panics");
     println!("{} sessions ended in the background, {} go on", ended.load(Ordering::Relaxed), SLOTS);
     assert_eq!(ended.load(Ordering::Relaxed), WRITERS * UPDATES);

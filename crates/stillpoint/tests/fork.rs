@@ -210,18 +210,18 @@ fn a_child_that_resets_can_start_threads_and_a_background_reclaimer() {
             unsafe { domain.reset_after_fork() };
             let cell = domain.cell(census.object());
             let mut background = domain.background();
-            let submitter = background.submitter();
+            let handle = background.retire_handle();
             thread::scope(|scope| {
                 scope.spawn(|| background.run());
                 for _ in 0..100 {
                     let reader = domain.reader();
                     let object = cell.protect(&reader).expect("never empty");
-                    submitter
+                    handle
                         .retire(cell.replace(census.object()).expect("never empty"))
                         .expect("there is room");
                     object.verify();
                 }
-                submitter.stop();
+                handle.stop();
             });
             assert_eq!(census.freed(), 100);
         });

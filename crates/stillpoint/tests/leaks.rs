@@ -151,8 +151,8 @@ fn threads_that_use_everything_leave_no_memory_behind() {
             let over = std::pin::pin!(domain.grace_period(domain.start()));
             let _ = std::future::Future::poll(over, &mut context);
             let background = domain.background();
-            let submitter = background.submitter();
-            submitter.retire(cell.replace([3; 100]).expect("never empty")).expect("there is room");
+            let handle = background.retire_handle();
+            handle.retire(cell.replace([3; 100]).expect("never empty")).expect("there is room");
             drop((reclaimer, background));
             keep_last();
             keep(reader);

@@ -201,7 +201,7 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
         let domain = asymmetric();
         let census = Census::default();
         let _reader = domain.reader();
-        let mut reclaimer = domain.reclaimer_builder().capacity(2).build();
+        let mut reclaimer = domain.reclaimer_builder().max_pending(2).build();
         refuse_membarrier(libc::EPERM);
         let retired = || -> Retired<Object> { domain.cell(census.object()).take().expect("it was full") };
         reclaimer.retire(retired()).expect("there is room");
@@ -223,24 +223,22 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
         let census = Census::default();
         let reader = domain.reader();
         let mut background = domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         refuse_membarrier(libc::EPERM); // before the thread is started, which inherits the filter
         thread::scope(|scope| {
             let run = scope.spawn(|| background.run());
-            submitter
-                .retire(domain.cell(census.object()).take().expect("it was full"))
-                .expect("there is room");
+            handle.retire(domain.cell(census.object()).take().expect("it was full")).expect("there is room");
             while domain.stats().fence_error.is_none() {
                 thread::yield_now();
             }
-            submitter.stop();
+            handle.stop();
             thread::sleep(Duration::from_millis(5));
             assert!(!run.is_finished(), "it may not free the object, nor forget it");
-            submitter.abandon();
+            handle.abandon();
             run.join().expect("nothing panics");
         });
         assert_eq!(census.freed(), 0);
-        drop((background, submitter, reader, domain));
+        drop((background, handle, reader, domain));
         assert_eq!((census.freed(), census.alive()), (1, 0));
     });
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{Domain, RcuCell, RetireError, Retired, Submitter};
+use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
 
 use super::actor::{Actor, Shared, join, rest};
 use super::arena::{Context, Handle, Hold, Kind, Maker};
@@ -105,9 +105,13 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let readers = cpus.len().max(2);
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
     let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
-    let mut background =
-        domain.reclaimer_builder().capacity(limit).batch(batch).when_full(when_full(rng)).build_background();
-    let submitter = background.submitter();
+    let mut background = domain
+        .reclaimer_builder()
+        .max_pending(limit)
+        .batch(batch)
+        .when_full(when_full(rng))
+        .build_background();
+    let handle = background.retire_handle();
     Ok(thread::scope(|scope| {
         let runner = scope.spawn(move || background.run());
         let readers: Vec<_> = (0..readers)
@@ -119,7 +123,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
         let mut writer = |slot| Actor::new(slot, Maker::new(context, slot), rng.fork(), &writing);
         let (polling, submitting) = (writer(0), writer(1));
         let polling = scope.spawn(move || waters.retire(polling, limit, batch));
-        let submitting = scope.spawn(move || waters.submit(submitting, &submitter));
+        let submitting = scope.spawn(move || waters.submit(submitting, &handle));
         rest(context, duration);
         writing.stop();
         let mut tally = join(context, polling);
@@ -184,9 +188,9 @@ impl Waters<'_> {
         let builder = self.domain.reclaimer_builder().batch(batch).when_full(when_full(&mut actor.rng));
         let by_bytes = actor.rng.bool();
         let builder = if by_bytes {
-            builder.byte_capacity(limit * size_of::<Handle>())
+            builder.max_pending_bytes(limit * size_of::<Handle>())
         } else {
-            builder.capacity(limit)
+            builder.max_pending(limit)
         };
         let mut reclaimer = builder.build();
         self.unlink(&mut actor, |old| {
@@ -206,24 +210,24 @@ impl Waters<'_> {
         tally
     }
 
-    fn submit(self, mut actor: Actor<'_>, submitter: &Submitter) -> Tally {
+    fn submit(self, mut actor: Actor<'_>, handle: &RetireHandle) -> Tally {
         let mut tally = Tally::default();
         self.unlink(&mut actor, |old| {
-            let answer = submitter.retire(old);
-            self.wait_for_room(&mut tally, answer, |old| submitter.retire_timeout(old, PATIENCE));
+            let answer = handle.retire(old);
+            self.wait_for_room(&mut tally, answer, |old| handle.retire_timeout(old, PATIENCE));
             tally.counts.add(Flow::Submitted);
         });
         let begun = Instant::now();
-        while submitter.pending() != 0 && begun.elapsed() < PATIENCE {
+        while handle.pending() != 0 && begun.elapsed() < PATIENCE {
             thread::sleep(Duration::from_micros(100));
         }
-        match submitter.pending() {
+        match handle.pending() {
             0 => tally.drained(begun),
             left => {
                 self.context.findings.add(|| format!("{left} objects of a flood were not freed in the end"))
             }
         }
-        submitter.stop();
+        handle.stop();
         tally
     }
 

@@ -77,7 +77,7 @@ impl Part for Forks {
             }
             shared.stop();
             workers.into_iter().for_each(|worker| drop(join(context, worker)));
-            world.submitter.stop();
+            world.handle.stop();
             join(context, background);
         });
         drop(first);

@@ -108,7 +108,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
         }
         count_trouble(&mut tally.counts, parkings, standing);
         for world in &worlds {
-            if rng.bool() { world.submitter.stop() } else { world.submitter.abandon() }
+            if rng.bool() { world.handle.stop() } else { world.handle.abandon() }
         }
         for background in backgrounds {
             join(context, background);

@@ -43,7 +43,7 @@ pub(super) fn run(
     duration: Duration,
     rng: &mut Rng,
 ) -> Result<Runs, String> {
-    let builder = Domain::builder().fence(mode).capacity(CAPACITY as usize);
+    let builder = Domain::builder().fence(mode).max_pending(CAPACITY as usize);
     let domain = builder.build().map_err(|error| error.to_string())?;
     // For the rest of the process, as objects are freed by anybody.
     let (counted, stop): (&'static Counted, _) = (Box::leak(Box::default()), AtomicBool::new(false));
@@ -60,7 +60,7 @@ pub(super) fn run(
         retirers.into_iter().fold(Runs::default(), |sum, retirer| sum + join(context, retirer))
     });
     let stats = domain.stats();
-    if stats.pending != 0 || stats.beyond_capacity != 0 {
+    if stats.pending != 0 || stats.beyond_limits != 0 {
         context.findings.add(|| format!("the room of a domain has been miscounted: {stats:?}"));
     }
     Ok(runs)
@@ -75,7 +75,7 @@ fn retire(
     mut rng: Rng,
 ) -> Runs {
     let cell = RcuCell::new(domain, Slow(counted));
-    let when_full = if rng.bool() { WhenFull::Assist } else { WhenFull::HandBack };
+    let when_full = if rng.bool() { WhenFull::Reclaim } else { WhenFull::HandBack };
     let mut reclaimer = domain.reclaimer_builder().batch(1).when_full(when_full).build();
     let mut runs = Runs::default();
     let mut spare = None;

@@ -43,7 +43,7 @@ impl Setting {
             .boost(boost)
             .boost_fallback(Boost::Migrate)
             .boost_after(BOOST_AFTER);
-        capacity.into_iter().fold(builder, DomainBuilder::capacity)
+        capacity.into_iter().fold(builder, DomainBuilder::max_pending)
     }
 
     pub(super) fn build(&self, name: &str) -> Result<Domain, String> {

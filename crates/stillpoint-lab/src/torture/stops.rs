@@ -29,18 +29,18 @@ pub(super) fn run(
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let mut maker = Maker::new(context, 0);
     let cell = RcuCell::empty(&domain);
-    let (submitters, running) = mpsc::sync_channel(0);
+    let (handles, running) = mpsc::sync_channel(0);
     let (ended, is_last) = (AtomicU64::new(0), AtomicBool::new(false));
     let end = Instant::now() + duration;
     let mut runs = Runs::default();
     thread::scope(|scope| {
         let reclaimer = scope.spawn(|| {
             // Moved in, so that the other side learns of the end.
-            let submitters = submitters;
+            let handles = handles;
             // Relaxed: a flag; the thread is joined.
             while !is_last.load(Ordering::Relaxed) {
                 let mut background = domain.background();
-                if submitters.send(background.submitter()).is_err() {
+                if handles.send(background.retire_handle()).is_err() {
                     break;
                 }
                 background.run();
@@ -48,22 +48,22 @@ pub(super) fn run(
                 ended.fetch_add(1, Ordering::Release);
             }
         });
-        while let Ok(submitter) = running.recv() {
+        while let Ok(handle) = running.recv() {
             runs.tries += 1;
             for _ in 0..rng.u32(0..3) {
                 if let Some(old) = cell.swap(maker.make()) {
-                    drop(submitter.retire(old));
+                    drop(handle.retire(old));
                 }
             }
             let longest = 1 << rng.u32(LONGEST_SPIN);
             (0..rng.u32(0..longest)).for_each(|_| std::hint::spin_loop());
             // Relaxed: read by the reclaimer's thread after this stop has ended its run.
             is_last.store(Instant::now() >= end || is_over(context), Ordering::Relaxed);
-            submitter.stop();
+            handle.stop();
             if !wait_for(&ended, runs.tries) {
                 context.findings.add(|| "a background reclaimer sleeps on after its stop".to_owned());
                 is_last.store(true, Ordering::Relaxed);
-                submitter.abandon();
+                handle.abandon();
                 break;
             }
             runs.over += 1;

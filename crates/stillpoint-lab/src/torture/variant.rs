@@ -94,7 +94,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::RoomRelaxed), KEPT),
     (Broken::Rcu(Rcu::TallyRelaxed), KEPT),
     (Broken::Rcu(Rcu::CountedLate), NARROW),
-    (Broken::Rcu(Rcu::LastSubmitterRelaxed), KEPT),
+    (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
     (Broken::Rcu(Rcu::SleepAssisted), NARROW),
     (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
     (Broken::Rcu(Rcu::ExitNoLight), NARROW),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{
-    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, Retired, Stall, Submitter,
+    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, RetireHandle, Retired, Stall,
     SynchronizeError, Token,
 };
 
@@ -54,7 +54,7 @@ pub(super) struct Ward {
     kind: Kind,
     domain: Domain,
     cell: RcuCell<Handle>,
-    submitter: Submitter,
+    handle: RetireHandle,
     /// The kernel's id of the reader's thread, once it is inside.
     thread: AtomicU32,
     stop: AtomicBool,
@@ -93,13 +93,13 @@ impl Ward {
         let builder = builder.stall_hook(STALL, move |report| hook.note(report));
         // In place of the limits of each reclaimer, one for all of them.
         let shared = rng.bool().then_some(LIMIT);
-        let builder = shared.into_iter().fold(builder, DomainBuilder::capacity);
+        let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
         let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = RcuCell::new(&domain, *maker.make().ok_or("too many objects are alive")?);
-        let background = domain.reclaimer_builder().capacity(LIMIT).batch(16).build_background();
-        let submitter = background.submitter();
+        let background = domain.reclaimer_builder().max_pending(LIMIT).batch(16).build_background();
+        let handle = background.retire_handle();
         let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
-        Ok((Self { context, kind, domain, cell, submitter, thread, stop, shared, reports }, background))
+        Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -151,7 +151,8 @@ impl Ward {
         let builder =
             self.domain.reclaimer_builder().batch(1 << rng.u32(0..7)).fence_interval(Duration::ZERO);
         let by_bytes = LIMIT * size_of::<Handle>();
-        let builder = if rng.bool() { builder.capacity(LIMIT) } else { builder.byte_capacity(by_bytes) };
+        let builder =
+            if rng.bool() { builder.max_pending(LIMIT) } else { builder.max_pending_bytes(by_bytes) };
         let reclaimer = builder.build();
         let token = self.domain.start();
         let mut watch = Watch {
@@ -177,7 +178,7 @@ impl Ward {
 
     /// The background reclaimer is to end when everything is freed.
     pub(super) fn stop_background(&self) {
-        self.submitter.stop();
+        self.handle.stop();
     }
 }
 
@@ -225,7 +226,7 @@ impl<'w> Watch<'w> {
 
     /// Behind a region reader nothing is freed, and nothing is taken in beyond the limits.
     fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, counts: &mut Counts<Sight>) {
-        let Ward { domain, submitter, .. } = self.ward;
+        let Ward { domain, handle, .. } = self.ward;
         if domain.check(self.token) {
             self.find(|| "the token is over".to_owned());
         }
@@ -240,7 +241,7 @@ impl<'w> Watch<'w> {
         }
         // One more is handed back as well, whoever it is offered to.
         while let Some(old) = self.spare.take() {
-            match submitter.retire(old) {
+            match handle.retire(old) {
                 Ok(()) => self.spare = self.unlink(maker),
                 Err(error) if error.reason.is_full() => {
                     let answer = self.reclaimer.retire_timeout(error.retired, SHORT);
@@ -251,8 +252,8 @@ impl<'w> Watch<'w> {
                 }
                 Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.reason)),
             }
-            if submitter.pending() > 2 * LIMIT {
-                return self.find(|| format!("{} objects were taken in", submitter.pending()));
+            if handle.pending() > 2 * LIMIT {
+                return self.find(|| format!("{} objects were taken in", handle.pending()));
             }
         }
         let freed = self.reclaimer.poll();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, Submitter, WhenFull};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle, WhenFull};
 
 use super::arena::{Context, Handle, Hold, Kind, Maker};
 use super::section::Sections;
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) domain: Domain,
     pub(super) cells: Vec<RcuCell<Handle>>,
     pub(super) sections: Arc<Sections>,
-    pub(super) submitter: Submitter,
+    pub(super) handle: RetireHandle,
     /// How often a stall was reported.
     pub(super) reports: Arc<AtomicU64>,
 }
@@ -37,12 +37,12 @@ pub(super) fn when_full(rng: &mut Rng) -> WhenFull {
     match rng.u32(0..3) {
         0 => WhenFull::HandBack,
         1 => WhenFull::Wait(Duration::from_micros(rng.u64(0..500))),
-        _ => WhenFull::Assist,
+        _ => WhenFull::Reclaim,
     }
 }
 
 impl World {
-    /// A world for `slots` threads, and the background reclaimer that its submitters feed.
+    /// A world for `slots` threads, and the background reclaimer that its retire handles feed.
     pub(super) fn new(
         context: &'static Context,
         setting: &Setting,
@@ -64,13 +64,13 @@ impl World {
         let cells = std::iter::repeat_with(cell).take(CELLS).collect();
         let background = domain
             .reclaimer_builder()
-            .capacity(1 << rng.u32(6..16))
+            .max_pending(1 << rng.u32(6..16))
             .batch(1 << rng.u32(0..9))
             .when_full(when_full(rng))
             .fence_interval(Duration::from_micros(rng.u64(0..200)))
             .build_background();
-        let (sections, submitter) = (Arc::new(Sections::new(slots)), background.submitter());
-        Ok((Self { context, domain, cells, sections, submitter, reports }, background))
+        let (sections, handle) = (Arc::new(Sections::new(slots)), background.retire_handle());
+        Ok((Self { context, domain, cells, sections, handle, reports }, background))
     }
 
     pub(super) fn hold(&self, kind: Kind) -> Hold {
@@ -84,8 +84,8 @@ impl World {
     /// The end, when no thread uses the world any more. `tidy`: frees what is left by a reclaimer, and checks what
     /// the domain has counted; otherwise the domain frees it when it is dropped.
     pub(super) fn close(self, tidy: bool) {
-        let Self { context, domain, cells, submitter, .. } = self;
-        drop(submitter);
+        let Self { context, domain, cells, handle, .. } = self;
+        drop(handle);
         drop(cells);
         // Without readers, a grace period is over at once.
         let token = domain.start();

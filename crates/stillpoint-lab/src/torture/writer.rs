@@ -142,12 +142,9 @@ impl<'w> Writer<'w> {
     }
 
     fn submit(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        let submitter = &self.world.submitter;
-        let answer = if actor.once_in(32) {
-            submitter.retire_timeout(old, short(actor))
-        } else {
-            submitter.retire(old)
-        };
+        let handle = &self.world.handle;
+        let answer =
+            if actor.once_in(32) { handle.retire_timeout(old, short(actor)) } else { handle.retire(old) };
         match answer {
             Ok(()) => actor.tally.count(Count::Submitted),
             Err(error) => {
@@ -229,7 +226,7 @@ impl<'w> Writer<'w> {
         if actor.rng.bool() {
             self.reclaimer.defer(call);
         } else {
-            self.world.submitter.defer(call);
+            self.world.handle.defer(call);
         }
     }
 
@@ -316,7 +313,7 @@ impl<'w> Writer<'w> {
 fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
     domain
         .reclaimer_builder()
-        .capacity(1 << rng.u32(0..14))
+        .max_pending(1 << rng.u32(0..14))
         .batch(1 << rng.u32(0..9))
         .when_full(when_full(rng))
         .fence_interval(Duration::from_micros(if rng.bool() { 0 } else { rng.u64(1..200) }))

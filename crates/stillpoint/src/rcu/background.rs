@@ -15,7 +15,7 @@ use super::retired::Retired;
 use crate::busted::{self, Variant};
 use stillpoint_sys::panics::{self, Panic};
 
-/// Reclaims on a thread of its own: retirements come from any thread through a [`Submitter`].
+/// Reclaims on a thread of its own: retirements come from any thread through a [`RetireHandle`].
 ///
 /// The thread is the user's: nothing runs until [`run`](BackgroundReclaimer::run) is called. It sleeps on a
 /// futex when there is nothing to do, and while it waits for a reader; a reader in the way wakes it. When it is
@@ -27,20 +27,20 @@ use stillpoint_sys::panics::{self, Panic};
 /// let domain = Domain::new();
 /// let cell = domain.cell(0);
 /// let mut background = domain.background();
-/// let submitter = background.submitter();
+/// let handle = background.retire_handle();
 /// std::thread::scope(|scope| {
 ///     scope.spawn(move || background.run());
 ///     for value in 1..=10 {
-///         submitter.retire(cell.replace(value).unwrap()).expect("there is room");
+///         handle.retire(cell.replace(value).unwrap()).expect("there is room");
 ///     }
-///     submitter.stop(); // `run` returns when everything is freed
+///     handle.stop(); // `run` returns when everything is freed
 /// });
 /// assert_eq!(domain.stats().freed, 10);
 /// ```
 pub struct BackgroundReclaimer {
     list: RetireList,
     inbox: Arc<Inbox>,
-    /// Of its submitters.
+    /// Of its retire handles.
     when_full: WhenFull,
 }
 
@@ -54,18 +54,18 @@ impl BackgroundReclaimer {
     }
 
     /// A way to hand objects in. Cheap, cloned and shared freely.
-    pub fn submitter(&self) -> Submitter {
-        Submitter::new(Arc::clone(&self.inbox), self.when_full)
+    pub fn retire_handle(&self) -> RetireHandle {
+        RetireHandle::new(Arc::clone(&self.inbox), self.when_full)
     }
 
-    /// Reclaims on the calling thread. Returns when everything is freed and [`Submitter::stop`] was called, or there is no
-    /// submitter; or soon after [`Submitter::abandon`] was called. What a protected load of the calling thread holds is not
+    /// Reclaims on the calling thread. Returns when everything is freed and [`RetireHandle::stop`] was called, or there is no
+    /// retire handle; or soon after [`RetireHandle::abandon`] was called. What a protected load of the calling thread holds is not
     /// waited for; another run frees it, or the domain gets it when this value is dropped.
     ///
-    /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without submitters is a state, not
+    /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without retire handles is a state, not
     /// an end: while it lasts, a run frees what there is and returns, since nobody could hand it anything or stop it.
-    /// After another call of [`submitter`](BackgroundReclaimer::submitter), a run goes on until it is stopped. To
-    /// reclaim only what is left to the domain, keep one submitter.
+    /// After another call of [`retire_handle`](BackgroundReclaimer::retire_handle), a run goes on until it is stopped. To
+    /// reclaim only what is left to the domain, keep one retire handle.
     ///
     /// While the kernel refuses the fence, nothing is freed: [`Stats::fence_error`](super::Stats::fence_error)
     /// says why.
@@ -81,12 +81,12 @@ impl BackgroundReclaimer {
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background();
-    /// drop(background.submitter());
+    /// drop(background.retire_handle());
     /// background.run(); // nobody could stop it: it returns
     ///
-    /// let submitter = background.submitter();
-    /// submitter.retire(domain.cell(1).take().unwrap()).expect("it is not stopped");
-    /// drop(submitter);
+    /// let handle = background.retire_handle();
+    /// handle.retire(domain.cell(1).take().unwrap()).expect("it is not stopped");
+    /// drop(handle);
     /// background.run();
     /// assert_eq!(domain.stats().freed, 1);
     /// ```
@@ -112,7 +112,7 @@ impl BackgroundReclaimer {
             }
             let freed = self.poll(&mut panic);
             if freed {
-                // For submitters that wait for room, also if this is the end.
+                // For retire handles that wait for room, also if this is the end.
                 core.event().notify();
             }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
@@ -165,7 +165,7 @@ impl BackgroundReclaimer {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
             goes_on && self.list.len() == 0 && inbox.is_empty()
         };
-        // Submitters notify when there is enough.
+        // Retire handles notify when there is enough.
         let sleep = |limit, enough| {
             inbox.set_enough(enough);
             event.sleep_unless(limit, || has_work(enough));
@@ -217,26 +217,26 @@ impl fmt::Debug for BackgroundReclaimer {
 }
 
 /// Hands objects to a [`BackgroundReclaimer`], from any thread.
-pub struct Submitter {
+pub struct RetireHandle {
     inbox: Arc<Inbox>,
     when_full: WhenFull,
 }
 
-impl Submitter {
+impl RetireHandle {
     fn new(inbox: Arc<Inbox>, when_full: WhenFull) -> Self {
-        inbox.add_submitter();
+        inbox.add_handle();
         Self { inbox, when_full }
     }
 
-    /// What this submitter, and those that are cloned from it, do when there is no room. Without this call: what the
+    /// What this retire handle, and those that are cloned from it, do when there is no room. Without this call: what the
     /// [builder](super::ReclaimerBuilder::when_full) was told.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, WhenFull};
     ///
     /// let background = Domain::new().background();
-    /// let packets = background.submitter(); // this thread must not run destructors, nor wait
-    /// let control = background.submitter().when_full(WhenFull::Assist);
+    /// let packets = background.retire_handle(); // this thread must not run destructors, nor wait
+    /// let control = background.retire_handle().when_full(WhenFull::Reclaim);
     /// # drop((packets, control));
     /// ```
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
@@ -246,14 +246,14 @@ impl Submitter {
 
     /// Hands an object in, and wakes the reclaimer if it sleeps. Lock-free; allocates a node.
     ///
-    /// When as much waits as the reclaimer or the domain has capacity for, it does what [`WhenFull`] was chosen.
+    /// When as much waits as the reclaimer or the domain may hold, it does what [`WhenFull`] was chosen.
     ///
     /// # Errors
     /// When there is no room after that, when the object is of another domain, or when the reclaimer is gone. The
     /// object is handed back.
     ///
     /// # Panics
-    /// With [`WhenFull::Assist`], with the panic of a destructor; the object is left to the domain then.
+    /// With [`WhenFull::Reclaim`], with the panic of a destructor; the object is left to the domain then.
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let inbox = &*self.inbox;
@@ -265,14 +265,14 @@ impl Submitter {
         retire::retire(&mut &*self, retired)
     }
 
-    /// As [`retire`](Submitter::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Assist`] it
+    /// As [`retire`](RetireHandle::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Reclaim`] it
     /// assists meanwhile.
     ///
     /// # Errors
-    /// As [`retire`](Submitter::retire).
+    /// As [`retire`](RetireHandle::retire).
     ///
     /// # Panics
-    /// As [`retire`](Submitter::retire).
+    /// As [`retire`](RetireHandle::retire).
     pub fn retire_timeout<T: Send + Sync + 'static>(
         &self,
         retired: Retired<T>,
@@ -290,7 +290,7 @@ impl Submitter {
         self.inbox.reserve(bytes)
     }
 
-    /// As [`retire`](Submitter::retire), without waiting or assisting, for an object that is made into garbage when it is
+    /// As [`retire`](RetireHandle::retire), without waiting or assisting, for an object that is made into garbage when it is
     /// taken in. False when it is not.
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let inbox = &*self.inbox;
@@ -333,7 +333,7 @@ impl Submitter {
     }
 }
 
-impl Queue for &Submitter {
+impl Queue for &RetireHandle {
     fn core(&self) -> &Arc<Core> {
         self.inbox.core()
     }
@@ -344,7 +344,7 @@ impl Queue for &Submitter {
 
     fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
         match (self.inbox.reserve(bytes), self.when_full) {
-            (Err(full), WhenFull::Assist) => self.assist(full, bytes),
+            (Err(full), WhenFull::Reclaim) => self.assist(full, bytes),
             (answer, _) => answer,
         }
     }
@@ -370,21 +370,21 @@ impl Queue for &Submitter {
     }
 }
 
-impl Clone for Submitter {
+impl Clone for RetireHandle {
     fn clone(&self) -> Self {
         Self::new(Arc::clone(&self.inbox), self.when_full)
     }
 }
 
-impl Drop for Submitter {
+impl Drop for RetireHandle {
     fn drop(&mut self) {
-        self.inbox.remove_submitter();
+        self.inbox.remove_handle();
     }
 }
 
-impl fmt::Debug for Submitter {
+impl fmt::Debug for RetireHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submitter")
+        f.debug_struct("RetireHandle")
             .field("domain", &self.inbox.core().name())
             .field("pending", &self.pending())
             .finish_non_exhaustive()

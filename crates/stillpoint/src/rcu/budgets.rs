@@ -18,7 +18,7 @@ const ONE_READER: usize = 16;
 const PASSES: usize = 4 * ONE_READER;
 
 fn eager(domain: &Domain) -> Reclaimer {
-    domain.reclaimer_builder().fence_interval(Duration::ZERO).capacity(usize::MAX).build()
+    domain.reclaimer_builder().fence_interval(Duration::ZERO).max_pending(usize::MAX).build()
 }
 
 fn old(domain: &Domain) -> Retired<u64> {
@@ -267,7 +267,7 @@ fn the_oldest_object_that_is_held_is_known() {
 /// A retirement that finds no room looks at a batch at a time, and adopts a share.
 #[test]
 fn a_retirement_that_finds_no_room_does_a_bounded_part() {
-    let domain = Domain::builder().capacity(10_000).build().expect("the default mode is always to be had");
+    let domain = Domain::builder().max_pending(10_000).build().expect("the default mode is always to be had");
     let reader = domain.reader();
     let guard = reader.pin();
     for _ in 0..10_000 {

@@ -395,7 +395,7 @@ impl DomainBuilder {
     /// Everything counts that was retired and is not freed: what waits in reclaimers, what was handed to background
     /// reclaimers, what was left to the domain, removed entries of tables. However many threads retire at a time, none
     /// of them exceeds the limit. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
-    /// call, an entry of a table) is taken in beyond it: [`Stats::beyond_capacity`](super::Stats::beyond_capacity).
+    /// call, an entry of a table) is taken in beyond it: [`Stats::beyond_limits`](super::Stats::beyond_limits).
     ///
     /// An object's room is there again when its destructor has run, and whoever gets the room comes after that.
     ///
@@ -404,7 +404,7 @@ impl DomainBuilder {
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, RetireReason};
-    /// let domain = Domain::builder().capacity(1).build()?;
+    /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -418,14 +418,14 @@ impl DomainBuilder {
     /// another.retire(error.retired).expect("there is room again");
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
-    pub fn capacity(mut self, objects: usize) -> Self {
+    pub fn max_pending(mut self, objects: usize) -> Self {
         self.limits.objects = objects.max(1);
         self
     }
 
     /// Bytes that may wait to be freed in the whole domain at a time, without what the objects own elsewhere; unlimited
-    /// by default. See [`capacity`](DomainBuilder::capacity).
-    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+    /// by default. See [`max_pending`](DomainBuilder::max_pending).
+    pub fn max_pending_bytes(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
         self
     }

@@ -144,7 +144,7 @@ impl Error for BoostError {}
 pub enum RetireReason {
     /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
     Full,
-    /// The domain has reached [its limit](super::DomainBuilder::capacity) of objects or bytes.
+    /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
     DomainFull,
     /// The object belongs to another domain.
     ForeignDomain,

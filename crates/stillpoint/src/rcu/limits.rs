@@ -6,16 +6,16 @@ use std::time::Duration;
 /// of what was left to that: whatever was chosen.
 ///
 /// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
-/// [`Submitter::when_full`](super::Submitter::when_full). Whatever it is, nothing is lost: what is not taken in is
+/// [`RetireHandle::when_full`](super::RetireHandle::when_full). Whatever it is, nothing is lost: what is not taken in is
 /// handed back.
 ///
 /// ```
 /// # use std::time::Duration;
 /// use stillpoint::rcu::{Domain, WhenFull};
 ///
-/// let domain = Domain::builder().capacity(10_000).build()?;
+/// let domain = Domain::builder().max_pending(10_000).build()?;
 /// let patient = domain.reclaimer_builder().when_full(WhenFull::Wait(Duration::from_millis(5))).build();
-/// let helpful = domain.reclaimer_builder().when_full(WhenFull::Assist).build();
+/// let helpful = domain.reclaimer_builder().when_full(WhenFull::Reclaim).build();
 /// # drop((patient, helpful));
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```
@@ -28,13 +28,13 @@ pub enum WhenFull {
     /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
     /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
-    /// A [`Submitter`](super::Submitter) frees what others have retired, as far as no reader is in the way, and waits for
+    /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, as far as no reader is in the way, and waits for
     /// nobody; then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as
     /// [`HandBack`](WhenFull::HandBack).
     ///
     /// It frees what was handed in and not taken by the background reclaimer yet, and in a full domain what was left to
     /// that. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
     /// hold no lock that they take. A retirement from within such a destructor does not assist at the same background
-    /// reclaimer again. One submitter of a reclaimer assists at a time; the others do not wait for it.
-    Assist,
+    /// reclaimer again. One retire handle of a reclaimer assists at a time; the others do not wait for it.
+    Reclaim,
 }

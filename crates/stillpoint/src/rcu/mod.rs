@@ -21,7 +21,7 @@
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
 //! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
-//! ([`DomainBuilder::capacity`]); what a retirement does that finds no room is for [`WhenFull`] to say.
+//! ([`DomainBuilder::max_pending`]); what a retirement does that finds no room is for [`WhenFull`] to say.
 //!
 //! # Correctness
 //!
@@ -62,7 +62,7 @@ mod wakes;
 mod weak_domain;
 
 pub use array::RcuArray;
-pub use background::{BackgroundReclaimer, Submitter};
+pub use background::{BackgroundReclaimer, RetireHandle};
 pub use boost::Boost;
 pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;

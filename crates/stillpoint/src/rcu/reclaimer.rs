@@ -269,8 +269,8 @@ impl fmt::Debug for Reclaimer {
 /// # let domain = stillpoint::rcu::Domain::new();
 /// let builder = domain
 ///     .reclaimer_builder()
-///     .capacity(10_000)
-///     .byte_capacity(64 << 20)
+///     .max_pending(10_000)
+///     .max_pending_bytes(64 << 20)
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
 /// let reclaimer = builder.clone().build();
@@ -292,14 +292,14 @@ impl ReclaimerBuilder {
     }
 
     /// Objects that may wait at a time, at least 1; by default 65,536, of a background reclaimer 1,048,576.
-    pub fn capacity(mut self, objects: usize) -> Self {
+    pub fn max_pending(mut self, objects: usize) -> Self {
         self.objects = Some(objects.max(1));
         self
     }
 
     /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default. What a poll adopts of the
     /// domain may go beyond it, once, by a share of 64 objects.
-    pub fn byte_capacity(mut self, bytes: usize) -> Self {
+    pub fn max_pending_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
@@ -318,8 +318,8 @@ impl ReclaimerBuilder {
         self
     }
 
-    /// What [`Reclaimer::retire`] does when there is no room, and a background reclaimer's submitters, unless they are
-    /// [told otherwise](super::Submitter::when_full); the object is handed back by default.
+    /// What [`Reclaimer::retire`] does when there is no room, and a background reclaimer's retire handles, unless they are
+    /// [told otherwise](super::RetireHandle::when_full); the object is handed back by default.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self

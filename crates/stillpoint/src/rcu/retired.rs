@@ -21,8 +21,8 @@ use stillpoint_sys::panics;
 ///
 /// **A value that is dropped instead is left to the domain.** There its reclaimers adopt it, or a later
 /// [`synchronize`](super::Domain::synchronize) frees it; without either it waits for the last handle. A drop cannot be
-/// refused: it is taken in even beyond the [limits of the domain](super::DomainBuilder::capacity), which keep others
-/// out until it is freed, and [`Stats::beyond_capacity`](super::Stats::beyond_capacity) counts it.
+/// refused: it is taken in even beyond the [limits of the domain](super::DomainBuilder::max_pending), which keep others
+/// out until it is freed, and [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;

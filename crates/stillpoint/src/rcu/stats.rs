@@ -17,24 +17,24 @@ pub struct Stats {
     pub retired: u64,
     /// Objects freed and callbacks called.
     pub freed: u64,
-    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::capacity) of objects: exact at
+    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: exact at
     /// any time.
     pub pending: u64,
     /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: exact at any time.
     pub pending_bytes: u64,
     /// The domain's limit of objects, if it has one.
-    pub capacity: Option<usize>,
+    pub max_pending: Option<usize>,
     /// The domain's limit of bytes, if it has one.
-    pub byte_capacity: Option<usize>,
+    pub max_pending_bytes: Option<usize>,
     /// Objects that were taken in although the domain was full, since they could not be refused: dropped
     /// [`Retired`](super::Retired)s, deferred calls, entries of tables.
-    pub beyond_capacity: u64,
+    pub beyond_limits: u64,
     /// How often an object was handed back because its reclaimer or the domain was full.
     pub handed_back: u64,
     /// How often a retirement waited for room.
     pub waits: u64,
     /// How often a retirement that found no room freed what others had retired:
-    /// [`WhenFull::Assist`](super::WhenFull::Assist).
+    /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim).
     pub assists: u64,
     /// Objects among them that were past their grace period when their reclaimer was last polled, and that protected
     /// loads held.
@@ -68,9 +68,9 @@ impl Stats {
             pending: exact(objects, sum.pending),
             pending_bytes: exact(bytes, sum.pending_bytes),
             pinned: sum.pinned,
-            capacity: objects.and_then(Account::limit),
-            byte_capacity: bytes.and_then(Account::limit),
-            beyond_capacity: core.quota().map_or(0, Quota::beyond),
+            max_pending: objects.and_then(Account::limit),
+            max_pending_bytes: bytes.and_then(Account::limit),
+            beyond_limits: core.quota().map_or(0, Quota::beyond),
             handed_back: sum.handed_back,
             waits: sum.waits,
             assists: sum.assists,

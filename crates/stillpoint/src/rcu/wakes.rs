@@ -47,13 +47,13 @@ fn a_submission_wakes_a_reclaimer_that_has_enough() {
 }
 
 #[test]
-fn each_phase_and_the_last_submitter_wake_the_reclaimer() {
+fn each_phase_and_the_last_handle_wake_the_reclaimer() {
     let domain = Domain::new();
     let inbox = inbox(&domain, usize::MAX);
-    inbox.add_submitter();
-    inbox.add_submitter();
-    assert!(!is_notified_by(&domain, || inbox.remove_submitter()), "there is another one");
-    assert!(is_notified_by(&domain, || inbox.remove_submitter()));
+    inbox.add_handle();
+    inbox.add_handle();
+    assert!(!is_notified_by(&domain, || inbox.remove_handle()), "there is another one");
+    assert!(is_notified_by(&domain, || inbox.remove_handle()));
     assert_eq!(inbox.aim(), STOPPING);
     for phase in [STOPPING, ABANDONED, CLOSED] {
         assert!(is_notified_by(&domain, || inbox.advance(phase)));
@@ -74,18 +74,18 @@ fn what_is_left_to_the_domain_wakes_reclaimers() {
     assert!(is_notified_by(&domain, || drop(reclaimer)));
     // What is left was out of sight meanwhile.
     drop(retired(&domain));
-    let mut small = domain.reclaimer_builder().capacity(1).fence_interval(Duration::ZERO).build();
+    let mut small = domain.reclaimer_builder().max_pending(1).fence_interval(Duration::ZERO).build();
     assert!(is_notified_by(&domain, || assert_eq!(small.poll(), 1)), "another one is left");
     assert!(!is_notified_by(&domain, || assert_eq!(small.poll(), 1)), "that was the last one");
     let background = domain.background();
-    background.submitter().retire(retired(&domain)).expect("there is room");
+    background.retire_handle().retire(retired(&domain)).expect("there is room");
     assert!(is_notified_by(&domain, || drop(background)));
 }
 
 /// Those who wait for room in the domain.
 #[test]
 fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
-    let limited = Domain::builder().capacity(100).build().expect("a limit is no reason to fail");
+    let limited = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
     for (domain, wakes) in [(&limited, true), (&Domain::new(), false)] {
         let mut reclaimer = eager(domain);
         reclaimer.retire(retired(domain)).expect("there is room");
@@ -103,19 +103,19 @@ fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
 fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();
     let mut background = domain.background();
-    let submitter = background.submitter();
-    submitter.stop();
+    let handle = background.retire_handle();
+    handle.stop();
     assert!(!is_notified_by(&domain, || background.run()), "there is nothing to free");
-    submitter.retire(retired(&domain)).expect("it is not closed");
+    handle.retire(retired(&domain)).expect("it is not closed");
     assert!(is_notified_by(&domain, || background.run()));
-    submitter.defer(|| panic!("in a destructor"));
+    handle.defer(|| panic!("in a destructor"));
     assert!(is_notified_by(&domain, || {
         catch_unwind(AssertUnwindSafe(|| background.run())).expect_err("it is resumed at the end");
     }));
 }
 
 #[test]
-fn what_a_submitter_frees_wakes_those_who_wait_for_room() {
+fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();
     let inbox = inbox(&domain, usize::MAX);
     submit(&inbox);
@@ -129,14 +129,15 @@ fn what_a_submitter_frees_wakes_those_who_wait_for_room() {
     assert_eq!(inbox.pending(), 0);
     assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
 
-    let background = domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
-    let submitter = background.submitter();
-    submitter.retire(retired(&domain)).expect("there is room");
+    let background =
+        domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+    let handle = background.retire_handle();
+    handle.retire(retired(&domain)).expect("there is room");
     reader.quiescent();
     // The reader was quiescent before the assistant has started its grace period.
-    let error = submitter.retire(retired(&domain)).expect_err("the reader is in the way");
+    let error = handle.retire(retired(&domain)).expect_err("the reader is in the way");
     reader.quiescent();
-    assert!(is_notified_by(&domain, || submitter.retire(error.retired).expect("the first one is freed")));
+    assert!(is_notified_by(&domain, || handle.retire(error.retired).expect("the first one is freed")));
 }
 
 /// A reader tells whoever has asked it, once.

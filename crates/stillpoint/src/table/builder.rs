@@ -5,7 +5,7 @@ use super::engine::{Inner, Shape};
 use super::error::OutOfMemory;
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::{Domain, Submitter};
+use crate::rcu::{Domain, RetireHandle};
 
 /// Makes a [`Table`].
 ///
@@ -23,7 +23,7 @@ pub struct TableBuilder<K, V, S = RandomState> {
     capacity: usize,
     maximum: Option<usize>,
     hasher: S,
-    submitter: Option<Submitter>,
+    handle: Option<RetireHandle>,
     entries: PhantomData<fn(K, V)>,
 }
 
@@ -34,7 +34,7 @@ impl<K, V> TableBuilder<K, V> {
             capacity: 0,
             maximum: None,
             hasher: RandomState::default(),
-            submitter: None,
+            handle: None,
             entries: PhantomData,
         }
     }
@@ -61,27 +61,27 @@ impl<K, V, S> TableBuilder<K, V, S> {
 
     /// Another hasher. It has to distribute keys well in the lower bits and in the upper 16 bits of its result.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
-        let Self { domain, capacity, maximum, submitter, entries, .. } = self;
-        TableBuilder { domain, capacity, maximum, hasher, submitter, entries }
+        let Self { domain, capacity, maximum, handle, entries, .. } = self;
+        TableBuilder { domain, capacity, maximum, hasher, handle, entries }
     }
 
     /// Removed entries go to a background reclaimer, so that no destructor runs on the calls of writers. What it has no
     /// room for, and what is removed after it is gone, is freed by writers as usual; old arrays always are.
     ///
     /// Entries that wait there count for the [maximum](TableBuilder::maximum), and keep their memory when the table is
-    /// dropped. The table counts as a submitter until then.
+    /// dropped. The table counts as a retire handle until then.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
     ///
     /// let domain = Domain::new();
     /// let mut background = domain.background();
-    /// let table = Table::builder(&domain).attach(background.submitter()).build()?;
+    /// let table = Table::builder(&domain).attach(background.retire_handle()).build()?;
     /// std::thread::scope(|scope| {
     ///     scope.spawn(move || background.run());
     ///     table.insert("a", 1).unwrap();
     ///     table.remove("a");
-    ///     drop(table); // the last submitter: `run` returns when everything is freed
+    ///     drop(table); // the last retire handle: `run` returns when everything is freed
     /// });
     /// assert_eq!(domain.stats().freed, 1);
     /// # Ok::<(), stillpoint::table::OutOfMemory>(())
@@ -89,15 +89,15 @@ impl<K, V, S> TableBuilder<K, V, S> {
     ///
     /// # Panics
     /// If the reclaimer belongs to another domain.
-    pub fn attach(mut self, submitter: Submitter) -> Self {
-        let (own, other) = (self.domain.core(), submitter.core());
+    pub fn attach(mut self, handle: RetireHandle) -> Self {
+        let (own, other) = (self.domain.core(), handle.core());
         assert!(
             Arc::ptr_eq(own, other),
             "a reclaimer of domain `{}` was attached to a table of domain `{}`",
             other.name(),
             own.name()
         );
-        self.submitter = Some(submitter);
+        self.handle = Some(handle);
         self
     }
 
@@ -111,7 +111,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
         V: Send + Sync + 'static,
     {
         let shape = Shape { capacity: self.capacity, limit: self.maximum };
-        let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, &shape, self.submitter);
+        let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, &shape, self.handle);
         inner.map(Table::from_inner).ok_or(OutOfMemory { entries: self.capacity })
     }
 }

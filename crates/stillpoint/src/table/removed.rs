@@ -9,7 +9,7 @@ use super::error::Full;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
-use crate::rcu::{Reclaimer, Submitter};
+use crate::rcu::{Reclaimer, RetireHandle};
 
 /// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
 pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
@@ -82,16 +82,16 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// # let table: Table<u64, u64> = Table::new(&domain);
     /// # table.insert(1, 1).unwrap();
     /// let mut background = domain.background();
-    /// let submitter = background.submitter();
+    /// let handle = background.retire_handle();
     /// if let Some(removed) = table.remove(&1) {
-    ///     removed.submit_to(&submitter).expect("there is room");
+    ///     removed.submit_to(&handle).expect("there is room");
     /// }
-    /// submitter.stop();
+    /// handle.stop();
     /// background.run();
     /// ```
-    pub fn submit_to(self, submitter: &Submitter) -> Result<(), Self> {
-        self.verify(submitter.core());
-        self.hand_over(|bytes, garbage| submitter.offer(bytes, garbage))
+    pub fn submit_to(self, handle: &RetireHandle) -> Result<(), Self> {
+        self.verify(handle.core());
+        self.hand_over(|bytes, garbage| handle.offer(bytes, garbage))
     }
 
     fn verify(&self, other: &Arc<Core>) {

@@ -59,7 +59,7 @@ fn a_preempted_qsbr_reader_is_boosted() {
 fn a_background_reclaimer_boosts() {
     in_each_way(|domain| {
         let mut background = domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         beside(
             &domain,
             |domain, stage, _| read(domain, stage),
@@ -69,10 +69,10 @@ fn a_background_reclaimer_boosts() {
                     scope.spawn(|| background.run());
                     let cell = domain.cell(0);
                     until("boost", || {
-                        submitter.retire_timeout(cell.replace(1).unwrap(), super::LONG).unwrap();
+                        handle.retire_timeout(cell.replace(1).unwrap(), super::LONG).unwrap();
                         domain.stats().boosted >= 3
                     });
-                    submitter.stop();
+                    handle.stop();
                 });
             },
         );

@@ -11,5 +11,5 @@ fn main() {
     let domain = Domain::new();
     domain.reclaimer().sent();
     domain.background().sent();
-    domain.background().submitter().sent();
+    domain.background().retire_handle().sent();
 }

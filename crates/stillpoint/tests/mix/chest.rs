@@ -23,7 +23,7 @@ pub(crate) fn in_any_order(world: &World, random: &mut Random) {
 fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn Any>> {
     let mut builder = Domain::builder().fence(world.domain.fence_mode());
     if random.below(2) == 0 {
-        builder = builder.capacity(1 + random.below(4));
+        builder = builder.max_pending(1 + random.below(4));
     }
     let domain = builder.build().expect("the mode was probed");
     let mut chest: Vec<Box<dyn Any>> = vec![Box::new(domain.clone())];
@@ -48,7 +48,7 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
             }
             7 | 8 => {
                 let mut reclaimer =
-                    domain.reclaimer_builder().capacity(2).when_full(WhenFull::Assist).build();
+                    domain.reclaimer_builder().max_pending(2).when_full(WhenFull::Reclaim).build();
                 for _ in 0..random.below(4) {
                     let cell = RcuCell::new(&domain, census.object());
                     // What it does not take is left to the domain.
@@ -57,13 +57,13 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
                 Box::new(reclaimer)
             }
             9 | 10 => {
-                let background = domain.reclaimer_builder().capacity(2).build_background();
-                let submitter = background.submitter();
+                let background = domain.reclaimer_builder().max_pending(2).build_background();
+                let handle = background.retire_handle();
                 if random.below(2) == 0 {
                     let cell = RcuCell::new(&domain, RcuCell::new(&domain, census.object()));
-                    let _ = submitter.retire(cell.take().expect("it is full"));
+                    let _ = handle.retire(cell.take().expect("it is full"));
                 }
-                chest.push(Box::new(submitter));
+                chest.push(Box::new(handle));
                 Box::new(background)
             }
             _ => {

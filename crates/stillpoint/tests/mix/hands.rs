@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use stillpoint::rcu::{GracePeriod, RcuCell, Reclaimer, Retired, Submitter, WhenFull};
+use stillpoint::rcu::{GracePeriod, RcuCell, Reclaimer, RetireHandle, Retired, WhenFull};
 
 use crate::census::Object;
 use crate::random::Random;
@@ -21,18 +21,18 @@ pub(crate) struct Hands {
     objects: Vec<Retired<Object>>,
     reclaimers: Vec<Reclaimer>,
     futures: Vec<Pin<Box<GracePeriod>>>,
-    submitters: Vec<Submitter>,
+    handles: Vec<RetireHandle>,
     pooled: Vec<NonNull<Pooled>>,
 }
 
 impl Hands {
-    pub(crate) fn new(submitter: Submitter) -> Self {
+    pub(crate) fn new(handle: RetireHandle) -> Self {
         Self {
             nodes: Vec::new(),
             objects: Vec::new(),
             reclaimers: Vec::new(),
             futures: Vec::new(),
-            submitters: vec![submitter],
+            handles: vec![handle],
             pooled: Vec::new(),
         }
     }
@@ -44,14 +44,14 @@ impl Hands {
                 let new = (random.below(8) > 0).then(|| Box::new(world.node(random)));
                 if let Some(old) = world.cells[random.below(CELLS)].swap(new) {
                     old.object.verify();
-                    put_away(old, &mut self.nodes, &mut self.reclaimers, &self.submitters, random);
+                    put_away(old, &mut self.nodes, &mut self.reclaimers, &self.handles, random);
                 }
             }
             3..6 => {
                 let new = (random.below(8) > 0).then(|| Box::new(world.census.object()));
                 if let Some(old) = world.array.swap(random.below(SLOTS), new) {
                     old.verify();
-                    put_away(old, &mut self.objects, &mut self.reclaimers, &self.submitters, random);
+                    put_away(old, &mut self.objects, &mut self.reclaimers, &self.handles, random);
                 }
             }
             6 | 7 => self.change_table(world, random),
@@ -66,7 +66,7 @@ impl Hands {
                 if let Some(reclaimer) = self.reclaimer(world, random) {
                     reclaimer.defer(retires_in_turn);
                 } else {
-                    self.submitters[0].defer(retires_in_turn);
+                    self.handles[0].defer(retires_in_turn);
                 }
             }
             _ => {
@@ -97,8 +97,9 @@ impl Hands {
 
     fn reclaimer(&mut self, world: &World, random: &mut Random) -> Option<&mut Reclaimer> {
         if self.reclaimers.len() < MANY && random.below(4) == 0 {
-            let policy = [WhenFull::HandBack, WhenFull::Wait(SHORT), WhenFull::Assist][random.below(3)];
-            let builder = world.domain.reclaimer_builder().capacity(1 + random.below(50)).when_full(policy);
+            let policy = [WhenFull::HandBack, WhenFull::Wait(SHORT), WhenFull::Reclaim][random.below(3)];
+            let builder =
+                world.domain.reclaimer_builder().max_pending(1 + random.below(50)).when_full(policy);
             let interval = if random.below(2) == 0 { Duration::ZERO } else { SHORT };
             self.reclaimers.push(builder.fence_interval(interval).build());
         }
@@ -119,9 +120,9 @@ impl Hands {
                     let _ = reclaimer.flush_timeout(SHORT);
                 }
             }
-            4 if self.submitters.len() < MANY => self.submitters.extend(self.submitters.last().cloned()),
-            5 if self.submitters.len() > 1 => {
-                drop(self.submitters.swap_remove(random.below(self.submitters.len())));
+            4 if self.handles.len() < MANY => self.handles.extend(self.handles.last().cloned()),
+            5 if self.handles.len() > 1 => {
+                drop(self.handles.swap_remove(random.below(self.handles.len())));
             }
             _ => {
                 let limit = 1 + random.below(20);
@@ -173,17 +174,17 @@ fn put_away<T: Send + Sync + 'static>(
     old: Retired<T>,
     held: &mut Vec<Retired<T>>,
     reclaimers: &mut [Reclaimer],
-    submitters: &[Submitter],
+    handles: &[RetireHandle],
     random: &mut Random,
 ) {
-    let (any, submitter) = (random.below(reclaimers.len().max(1)), random.below(submitters.len()));
+    let (any, handle) = (random.below(reclaimers.len().max(1)), random.below(handles.len()));
     let back = match random.below(12) {
         0 => Some(old),
         1 => old.try_free().err(),
         2 => old.try_into_box().err(),
         3 => old.free(Some(SHORT)).err().map(|error| error.retired),
-        4 | 5 => submitters[submitter].retire_timeout(old, SHORT).err().map(|error| error.retired),
-        6 => submitters[submitter].retire(old).err().map(|error| error.retired),
+        4 | 5 => handles[handle].retire_timeout(old, SHORT).err().map(|error| error.retired),
+        6 => handles[handle].retire(old).err().map(|error| error.retired),
         7 => {
             held.push(old);
             None

@@ -79,8 +79,9 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
     let threads = random.below(4);
     thread::scope(|scope| {
         let world = &world;
-        let background = world.domain.reclaimer_builder().capacity(1 + random.below(100)).build_background();
-        let submitters: Vec<_> = (0..threads + 2).map(|_| background.submitter()).collect();
+        let background =
+            world.domain.reclaimer_builder().max_pending(1 + random.below(100)).build_background();
+        let handles: Vec<_> = (0..threads + 2).map(|_| background.retire_handle()).collect();
         // Without a thread that runs it, it is full at once, or dropped in the midst of it all.
         let running = random.below(3) > 0;
         let mut rest = Some(background);
@@ -88,15 +89,15 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
             let mut background = rest.take().expect("it was put there");
             scope.spawn(move || background.run());
         }
-        let last = submitters.last().expect("there are two at least").clone();
-        let parts: Vec<_> = submitters
+        let last = handles.last().expect("there are two at least").clone();
+        let parts: Vec<_> = handles
             .into_iter()
             .take(threads + 1)
             .enumerate()
-            .map(|(number, submitter)| {
+            .map(|(number, handle)| {
                 move || {
                     let mut random = Random::new(seed << 8 | number as u64 | 1 << 40);
-                    let mut hands = Hands::new(submitter);
+                    let mut hands = Hands::new(handle);
                     for _ in 0..SESSIONS {
                         session::any(world, &mut hands, &mut random, 0);
                     }

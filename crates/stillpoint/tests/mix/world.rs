@@ -48,7 +48,7 @@ impl World {
     pub(crate) fn new(random: &mut Random, mode: Mode) -> Self {
         let mut builder = Domain::builder().fence(mode);
         if random.below(2) == 0 {
-            builder = builder.capacity(1 + random.below(200));
+            builder = builder.max_pending(1 + random.below(200));
         }
         let domain = builder.build().expect("the mode was probed");
         let census = Census::default();

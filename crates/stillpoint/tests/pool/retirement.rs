@@ -70,7 +70,7 @@ fn a_full_reclaimer_hands_the_object_back() {
     let domain = Domain::new();
     let pool = Pool::new(4, || 0u64).unwrap();
     let local = pool.local().unwrap();
-    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
     let reader = domain.reader();
     let guard = reader.pin();
     pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap();

@@ -62,7 +62,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
         "pool::AuditError" = pool::AuditError;                                 true, true, true, true;
 
-        "rcu::Submitter" = rcu::Submitter;                                     true, true, false, false;
+        "rcu::RetireHandle" = rcu::RetireHandle;                                     true, true, false, false;
         "rcu::BackgroundReclaimer" = rcu::BackgroundReclaimer;                 true, false, false, false;
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;

@@ -15,7 +15,7 @@ fn retired(domain: &Domain) -> Retired<u64> {
 fn a_full_reclaimer_makes_room_whatever_its_pace() {
     let domain = Domain::new();
     let _idle = domain.reader();
-    let mut reclaimer = domain.reclaimer_builder().capacity(16).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(16).build();
     for _ in 0..1000 {
         reclaimer.retire(retired(&domain)).expect("no reader holds anything");
     }
@@ -28,7 +28,7 @@ fn nothing_is_stranded_in_a_background_reclaimer_that_is_dropped() {
     for _ in 0..rounds {
         let domain = Domain::new();
         let background = domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         let (object, together) = (retired(&domain), Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -36,7 +36,7 @@ fn nothing_is_stranded_in_a_background_reclaimer_that_is_dropped() {
                 drop(background);
             });
             together.wait();
-            drop(submitter.retire(object));
+            drop(handle.retire(object));
         });
         let mut other = domain.reclaimer();
         other.flush().expect("nothing is in the way");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RcuArray, Retired, Submitter};
+use stillpoint::rcu::{Domain, RcuArray, RetireHandle, Retired};
 
 use crate::{census, modes, random};
 use census::{Census, Object};
@@ -142,7 +142,7 @@ fn comes_and_goes(world: &World, seed: u64) {
 
 /// Retires in every way that a writer with its own queue has, and starts a new queue at times.
 fn retires(world: &World, seed: u64) {
-    let mut reclaimer = world.domain.reclaimer_builder().capacity(500).build();
+    let mut reclaimer = world.domain.reclaimer_builder().max_pending(500).build();
     world.repeat(seed, |random| {
         let old = world.replace(random);
         old.verify();
@@ -150,7 +150,7 @@ fn retires(world: &World, seed: u64) {
             0 => drop(old),
             1 => drop(old.try_free()),
             2 => old.try_into_box().into_iter().for_each(|object| object.verify()),
-            3 => reclaimer = world.domain.reclaimer_builder().capacity(500).build(),
+            3 => reclaimer = world.domain.reclaimer_builder().max_pending(500).build(),
             4 => {
                 world.domain.synchronize().expect("nobody is in the way for ever");
                 drop(old);
@@ -168,15 +168,15 @@ fn retires(world: &World, seed: u64) {
 }
 
 /// Hands objects to the background reclaimer, and stops it in the end.
-fn submits(world: &World, seed: u64, submitter: Submitter) {
+fn submits(world: &World, seed: u64, handle: RetireHandle) {
     world.repeat(seed, |random| {
         let old = world.replace(random);
-        drop(submitter.retire_timeout(old, Duration::from_millis(1)));
+        drop(handle.retire_timeout(old, Duration::from_millis(1)));
         if random.below(8) == 0 {
             thread::yield_now();
         }
     });
-    submitter.stop();
+    handle.stop();
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn nothing_is_freed_too_early_or_twice_or_never() {
             for (seed, role) in readers.into_iter().chain(readers).enumerate() {
                 scope.spawn(move || role(world, seed as u64 + 1));
             }
-            let mut background = world.domain.reclaimer_builder().capacity(1000).build_background();
-            let submitter = background.submitter();
-            scope.spawn(move || submits(world, 100, submitter));
+            let mut background = world.domain.reclaimer_builder().max_pending(1000).build_background();
+            let handle = background.retire_handle();
+            scope.spawn(move || submits(world, 100, handle));
             scope.spawn(move || background.run());
 
             let begun = Instant::now();

@@ -22,7 +22,8 @@ fn an_attached_reclaimer_frees_everything() {
     let census = Census::default();
     let domain = Domain::new();
     let mut background = domain.background();
-    let table: Table<u64, Counted> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    let table: Table<u64, Counted> =
+        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || background.run());
         let mut reader = domain.reader();
@@ -50,8 +51,8 @@ fn what_waits_elsewhere_outlives_the_table() {
     let domain = Domain::new();
     let mut background = domain.background();
     let mut reclaimer = domain.reclaimer();
-    let submitter = background.submitter();
-    let table: Table<u64, Counted> = Table::builder(&domain).attach(submitter.clone()).build().unwrap();
+    let handle = background.retire_handle();
+    let table: Table<u64, Counted> = Table::builder(&domain).attach(handle.clone()).build().unwrap();
     for key in 0..100 {
         table.insert(key, census.value(key)).unwrap();
     }
@@ -62,10 +63,10 @@ fn what_waits_elsewhere_outlives_the_table() {
         table.remove(&key).unwrap().retire_to(&mut reclaimer).unwrap();
     }
     drop(table);
-    assert_eq!((census.alive(), submitter.pending(), reclaimer.pending()), (60, 30, 30));
+    assert_eq!((census.alive(), handle.pending(), reclaimer.pending()), (60, 30, 30));
     reclaimer.flush().unwrap();
     assert_eq!(census.alive(), 30);
-    submitter.stop();
+    handle.stop();
     background.run();
     assert_eq!(census.alive(), 0);
 }
@@ -75,8 +76,9 @@ fn what_waits_elsewhere_outlives_the_table() {
 fn writers_free_what_an_attached_reclaimer_does_not_take() {
     let census = Census::default();
     let domain = Domain::new();
-    let background = domain.reclaimer_builder().capacity(10).build_background();
-    let table: Table<u64, Counted> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    let background = domain.reclaimer_builder().max_pending(10).build_background();
+    let table: Table<u64, Counted> =
+        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
     let replace = |from: u64| {
         for number in from..from + 1_000 {
             drop(table.insert(7, census.value(number)).unwrap());
@@ -97,7 +99,7 @@ fn writers_free_what_an_attached_reclaimer_does_not_take() {
 fn a_full_reclaimer_hands_the_entry_back() {
     let census = Census::default();
     let domain = Domain::new();
-    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
     let table: Table<u64, Counted> = Table::new(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
@@ -122,7 +124,7 @@ fn a_full_reclaimer_hands_the_entry_back() {
 fn a_foreign_reclaimer_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let _ = Table::<u64, u64>::builder(&ours).attach(theirs.background().submitter());
+    let _ = Table::<u64, u64>::builder(&ours).attach(theirs.background().retire_handle());
 }
 
 #[test]
@@ -137,12 +139,12 @@ fn a_foreign_reclaimer_gets_no_entry() {
 
 #[test]
 #[should_panic(expected = "a reclaimer of domain `theirs` was used with a table of domain `ours`")]
-fn a_foreign_submitter_gets_no_entry() {
+fn a_foreign_handle_gets_no_entry() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
     let table: Table<u64, u64> = Table::new(&ours);
     table.insert(1, 1).unwrap();
-    let _ = table.remove(&1).unwrap().submit_to(&theirs.background().submitter());
+    let _ = table.remove(&1).unwrap().submit_to(&theirs.background().retire_handle());
 }
 
 /// Entries that wait count with their size, wherever they do: limits in bytes hold.
@@ -151,9 +153,10 @@ fn entries_that_wait_have_their_size() {
     const BYTES: usize = 1024;
     type Value = [u8; BYTES - 8];
     let domain = Domain::new();
-    let mut reclaimer = domain.reclaimer_builder().byte_capacity(10 * BYTES).build();
-    let background = domain.reclaimer_builder().byte_capacity(5 * BYTES).build_background();
-    let attached: Table<u64, Value> = Table::builder(&domain).attach(background.submitter()).build().unwrap();
+    let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10 * BYTES).build();
+    let background = domain.reclaimer_builder().max_pending_bytes(5 * BYTES).build_background();
+    let attached: Table<u64, Value> =
+        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
     let table: Table<u64, Value> = Table::new(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
@@ -167,7 +170,7 @@ fn entries_that_wait_have_their_size() {
         drop(attached.remove(&key));
     }
     assert_eq!((reclaimer.pending(), reclaimer.pending_bytes(), table.pending()), (10, 10 * BYTES, 10));
-    assert_eq!((background.submitter().pending(), attached.pending()), (5, 15));
+    assert_eq!((background.retire_handle().pending(), attached.pending()), (5, 15));
     assert_eq!(domain.stats().pending_bytes, 40 * BYTES as u64);
     drop(guard);
 }

@@ -290,17 +290,17 @@ fn a_poll_says_how_many_it_has_freed() {
 fn a_builder_forgets_nothing() {
     let domain = Domain::new();
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     let table = Table::builder(&domain)
         .capacity(5_000)
         .maximum(6_000)
-        .attach(submitter.clone())
+        .attach(handle.clone())
         .hasher(hasher)
         .build()
         .unwrap();
     assert!(table.capacity() >= 5_000 && table.reserve(6_001).is_err());
     table.insert(1, 1).unwrap();
     drop(table.remove(&1));
-    assert_eq!((submitter.pending(), table.pending()), (1, 0));
+    assert_eq!((handle.pending(), table.pending()), (1, 0));
 }

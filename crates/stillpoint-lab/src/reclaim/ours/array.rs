@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired, Submitter};
+use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
 use stillpoint_peers::{
     Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
 };
@@ -141,12 +141,12 @@ impl Field for Cells {
 
     fn polling(&self) -> Box<dyn Writer + '_> {
         // Without a limit, as the peers are.
-        let reclaimer = self.domain.reclaimer_builder().capacity(usize::MAX).build();
+        let reclaimer = self.domain.reclaimer_builder().max_pending(usize::MAX).build();
         Box::new(PollingWriter { cells: self, reclaimer })
     }
 
-    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_> {
-        Box::new(SubmittingWriter { cells: self, submitter })
+    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_> {
+        Box::new(SubmittingWriter { cells: self, handle })
     }
 }
 
@@ -190,12 +190,12 @@ impl Writer for PollingWriter<'_> {
 
 struct SubmittingWriter<'a> {
     cells: &'a Cells,
-    submitter: Submitter,
+    handle: RetireHandle,
 }
 
 impl SubmittingWriter<'_> {
     fn retire(&mut self, mut old: Retired<Element>) {
-        while let Err(error) = self.submitter.retire(old) {
+        while let Err(error) = self.handle.retire(old) {
             old = error.retired;
             thread::yield_now();
         }
@@ -218,6 +218,6 @@ impl Writer for SubmittingWriter<'_> {
     fn poll(&mut self) {}
 
     fn drain(&mut self) {
-        drain(&self.submitter);
+        drain(&self.handle);
     }
 }

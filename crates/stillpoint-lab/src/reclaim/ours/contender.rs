@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, Submitter};
+use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, RetireHandle};
 use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
@@ -32,7 +32,7 @@ pub(super) trait Field: Send + Sync + 'static {
     fn polling(&self) -> Box<dyn Writer + '_>;
 
     /// A writer that hands everything to a second thread.
-    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_>;
+    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_>;
 }
 
 /// The contenders that are wanted. Those that share a way to boost share a structure.
@@ -123,10 +123,10 @@ impl<F: Field> Contender for Background<F> {
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         let reclaimer = self.field.domain().background();
-        let submitter = reclaimer.submitter();
+        let handle = reclaimer.retire_handle();
         // The receiver lives as long as the contender.
         let _ = self.hand_over.send(reclaimer);
-        self.field.submitting(submitter)
+        self.field.submitting(handle)
     }
 
     /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
@@ -148,9 +148,9 @@ pub(super) fn without_rest(work: &Work) -> Work {
 }
 
 /// Ends the second thread, and waits until it has freed everything.
-pub(super) fn drain(submitter: &Submitter) {
-    submitter.stop();
-    while submitter.pending() > 0 {
+pub(super) fn drain(handle: &RetireHandle) {
+    handle.stop();
+    while handle.pending() > 0 {
         thread::yield_now();
     }
 }

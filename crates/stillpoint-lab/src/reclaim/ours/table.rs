@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use stillpoint::rcu::{Domain, Submitter};
+use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
 use stillpoint_peers::{
     Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
@@ -145,8 +145,8 @@ impl Field for OfTable {
         Box::new(PollingWriter(self))
     }
 
-    fn submitting(&self, submitter: Submitter) -> Box<dyn Writer + '_> {
-        Box::new(SubmittingWriter { field: self, submitter })
+    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_> {
+        Box::new(SubmittingWriter { field: self, handle })
     }
 }
 
@@ -180,14 +180,14 @@ impl Writer for PollingWriter<'_> {
 
 struct SubmittingWriter<'a> {
     field: &'a OfTable,
-    submitter: Submitter,
+    handle: RetireHandle,
 }
 
 impl SubmittingWriter<'_> {
     fn remove(&self, index: usize) {
         let mut rest = self.field.remove(index);
         while let Some(old) = rest {
-            rest = old.submit_to(&self.submitter).err();
+            rest = old.submit_to(&self.handle).err();
             if rest.is_some() {
                 thread::yield_now();
             }
@@ -211,6 +211,6 @@ impl Writer for SubmittingWriter<'_> {
     fn poll(&mut self) {}
 
     fn drain(&mut self) {
-        drain(&self.submitter);
+        drain(&self.handle);
     }
 }

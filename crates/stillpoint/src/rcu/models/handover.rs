@@ -55,19 +55,19 @@ fn a_line_hands_over() {
     });
 }
 
-/// The background reclaimer frees what the submitter made, linked and unlinked.
+/// The background reclaimer frees what the retire handle made, linked and unlinked.
 #[test]
 fn background_hand_over() {
     explore(2, || {
         let shared = Shared::<1>::new();
         let background = shared.domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         let writer = spawn(&shared, move |shared| {
             let first = shared.cells[0].replace(Object::new()).unwrap();
             let second = shared.cells[0].replace(Object::new()).unwrap();
-            submitter.retire(first).unwrap();
-            submitter.retire(second).unwrap();
-            submitter.stop();
+            handle.retire(first).unwrap();
+            handle.retire(second).unwrap();
+            handle.stop();
         });
         let mut background = background;
         background.run();
@@ -76,13 +76,13 @@ fn background_hand_over() {
     });
 }
 
-/// Without submitters a run frees what they handed in, and returns; it is not stopped.
+/// Without retire handles a run frees what they handed in, and returns; it is not stopped.
 #[test]
-fn the_last_submitter_goes() {
+fn the_last_handle_goes() {
     explore(2, || {
         let shared = Shared::<2>::new();
         let mut background = shared.domain.background();
-        let (first, second) = (background.submitter(), background.submitter());
+        let (first, second) = (background.retire_handle(), background.retire_handle());
         let writer = spawn(&shared, move |shared| {
             first.retire(shared.cells[0].replace(Object::new()).unwrap()).unwrap();
         });

@@ -93,7 +93,7 @@ fn room_is_charged_beyond_the_limit() {
 fn an_object_has_its_room_until_it_is_freed() {
     explore(3, || {
         let domain =
-            Domain::builder().fence(MODE.get()).capacity(1).build().expect("a model may do what it likes");
+            Domain::builder().fence(MODE.get()).max_pending(1).build().expect("a model may do what it likes");
         let place = Place::new();
         let retired = |place: &Arc<Place>| -> Retired<Tenant> {
             domain.cell(Tenant(Arc::clone(place))).take().expect("the cell is full")
@@ -119,14 +119,14 @@ fn an_object_has_its_room_until_it_is_freed() {
 fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     explore(EVERY, || {
         let shared = Shared::<2>::new();
-        let mut background = shared.domain.reclaimer_builder().capacity(1).build_background();
-        let submitter = background.submitter();
+        let mut background = shared.domain.reclaimer_builder().max_pending(1).build_background();
+        let handle = background.retire_handle();
         // A QSBR reader that never reports: nothing is freed.
         let reader = shared.domain.qsbr_reader();
-        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
-            assert!(submitter.retire(next).is_err(), "{UNORDERED}: more waits than the limit allows");
+            assert!(handle.retire(next).is_err(), "{UNORDERED}: more waits than the limit allows");
         });
         background.take_in();
         submits.join().unwrap();
@@ -134,23 +134,23 @@ fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     });
 }
 
-/// A submitter that assists takes what the reclaimer would have freed; the reclaimer returns all the same, and not
+/// A retire handle that assists takes what the reclaimer would have freed; the reclaimer returns all the same, and not
 /// before it is freed.
 #[test]
-fn a_submitter_assists_while_the_reclaimer_stops() {
+fn a_handle_assists_while_the_reclaimer_stops() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let mut background =
-            shared.domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
-        let submitter = background.submitter();
-        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
-        let helper = submitter.clone();
+            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+        let handle = background.retire_handle();
+        handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
             // Handed back if the reclaimer has taken in the first one and not freed it yet.
             helper.retire(next).map_err(|error| std::mem::forget(error.retired)).ok();
         });
-        submitter.stop();
+        handle.stop();
         background.run();
         let freed = shared.domain.stats().freed;
         assert!(freed >= 1, "{UNORDERED}: an assistant has it in its hands");
@@ -160,15 +160,15 @@ fn a_submitter_assists_while_the_reclaimer_stops() {
 
 /// What an assistant could not free when the reclaimer is dropped is left to the domain, and not to the assistant.
 #[test]
-fn a_submitter_assists_while_the_reclaimer_is_dropped() {
+fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let background =
-            shared.domain.reclaimer_builder().capacity(1).when_full(WhenFull::Assist).build_background();
-        let submitter = background.submitter();
+            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+        let handle = background.retire_handle();
         let reader = shared.domain.qsbr_reader();
-        submitter.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
-        let helper = submitter.clone();
+        handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
             drop(helper.retire(next));
@@ -178,6 +178,6 @@ fn a_submitter_assists_while_the_reclaimer_is_dropped() {
         drop(reader);
         let freed = shared.domain.reclaimer().poll();
         assert_eq!(freed, 2, "{UNORDERED}: the assistant sits on what is left");
-        drop(submitter);
+        drop(handle);
     });
 }

@@ -30,7 +30,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::rcu::engine::Core;
-use crate::rcu::Submitter;
+use crate::rcu::RetireHandle;
 use arena::{Arena, Pair};
 use array::Array;
 use bin::Bin;
@@ -57,7 +57,7 @@ pub(crate) struct Inner<K, V, S> {
     stripes: Box<[Stripe]>,
     bin: Bin,
     /// Where entries go first, in place of the bin.
-    submitter: Option<Submitter>,
+    handle: Option<RetireHandle>,
     core: Arc<Core>,
     /// For the helpers of a growth: the next stripe to look at.
     help: std::sync::atomic::AtomicUsize,
@@ -93,7 +93,7 @@ impl<K, V, S> Inner<K, V, S> {
         core: Arc<Core>,
         hasher: S,
         shape: &Shape,
-        submitter: Option<Submitter>,
+        handle: Option<RetireHandle>,
     ) -> Option<Self> {
         let touch = if shape.capacity > 0 { Touch::Now } else { Touch::Lazily };
         let slots = match shape.capacity {
@@ -114,7 +114,7 @@ impl<K, V, S> Inner<K, V, S> {
             store: Arc::new(Store { arena, scrap: Scrap::default() }),
             stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
             bin: Bin::new(&core),
-            submitter,
+            handle,
             core,
             help: Default::default(),
             growths: Default::default(),
@@ -195,9 +195,9 @@ impl<K, V, S> Inner<K, V, S> {
     ///
     /// The table's own retire lists take in what an attached reclaimer has no room for.
     pub(crate) fn retire(&self, entry: u32) {
-        if let Some(submitter) = &self.submitter {
+        if let Some(handle) = &self.handle {
             // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).
-            if submitter.offer(Store::<K, V>::BYTES, || unsafe { self.store.entry_counted(entry) }) {
+            if handle.offer(Store::<K, V>::BYTES, || unsafe { self.store.entry_counted(entry) }) {
                 return;
             }
         }

@@ -58,11 +58,11 @@ fn a_background_reclaimer_frees_by_the_same_rule() {
             let census = Census::default();
             let cell = domain.cell(census.object());
             let mut background = domain.background();
-            let submitter = background.submitter();
+            let handle = background.retire_handle();
             thread::scope(|scope| {
                 let holder = Holder::start(scope, &domain, &cell, kind);
-                submitter.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
-                submitter.stop();
+                handle.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
+                handle.stop();
                 let run = scope.spawn(move || background.run());
                 // It has looked: it finds the region in its way, or the object in a hazard slot.
                 match kind {

@@ -81,18 +81,18 @@ fn a_background_reclaimer_does_not_wait_for_its_own_thread() {
     let (domain, census) = (Domain::new(), Census::default());
     let (cell, other) = (domain.cell(census.object()), domain.cell(census.object()));
     let mut background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let reader = domain.reader();
     let object = cell.protect(&reader).expect("never empty");
     for cell in [&cell, &other] {
-        submitter.retire(cell.take().expect("never empty")).expect("there is room");
+        handle.retire(cell.take().expect("never empty")).expect("there is room");
     }
-    submitter.stop();
+    handle.stop();
     background.run();
-    assert_eq!((census.freed(), submitter.pending()), (1, 1));
+    assert_eq!((census.freed(), handle.pending()), (1, 1));
     drop(object);
     background.run();
-    assert_eq!((census.freed(), submitter.pending()), (2, 0));
+    assert_eq!((census.freed(), handle.pending()), (2, 0));
 }
 
 /// However many others hold what else there is: one is enough for a wait that does not end.

@@ -46,12 +46,12 @@ fn every_object_is_counted_once_whichever_way_it_takes() {
     assert_eq!(counts(&domain), [5, 5, 0, 0]);
 
     let mut background = domain.background();
-    let submitter = background.submitter();
-    submitter.retire(replace()).expect("there is room");
-    submitter.stop();
+    let handle = background.retire_handle();
+    handle.retire(replace()).expect("there is room");
+    handle.stop();
     background.run();
     assert_eq!(counts(&domain), [6, 6, 0, 0]);
-    submitter.retire(replace()).expect("there is room");
+    handle.retire(replace()).expect("there is room");
     drop(background); // left to the domain, then adopted
     assert_eq!(counts(&domain), [7, 6, 1, SIZE]);
     assert_eq!(reclaimer.poll(), 1);

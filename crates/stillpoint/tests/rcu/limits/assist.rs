@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Submitter, WhenFull};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireHandle, RetireReason, WhenFull};
 
 use super::{limited, retired, troubles};
 use crate::census::Census;
@@ -16,17 +16,17 @@ use crate::{panic_of, LONG};
 /// The most objects of others that one retirement frees.
 const SHARE: usize = 64;
 
-fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, Submitter) {
+fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, RetireHandle) {
     let background =
-        domain.reclaimer_builder().capacity(capacity).when_full(WhenFull::Assist).build_background();
-    let submitter = background.submitter();
-    (background, submitter)
+        domain.reclaimer_builder().max_pending(capacity).when_full(WhenFull::Reclaim).build_background();
+    let handle = background.retire_handle();
+    (background, handle)
 }
 
 /// Fills what has room for `objects` more.
-fn fill(domain: &Domain, census: &Census, submitter: &Submitter, objects: usize) {
+fn fill(domain: &Domain, census: &Census, handle: &RetireHandle, objects: usize) {
     for _ in 0..objects {
-        submitter.retire(retired(domain, census.object())).expect("there is room");
+        handle.retire(retired(domain, census.object())).expect("there is room");
     }
 }
 
@@ -43,7 +43,7 @@ fn a_reclaimer_frees_a_share_of_what_was_left_to_a_full_domain() {
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     }
     assert_eq!((domain.stats().assists, domain.stats().pending), (1, 300), "no more than need be");
-    assert_eq!(domain.stats().beyond_capacity, 0);
+    assert_eq!(domain.stats().beyond_limits, 0);
 }
 
 /// A reader is in the way: what is adopted stays adopted, and no more is.
@@ -71,71 +71,71 @@ fn a_reclaimer_waits_for_nobody() {
 }
 
 #[test]
-fn a_submitter_frees_a_share_on_its_own_thread() {
+fn a_handle_frees_a_share_on_its_own_thread() {
     let domain = Domain::new();
-    let (background, submitter) = helpful(&domain, 200);
+    let (background, handle) = helpful(&domain, 200);
     let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
     for _ in 0..200 {
         let threads = Arc::clone(&threads);
         let tells = Then::new(move || threads.lock().expect("nobody panics").push(thread::current().id()));
-        submitter.retire(retired(&domain, tells)).expect("there is room");
+        handle.retire(retired(&domain, tells)).expect("there is room");
     }
-    submitter.retire(retired(&domain, ())).expect("it makes room");
+    handle.retire(retired(&domain, ())).expect("it makes room");
     let own = thread::current().id();
     assert_eq!(*threads.lock().expect("nobody panics"), [own; SHARE]);
-    assert_eq!((submitter.pending(), troubles(&domain.stats())), (200 - SHARE + 1, [0, 0, 1]));
-    drop((submitter, background));
+    assert_eq!((handle.pending(), troubles(&domain.stats())), (200 - SHARE + 1, [0, 0, 1]));
+    drop((handle, background));
     domain.synchronize().expect("nobody is in the way");
     assert_eq!((threads.lock().expect("nobody panics").len(), domain.stats().pending), (200, 0));
 }
 
 #[test]
-fn a_submitter_frees_what_was_left_to_a_full_domain() {
+fn a_handle_frees_what_was_left_to_a_full_domain() {
     let (domain, census) = (limited(10), Census::default());
-    let (_background, submitter) = helpful(&domain, 100);
+    let (_background, handle) = helpful(&domain, 100);
     for _ in 0..10 {
         drop(retired(&domain, census.object()));
     }
-    submitter.retire(retired(&domain, census.object())).expect("it makes room");
-    assert_eq!((census.freed(), submitter.pending(), domain.stats().pending), (10, 1, 1));
+    handle.retire(retired(&domain, census.object())).expect("it makes room");
+    assert_eq!((census.freed(), handle.pending(), domain.stats().pending), (10, 1, 1));
 }
 
-/// What a reader holds up stays with its grace period for the next submitter, and is freed once the reader is gone.
+/// What a reader holds up stays with its grace period for the next retire handle, and is freed once the reader is gone.
 #[test]
-fn a_submitter_waits_for_no_reader() {
+fn a_handle_waits_for_no_reader() {
     let (domain, census) = (Domain::new(), Census::default());
-    let (_background, submitter) = helpful(&domain, 100);
+    let (_background, handle) = helpful(&domain, 100);
     let reader = domain.reader();
     let guard = reader.pin();
-    fill(&domain, &census, &submitter, 100);
+    fill(&domain, &census, &handle, 100);
     let mut next = retired(&domain, census.object());
     for _ in 0..5 {
-        next = submitter.retire(next).expect_err("a reader is in the way").retired;
+        next = handle.retire(next).expect_err("a reader is in the way").retired;
     }
     assert_eq!(domain.stats().grace_periods, 1, "one for the share, and no more");
-    assert_eq!((submitter.pending(), census.freed()), (100, 0));
+    assert_eq!((handle.pending(), census.freed()), (100, 0));
     drop(guard);
     let again = reader.pin(); // later than the share: in the way of others
-    submitter.retire(next).expect("the share is free");
-    assert_eq!((submitter.pending(), census.freed()), (100 - SHARE + 1, SHARE));
+    handle.retire(next).expect("the share is free");
+    assert_eq!((handle.pending(), census.freed()), (100 - SHARE + 1, SHARE));
     drop(again);
 }
 
 /// Protected objects stay behind; the others go.
 #[test]
-fn a_submitter_frees_what_no_hazard_slot_holds() {
+fn a_handle_frees_what_no_hazard_slot_holds() {
     let (domain, census) = (Domain::new(), Census::default());
-    let (mut background, submitter) = helpful(&domain, 10);
+    let (mut background, handle) = helpful(&domain, 10);
     let reader = domain.reader();
     let cell = domain.cell(census.object());
     let held = cell.protect(&reader).expect("never empty");
-    submitter.retire(cell.take().expect("never empty")).expect("there is room");
-    fill(&domain, &census, &submitter, 9);
-    fill(&domain, &census, &submitter, 9);
+    handle.retire(cell.take().expect("never empty")).expect("there is room");
+    fill(&domain, &census, &handle, 9);
+    fill(&domain, &census, &handle, 9);
     held.verify();
-    assert_eq!((census.freed(), submitter.pending()), (9, 10));
+    assert_eq!((census.freed(), handle.pending()), (9, 10));
     drop(held);
-    submitter.stop();
+    handle.stop();
     background.run();
     assert_eq!(census.alive(), 0);
 }
@@ -144,17 +144,16 @@ fn a_submitter_frees_what_no_hazard_slot_holds() {
 #[test]
 fn the_background_reclaimer_takes_over_what_is_left() {
     let (domain, census) = (Domain::new(), Census::default());
-    let (mut background, submitter) = helpful(&domain, 20);
+    let (mut background, handle) = helpful(&domain, 20);
     let reader = domain.reader();
     let guard = reader.pin();
-    fill(&domain, &census, &submitter, 20);
-    let next =
-        submitter.retire(retired(&domain, census.object())).expect_err("a reader is in the way").retired;
+    fill(&domain, &census, &handle, 20);
+    let next = handle.retire(retired(&domain, census.object())).expect_err("a reader is in the way").retired;
     thread::scope(|scope| {
         scope.spawn(move || background.run());
         drop(guard);
-        submitter.retire_timeout(next, LONG).expect("the reclaimer makes room");
-        submitter.stop();
+        handle.retire_timeout(next, LONG).expect("the reclaimer makes room");
+        handle.stop();
     });
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
@@ -163,49 +162,49 @@ fn the_background_reclaimer_takes_over_what_is_left() {
 #[test]
 fn a_dropped_background_reclaimer_leaves_to_the_domain_what_assistants_left() {
     let (domain, census) = (limited(20), Census::default());
-    let (background, submitter) = helpful(&domain, 20);
+    let (background, handle) = helpful(&domain, 20);
     let reader = domain.reader();
     let guard = reader.pin();
-    fill(&domain, &census, &submitter, 20);
-    let error = submitter.retire(retired(&domain, census.object())).expect_err("a reader is in the way");
+    fill(&domain, &census, &handle, 20);
+    let error = handle.retire(retired(&domain, census.object())).expect_err("a reader is in the way");
     drop(background);
-    assert_eq!((submitter.pending(), domain.stats().pending), (0, 20));
+    assert_eq!((handle.pending(), domain.stats().pending), (0, 20));
     drop((guard, error));
     assert_eq!(domain.reclaimer().poll(), 21);
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// One submitter at a time; the others are handed back at once, those within its destructors included.
+/// One retire handle at a time; the others are handed back at once, those within its destructors included.
 #[test]
-fn a_submitter_waits_for_no_other_submitter() {
+fn a_handle_waits_for_no_other_handle() {
     let domain = Domain::new();
-    let (_background, submitter) = helpful(&domain, 1);
+    let (_background, handle) = helpful(&domain, 1);
     let (entered, has_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
-    let (inner, may_leave) = (submitter.clone(), Mutex::new(may_leave));
+    let (inner, may_leave) = (handle.clone(), Mutex::new(may_leave));
     let of_inner = domain.clone();
     let blocks = Then::new(move || {
-        let error = inner.retire(retired(&of_inner, 1)).expect_err("it is this submitter's turn already");
+        let error = inner.retire(retired(&of_inner, 1)).expect_err("it is this handle's turn already");
         assert!(error.retired.try_free().is_ok());
         entered.send(()).expect("the test waits for it");
         may_leave.lock().expect("nobody panics").recv_timeout(LONG).expect("the test ends it");
     });
-    submitter.retire(retired(&domain, blocks)).expect("there is room");
+    handle.retire(retired(&domain, blocks)).expect("there is room");
     thread::scope(|scope| {
-        let assists = scope.spawn(|| submitter.retire(retired(&domain, 2)).expect("it makes room"));
+        let assists = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
         has_entered.recv_timeout(LONG).expect("the destructor runs");
-        let error = submitter.retire(retired(&domain, 3)).expect_err("another one is at it");
+        let error = handle.retire(retired(&domain, 3)).expect_err("another one is at it");
         assert_eq!(error.reason, RetireReason::Full);
         leave.send(()).expect("the destructor waits for it");
         assists.join().expect("it makes room");
     });
-    assert_eq!((submitter.pending(), domain.stats().assists), (1, 1));
+    assert_eq!((handle.pending(), domain.stats().assists), (1, 1));
 }
 
 #[test]
-fn a_panic_of_a_destructor_reaches_the_submitter_and_nothing_is_lost() {
+fn a_panic_of_a_destructor_reaches_the_handle_and_nothing_is_lost() {
     let (domain, census) = (limited(10), Census::default());
-    let (background, submitter) = helpful(&domain, 10);
+    let (background, handle) = helpful(&domain, 10);
     for number in 0..10_u32 {
         let object = census.object();
         let bomb = Then::new(move || {
@@ -214,20 +213,20 @@ fn a_panic_of_a_destructor_reaches_the_submitter_and_nothing_is_lost() {
                 panic_any(number);
             }
         });
-        submitter.retire(retired(&domain, bomb)).expect("there is room");
+        handle.retire(retired(&domain, bomb)).expect("there is room");
     }
     let next = retired(&domain, census.object());
-    let panic = panic_of(|| submitter.retire(next));
+    let panic = panic_of(|| handle.retire(next));
     assert!(panic.downcast_ref::<u32>().is_some_and(|number| number % 2 == 0));
     assert_eq!(
         (census.freed(), census.alive()),
         (10, 1),
         "the others were freed, the new one is with the domain"
     );
-    assert_eq!((submitter.pending(), domain.stats().pending), (0, 1));
-    fill(&domain, &census, &submitter, 9);
-    submitter.retire(retired(&domain, census.object())).expect("the turn is free, and there are ten");
-    drop((submitter, background));
+    assert_eq!((handle.pending(), domain.stats().pending), (0, 1));
+    fill(&domain, &census, &handle, 9);
+    handle.retire(retired(&domain, census.object())).expect("the turn is free, and there are ten");
+    drop((handle, background));
     domain.synchronize().expect("nobody is in the way");
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
@@ -244,7 +243,7 @@ fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() 
             panic_any(3_u32);
         }),
     ));
-    let mut helpful = domain.reclaimer_builder().when_full(WhenFull::Assist).build();
+    let mut helpful = domain.reclaimer_builder().when_full(WhenFull::Reclaim).build();
     let next = retired(&domain, census.object());
     assert_eq!(panic_of(|| helpful.retire(next)).downcast_ref(), Some(&3_u32));
     assert_eq!((census.freed(), census.alive(), domain.stats().pending), (2, 1, 1));
@@ -254,10 +253,10 @@ fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() 
 
 /// `retire_timeout` assists while it waits.
 #[test]
-fn a_submitter_that_waits_assists_meanwhile() {
+fn a_handle_that_waits_assists_meanwhile() {
     let (domain, census) = (Domain::new(), Census::default());
-    let (_background, submitter) = helpful(&domain, 10);
-    fill(&domain, &census, &submitter, 10);
+    let (_background, handle) = helpful(&domain, 10);
+    fill(&domain, &census, &handle, 10);
     thread::scope(|scope| {
         let (held, is_held) = mpsc::channel();
         let domain = &domain;
@@ -270,10 +269,8 @@ fn a_submitter_that_waits_assists_meanwhile() {
         });
         is_held.recv().expect("the guard is taken");
         // Nobody runs the reclaimer: the room is what this thread makes.
-        submitter
-            .retire_timeout(retired(domain, census.object()), LONG)
-            .expect("the guard is dropped in time");
+        handle.retire_timeout(retired(domain, census.object()), LONG).expect("the guard is dropped in time");
     });
-    assert_eq!((census.freed(), submitter.pending()), (10, 1));
+    assert_eq!((census.freed(), handle.pending()), (10, 1));
     assert_eq!(domain.stats().assists, 1);
 }

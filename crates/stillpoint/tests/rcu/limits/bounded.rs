@@ -103,7 +103,7 @@ fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() 
 /// A writer that retires without end beside a region reader that is parked: the limit holds, what is beyond it is handed
 /// back, and all is freed when the reader goes on.
 fn held_up_to_the_limit(domain: &Domain, parked: &Parked<'_>) {
-    let mut reclaimer = domain.reclaimer_builder().capacity(CAPACITY).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(CAPACITY).build();
     let cell = domain.cell(0);
     parked.stop();
     let mut kept = None;
@@ -178,7 +178,8 @@ fn parked_outside_it_holds_up_nothing() {
 #[test]
 fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
     in_each_mode(|domain| {
-        let domain = Domain::builder().fence(domain.fence_mode()).capacity(CAPACITY).build().expect("probed");
+        let domain =
+            Domain::builder().fence(domain.fence_mode()).max_pending(CAPACITY).build().expect("probed");
         let cell = domain.cell(7);
         let reads = |done: &AtomicBool, ready: &dyn Fn()| {
             let reader = domain.reader();
@@ -188,14 +189,14 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
             parked.stop();
             let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
             let mut background = domain.background();
-            let submitter = background.submitter();
+            let handle = background.retire_handle();
             let mut taken_in = 0;
             for number in 0..OBJECTS / 100 {
                 let next = retired(&domain, number);
                 let answer = match number % 3 {
                     0 => first.retire(next),
                     1 => second.retire(next),
-                    _ => submitter.retire(next),
+                    _ => handle.retire(next),
                 };
                 match answer {
                     Ok(()) => taken_in += 1,
@@ -207,10 +208,10 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
                 }
                 assert_eq!(domain.stats().pending, taken_in);
             }
-            assert_eq!((taken_in, domain.stats().beyond_capacity), (CAPACITY as u64, 0));
+            assert_eq!((taken_in, domain.stats().beyond_limits), (CAPACITY as u64, 0));
 
             go_on(parked);
-            submitter.stop();
+            handle.stop();
             background.run();
             first.flush_timeout(LONG).expect("it goes on");
             second.flush_timeout(LONG).expect("it goes on");
@@ -222,7 +223,8 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
 /// Nothing can refuse a drop: this is the one way past the limit, and it is counted.
 #[test]
 fn parked_in_a_guard_it_holds_up_what_is_dropped_beyond_any_limit() {
-    let domain = Domain::builder().capacity(CAPACITY).build().expect("the default mode is always to be had");
+    let domain =
+        Domain::builder().max_pending(CAPACITY).build().expect("the default mode is always to be had");
     let cell = domain.cell(7);
     let reads = |done: &AtomicBool, ready: &dyn Fn()| {
         let reader = domain.reader();
@@ -234,7 +236,7 @@ fn parked_in_a_guard_it_holds_up_what_is_dropped_beyond_any_limit() {
             drop(retired(&domain, number));
         }
         let stats = domain.stats();
-        assert_eq!((stats.pending, stats.beyond_capacity), (3 * CAPACITY as u64, 2 * CAPACITY as u64));
+        assert_eq!((stats.pending, stats.beyond_limits), (3 * CAPACITY as u64, 2 * CAPACITY as u64));
         go_on(parked);
         domain.synchronize_timeout(LONG).expect("it goes on");
         assert_eq!(domain.stats().pending, 0);

@@ -18,11 +18,11 @@ fn everything_that_waits_counts_wherever_it_waits() {
     let mut reclaimer = eager(&domain);
     let mut dropped = domain.reclaimer();
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     reclaimer.retire(retired(&domain, census.object())).expect("there is room for the first");
     dropped.retire(retired(&domain, census.object())).expect("there is room for the second");
     drop(dropped);
-    submitter.retire(retired(&domain, census.object())).expect("there is room for the third");
+    handle.retire(retired(&domain, census.object())).expect("there is room for the third");
     drop(retired(&domain, census.object()));
     reclaimer.defer(|| ());
     assert_eq!(domain.stats().pending, 5);
@@ -30,25 +30,25 @@ fn everything_that_waits_counts_wherever_it_waits() {
     let next = retired(&domain, census.object());
     let next = reclaimer.retire(next).expect_err("five wait");
     assert_eq!((next.reason, next.reason.is_full()), (RetireReason::DomainFull, true));
-    let next = submitter.retire(next.retired).expect_err("five wait");
+    let next = handle.retire(next.retired).expect_err("five wait");
     assert_eq!(next.reason, RetireReason::DomainFull);
     assert!(next.to_string().contains(&format!("domain `{}` is full", domain.name())), "{next}");
     next.retired.verify();
 
     drop(guard);
-    submitter.retire(next.retired).expect_err("five wait still, as nobody has polled");
+    handle.retire(next.retired).expect_err("five wait still, as nobody has polled");
     assert!(reclaimer.poll() > 0);
     reclaimer.retire(retired(&domain, census.object())).expect("there is room");
-    drop((submitter, background));
+    drop((handle, background));
     reclaimer.flush().expect("nobody is in the way");
     assert_eq!((domain.stats().pending, census.alive()), (0, 0));
-    assert_eq!(domain.stats().beyond_capacity, 1, "the object that was refused in the end, and dropped");
+    assert_eq!(domain.stats().beyond_limits, 1, "the object that was refused in the end, and dropped");
 }
 
 #[test]
 fn room_is_there_again_however_an_object_is_freed() {
     in_each_mode(|domain| {
-        let domain = Domain::builder().fence(domain.fence_mode()).capacity(1).build().expect("probed");
+        let domain = Domain::builder().fence(domain.fence_mode()).max_pending(1).build().expect("probed");
         let census = Census::default();
         let mut reclaimer = eager(&domain);
         for _ in 0..3 {
@@ -65,9 +65,9 @@ fn room_is_there_again_however_an_object_is_freed() {
             assert_eq!(reclaimer.poll(), 1);
 
             let mut background = domain.background();
-            let submitter = background.submitter();
-            submitter.retire(retired(&domain, census.object())).expect("background");
-            submitter.stop();
+            let handle = background.retire_handle();
+            handle.retire(retired(&domain, census.object())).expect("background");
+            handle.stop();
             background.run();
 
             let mut dropped = domain.reclaimer();
@@ -76,7 +76,7 @@ fn room_is_there_again_however_an_object_is_freed() {
             assert_eq!(reclaimer.poll(), 1);
         }
         let stats = domain.stats();
-        assert_eq!((stats.pending, stats.beyond_capacity, stats.handed_back), (0, 0, 0));
+        assert_eq!((stats.pending, stats.beyond_limits, stats.handed_back), (0, 0, 0));
         assert_eq!((census.freed(), census.alive()), (18, 0));
     });
 }
@@ -91,12 +91,13 @@ fn what_is_not_retired_does_not_count() {
     for kept in kept {
         assert!(kept.try_free().is_ok());
     }
-    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (1, 0));
+    assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (1, 0));
 }
 
 #[test]
 fn bytes_are_limited_exactly() {
-    let domain = Domain::builder().byte_capacity(100).build().expect("the default mode is always to be had");
+    let domain =
+        Domain::builder().max_pending_bytes(100).build().expect("the default mode is always to be had");
     let reader = domain.reader();
     let guard = reader.pin();
     let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
@@ -107,7 +108,7 @@ fn bytes_are_limited_exactly() {
     second.retire(retired(&domain, ())).expect("it takes no room");
     let stats = domain.stats();
     assert_eq!((stats.pending, stats.pending_bytes), (3, 100));
-    assert_eq!((stats.capacity, stats.byte_capacity), (None, Some(100)));
+    assert_eq!((stats.max_pending, stats.max_pending_bytes), (None, Some(100)));
     drop(guard);
     assert_eq!(first.poll(), 1);
     first.retire(error.retired).expect("there is room again");
@@ -117,8 +118,8 @@ fn bytes_are_limited_exactly() {
 #[test]
 fn both_limits_hold() {
     let domain = Domain::builder()
-        .capacity(2)
-        .byte_capacity(10)
+        .max_pending(2)
+        .max_pending_bytes(10)
         .build()
         .expect("the default mode is always to be had");
     let mut reclaimer = domain.reclaimer_builder().batch(1000).build();
@@ -133,13 +134,13 @@ fn both_limits_hold() {
     mem::forget(reclaimer.retire(retired(&domain, ())).expect_err("two wait").retired);
     let stats = domain.stats();
     assert_eq!((stats.pending, stats.pending_bytes, stats.handed_back), (2, 8, 6));
-    assert_eq!((stats.capacity, stats.byte_capacity), (Some(2), Some(10)));
+    assert_eq!((stats.max_pending, stats.max_pending_bytes), (Some(2), Some(10)));
 }
 
 #[test]
 fn a_capacity_of_nothing_holds_one() {
     let domain = limited(0);
-    assert_eq!(domain.stats().capacity, Some(1));
+    assert_eq!(domain.stats().max_pending, Some(1));
     let mut reclaimer = eager(&domain);
     reclaimer.retire(retired(&domain, 1)).expect("there is room for one");
     assert_eq!(reclaimer.poll(), 1);
@@ -148,7 +149,7 @@ fn a_capacity_of_nothing_holds_one() {
 #[test]
 fn a_domain_without_limits_says_so() {
     let stats = Domain::new().stats();
-    assert_eq!((stats.capacity, stats.byte_capacity, stats.beyond_capacity), (None, None, 0));
+    assert_eq!((stats.max_pending, stats.max_pending_bytes, stats.beyond_limits), (None, None, 0));
 }
 
 /// Drops beyond the limit are taken in, and keep others out until they are freed.
@@ -160,18 +161,18 @@ fn what_is_dropped_beyond_the_limit_is_counted() {
     for _ in 0..5 {
         drop(retired(&domain, census.object()));
     }
-    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (5, 3));
+    assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (5, 3));
     let mut reclaimer = eager(&domain);
     reclaimer.defer(|| ());
     let background = domain.background();
-    background.submitter().defer(|| ());
+    background.retire_handle().defer(|| ());
     drop(background);
-    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (7, 5));
+    assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (7, 5));
     let next = reclaimer.retire(retired(&domain, census.object())).expect_err("seven wait").retired;
     drop(guard);
     assert_eq!(reclaimer.poll(), 7);
     reclaimer.retire(next).expect("there is room again");
-    assert_eq!((domain.stats().pending, domain.stats().beyond_capacity), (1, 5));
+    assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (1, 5));
 }
 
 /// A destructor that retires finds the room of those that were freed before it, and of its own object not yet.
@@ -193,5 +194,5 @@ fn a_destructor_retires_within_the_limit() {
     assert_eq!(reclaimer.poll(), 2);
     assert_eq!(domain.stats().pending, 1);
     reclaimer.flush_timeout(LONG).expect("nobody is in the way");
-    assert_eq!((census.alive(), domain.stats().pending, domain.stats().beyond_capacity), (0, 0, 0));
+    assert_eq!((census.alive(), domain.stats().pending, domain.stats().beyond_limits), (0, 0, 0));
 }

@@ -35,7 +35,7 @@ fn the_default_hands_back_at_once_and_counts_it() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
         while_held(&domain, |_| {
-            let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+            let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
             reclaimer.retire(retired(&domain, census.object())).expect("there is room");
             for turn in 1..=3 {
                 let error = reclaimer.retire(retired(&domain, census.object())).expect_err("it is full");
@@ -53,7 +53,8 @@ fn a_patient_reclaimer_waits_for_room() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
         while_held(&domain, |let_go| {
-            let mut patient = domain.reclaimer_builder().capacity(1).when_full(WhenFull::Wait(LONG)).build();
+            let mut patient =
+                domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Wait(LONG)).build();
             patient.retire(retired(&domain, census.object())).expect("there is room");
             let_go();
             patient.retire(retired(&domain, census.object())).expect("the guard is dropped in time");
@@ -95,17 +96,17 @@ fn a_patient_reclaimer_hands_back_when_its_time_is_up() {
 }
 
 #[test]
-fn a_patient_submitter_waits_and_hands_back_when_its_time_is_up() {
+fn a_patient_handle_waits_and_hands_back_when_its_time_is_up() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
         let mut background =
-            domain.reclaimer_builder().capacity(1).when_full(WhenFull::Wait(SHORT)).build_background();
-        let submitter = background.submitter();
-        let hasty = submitter.clone().when_full(WhenFull::HandBack);
-        submitter.retire(retired(&domain, census.object())).expect("there is room");
+            domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Wait(SHORT)).build_background();
+        let handle = background.retire_handle();
+        let hasty = handle.clone().when_full(WhenFull::HandBack);
+        handle.retire(retired(&domain, census.object())).expect("there is room");
 
         let asked = Instant::now();
-        let next = submitter.retire(retired(&domain, census.object())).expect_err("nobody reclaims").retired;
+        let next = handle.retire(retired(&domain, census.object())).expect_err("nobody reclaims").retired;
         assert!(asked.elapsed() >= SHORT);
         assert_eq!(troubles(&domain.stats()), [1, 1, 0]);
         let next = hasty.retire(next).expect_err("nobody reclaims").retired;
@@ -115,7 +116,7 @@ fn a_patient_submitter_waits_and_hands_back_when_its_time_is_up() {
             scope.spawn(move || background.run());
             let patient = hasty.when_full(WhenFull::Wait(LONG));
             patient.retire(next).expect("somebody reclaims");
-            submitter.stop();
+            handle.stop();
         });
         assert_eq!((census.alive(), domain.stats().handed_back), (0, 2));
     }
@@ -129,9 +130,9 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     let error = patient.retire(retired(&other, 1)).expect_err("it is of another domain");
     assert_eq!((error.reason, error.reason.is_full()), (RetireReason::ForeignDomain, false));
     let background = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build_background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     drop(background);
-    let error = submitter.retire(retired(&domain, 1)).expect_err("the reclaimer is gone");
+    let error = handle.retire(retired(&domain, 1)).expect_err("the reclaimer is gone");
     assert_eq!((error.reason, error.reason.is_full()), (RetireReason::Closed, false));
     assert_eq!((troubles(&domain.stats()), troubles(&other.stats())), ([0; 3], [0; 3]));
 }

@@ -41,12 +41,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
     let bytes = 2 * capacity * SIZE;
-    let domain = Domain::builder().capacity(capacity).byte_capacity(bytes).build().expect("always to be had");
+    let domain =
+        Domain::builder().max_pending(capacity).max_pending_bytes(bytes).build().expect("always to be had");
     let census = Census::default();
     let make = || domain.reclaimer_builder().fence_interval(Duration::ZERO).when_full(when_full).build();
     let mut reclaimers = [make(), make()];
     let background = domain.reclaimer_builder().when_full(when_full).build_background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let reader = domain.reader();
     let mut guard = None;
     let (mut kept, mut forced, mut handed_back) = (0, 0, 0);
@@ -55,7 +56,7 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
         let mut answer = Ok(());
         match step {
             Step::Retire(which) => answer = reclaimers[which].retire(retired(&domain, census.object())),
-            Step::Submit => answer = submitter.retire(retired(&domain, census.object())),
+            Step::Submit => answer = handle.retire(retired(&domain, census.object())),
             Step::Drop => drop(retired(&domain, census.object())),
             Step::Defer => {
                 let object = census.object();
@@ -87,12 +88,12 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
         if guard.is_some() {
             assert!(stats.freed == before.freed || !matches!(step, Step::Synchronize), "{step:?}");
         }
-        assert_eq!(stats.beyond_capacity, forced);
+        assert_eq!(stats.beyond_limits, forced);
         assert_eq!(stats.retired - stats.freed, stats.pending, "exact, as nobody else is at it");
         assert_eq!(census.alive() as u64, stats.pending + kept);
         assert_eq!(troubles(&stats)[0], handed_back);
     }
-    drop((guard, reclaimers, submitter, background));
+    drop((guard, reclaimers, handle, background));
     domain.synchronize().expect("nobody is in the way");
     assert_eq!((domain.stats().pending, domain.stats().pending_bytes), (0, 0));
     assert_eq!(census.alive() as u64, kept);
@@ -107,7 +108,7 @@ proptest! {
         capacity in 1..8_usize,
         when_full in prop_oneof![
             Just(WhenFull::HandBack),
-            Just(WhenFull::Assist),
+            Just(WhenFull::Reclaim),
             Just(WhenFull::Wait(Duration::from_micros(1))),
         ],
     ) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RcuArray, Retired, Submitter, WhenFull};
+use stillpoint::rcu::{Domain, RcuArray, RetireHandle, Retired, WhenFull};
 
 use crate::modes::in_each_mode;
 use crate::LONG;
@@ -113,8 +113,8 @@ impl World {
         });
     }
 
-    fn submits(&self, seed: usize, submitter: &Submitter) {
-        self.retire_all(seed, |old| submitter.retire(old).map_err(|error| error.retired));
+    fn submits(&self, seed: usize, handle: &RetireHandle) {
+        self.retire_all(seed, |old| handle.retire(old).map_err(|error| error.retired));
     }
 
     fn reads(&self, seed: usize) {
@@ -153,7 +153,7 @@ impl World {
 fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
     in_each_mode(|domain| {
         let bytes = LIMIT * size_of::<Object>();
-        let domain = Domain::builder().fence(domain.fence_mode()).capacity(LIMIT).byte_capacity(bytes);
+        let domain = Domain::builder().fence(domain.fence_mode()).max_pending(LIMIT).max_pending_bytes(bytes);
         let domain = domain.build().expect("the mode was probed");
         let waiting: Arc<Waiting> = Arc::default();
         let world = World {
@@ -166,14 +166,14 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
         };
         thread::scope(|scope| {
             let world = &world;
-            let policies = [WhenFull::HandBack, WhenFull::Wait(Duration::from_millis(1)), WhenFull::Assist];
+            let policies = [WhenFull::HandBack, WhenFull::Wait(Duration::from_millis(1)), WhenFull::Reclaim];
             for (seed, when_full) in policies.into_iter().enumerate() {
                 scope.spawn(move || world.retires(seed, when_full));
             }
-            let mut background = world.domain.reclaimer_builder().capacity(LIMIT / 2).build_background();
+            let mut background = world.domain.reclaimer_builder().max_pending(LIMIT / 2).build_background();
             for (seed, when_full) in policies.into_iter().enumerate() {
-                let submitter = background.submitter().when_full(when_full);
-                scope.spawn(move || world.submits(seed, &submitter));
+                let handle = background.retire_handle().when_full(when_full);
+                scope.spawn(move || world.submits(seed, &handle));
             }
             scope.spawn(move || background.run());
             for seed in 0..3 {
@@ -198,7 +198,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
         let most = world.waiting.most.load(Ordering::Relaxed);
         let stats = world.domain.stats();
         assert_eq!((stats.retired, stats.freed), (taken_in, taken_in), "{stats:?}");
-        assert_eq!((stats.pending, stats.pending_bytes, stats.beyond_capacity), (0, 0, 0), "{stats:?}");
+        assert_eq!((stats.pending, stats.pending_bytes, stats.beyond_limits), (0, 0, 0), "{stats:?}");
         assert_eq!(stats.handed_back, world.handed_back.load(Ordering::Relaxed) as u64, "{stats:?}");
         assert!((1..=LIMIT as isize).contains(&most), "{most} waited at a time");
         assert_eq!(world.waiting.now.load(Ordering::Relaxed), 0, "each was freed once");

@@ -23,9 +23,9 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
             table.remove(&key).expect("it was inserted").verify();
         }
         assert_eq!(domain.stats().pending, u64::from(ENTRIES));
-        assert_eq!(domain.stats().beyond_capacity, round * u64::from(ENTRIES - 10));
+        assert_eq!(domain.stats().beyond_limits, round * u64::from(ENTRIES - 10));
         // Others are kept out meanwhile.
-        let mut reclaimer = domain.reclaimer_builder().when_full(WhenFull::Assist).build();
+        let mut reclaimer = domain.reclaimer_builder().when_full(WhenFull::Reclaim).build();
         let error = reclaimer.retire(retired(&domain, 1)).expect_err("the domain is full");
         drop(guard);
         while table.pending() > 0 {

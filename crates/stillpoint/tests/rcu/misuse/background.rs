@@ -32,41 +32,41 @@ fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclai
 #[test]
 fn a_full_inbox_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.reclaimer_builder().capacity(2).build_background();
-    let submitter = background.submitter();
-    submitter.retire(retired(&domain, &census)).expect("there is room");
-    submitter.clone().retire(retired(&domain, &census)).expect("there is room");
-    let error = submitter.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
+    let mut background = domain.reclaimer_builder().max_pending(2).build_background();
+    let handle = background.retire_handle();
+    handle.retire(retired(&domain, &census)).expect("there is room");
+    handle.clone().retire(retired(&domain, &census)).expect("there is room");
+    let error = handle.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
     assert_eq!(error.reason, RetireReason::Full);
     error.retired.verify();
 
     let asked = Instant::now();
-    let error = submitter.retire_timeout(error.retired, SHORT).expect_err("nobody takes anything out");
+    let error = handle.retire_timeout(error.retired, SHORT).expect_err("nobody takes anything out");
     assert_eq!(error.reason, RetireReason::Full);
     assert!(asked.elapsed() >= SHORT);
-    assert_eq!((submitter.pending(), census.freed()), (2, 0));
+    assert_eq!((handle.pending(), census.freed()), (2, 0));
 
-    submitter.stop();
+    handle.stop();
     background.run();
-    assert_eq!((submitter.pending(), census.freed()), (0, 2));
-    submitter.retire(error.retired).expect("there is room again");
+    assert_eq!((handle.pending(), census.freed()), (0, 2));
+    handle.retire(error.retired).expect("there is room again");
 }
 
 #[test]
 fn an_inbox_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();
-    let mut background = domain.reclaimer_builder().byte_capacity(1000).build_background();
-    let submitter = background.submitter();
+    let mut background = domain.reclaimer_builder().max_pending_bytes(1000).build_background();
+    let handle = background.retire_handle();
     let retired = |byte: u8| domain.cell([byte; 400]).take().expect("the cell is full");
-    submitter.retire(retired(1)).expect("there is room");
-    submitter.retire(retired(2)).expect("there is room");
-    let error = submitter.retire(retired(3)).expect_err("200 bytes are left");
+    handle.retire(retired(1)).expect("there is room");
+    handle.retire(retired(2)).expect("there is room");
+    let error = handle.retire(retired(3)).expect_err("200 bytes are left");
     assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 3));
-    submitter.retire(domain.cell([4_u8; 200]).take().expect("the cell is full")).expect("it fits exactly");
-    submitter.stop();
+    handle.retire(domain.cell([4_u8; 200]).take().expect("the cell is full")).expect("it fits exactly");
+    handle.stop();
     background.run();
-    submitter.retire(error.retired).expect("there is room again");
-    assert_eq!((submitter.pending(), domain.stats().freed), (1, 3));
+    handle.retire(error.retired).expect("there is room again");
+    assert_eq!((handle.pending(), domain.stats().freed), (1, 3));
 }
 
 /// The limit counts what the reclaimer has taken in, too.
@@ -75,29 +75,29 @@ fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let guard = reader.pin();
-    let background = domain.reclaimer_builder().capacity(2).build_background();
-    let submitter = background.submitter();
+    let background = domain.reclaimer_builder().max_pending(2).build_background();
+    let handle = background.retire_handle();
     let returned = spawn(background);
-    submitter.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
-    submitter.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
-    let error = submitter.retire_timeout(retired(&domain, &census), SHORT).expect_err("a guard is held");
+    handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
+    handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
+    let error = handle.retire_timeout(retired(&domain, &census), SHORT).expect_err("a guard is held");
     assert_eq!((error.reason, census.freed()), (RetireReason::Full, 0));
     drop(guard);
-    submitter.retire_timeout(error.retired, LONG).expect("the guard is gone");
-    submitter.stop();
+    handle.retire_timeout(error.retired, LONG).expect("the guard is gone");
+    handle.stop();
     returned.recv_timeout(LONG).expect("everything can be freed");
-    assert_eq!((submitter.pending(), census.freed()), (0, 3));
+    assert_eq!((handle.pending(), census.freed()), (0, 3));
 }
 
 #[test]
 fn a_closed_background_reclaimer_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     drop(background);
-    let error = submitter.retire(retired(&domain, &census)).expect_err("it is gone");
+    let error = handle.retire(retired(&domain, &census)).expect_err("it is gone");
     assert_eq!(error.reason, RetireReason::Closed);
-    let error = submitter.retire_timeout(error.retired, LONG).expect_err("it is gone");
+    let error = handle.retire_timeout(error.retired, LONG).expect_err("it is gone");
     assert_eq!(error.reason, RetireReason::Closed);
     assert!(error.to_string().contains("gone"), "{error}");
     domain.reclaimer().retire(error.retired).expect("it was handed back");
@@ -109,16 +109,16 @@ fn stop_waits_until_everything_is_freed() {
     let reader = domain.reader();
     let guard = reader.pin();
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let returned = spawn(background);
     for _ in 0..100 {
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        handle.retire(retired(&domain, &census)).expect("there is room");
     }
-    submitter.stop();
+    handle.stop();
     assert!(returned.recv_timeout(SHORT).is_err(), "a guard is held");
     drop(guard);
     returned.recv_timeout(LONG).expect("the guard is gone");
-    assert_eq!((census.freed(), submitter.pending()), (100, 0));
+    assert_eq!((census.freed(), handle.pending()), (100, 0));
 }
 
 /// Dropped retirements are left to the reclaimers of the domain, in larger numbers than one poll adopts.
@@ -130,7 +130,7 @@ fn a_run_that_has_ended_sits_on_nothing_that_was_left_to_the_domain() {
         drop(retired(&domain, &census));
     }
     let mut background = domain.background();
-    background.submitter().stop();
+    background.retire_handle().stop();
     background.run();
     assert_eq!(
         (census.freed(), domain.stats().pending),
@@ -148,12 +148,12 @@ fn abandon_returns_whatever_waits_and_loses_nothing() {
     let reader = domain.reader();
     let guard = reader.pin();
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let returned = spawn(background);
     for _ in 0..100 {
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        handle.retire(retired(&domain, &census)).expect("there is room");
     }
-    submitter.abandon();
+    handle.abandon();
     let background = returned.recv_timeout(LONG).expect("it does not wait for the guard");
     assert_eq!(census.freed(), 0);
     drop(background);
@@ -164,14 +164,14 @@ fn abandon_returns_whatever_waits_and_loses_nothing() {
 }
 
 #[test]
-fn a_run_ends_with_its_last_submitter() {
+fn a_run_ends_with_its_last_handle() {
     let (domain, census) = (Domain::new(), Census::default());
     let background = domain.background();
-    let submitter = background.submitter();
-    let second = submitter.clone();
+    let handle = background.retire_handle();
+    let second = handle.clone();
     let returned = spawn(background);
-    submitter.retire(retired(&domain, &census)).expect("there is room");
-    drop(submitter);
+    handle.retire(retired(&domain, &census)).expect("there is room");
+    drop(handle);
     second.retire(retired(&domain, &census)).expect("it is still running");
     drop(second);
     returned.recv_timeout(LONG).expect("nobody can submit any more");
@@ -179,33 +179,33 @@ fn a_run_ends_with_its_last_submitter() {
 }
 
 #[test]
-fn being_without_submitters_is_a_state_and_not_an_end() {
+fn being_without_handles_is_a_state_and_not_an_end() {
     let (domain, census) = (Domain::new(), Census::default());
     let mut background = domain.background();
     for round in 1..=3 {
-        drop(background.submitter());
-        let submitter = background.submitter();
-        drop(background.submitter());
+        drop(background.retire_handle());
+        let handle = background.retire_handle();
+        drop(background.retire_handle());
         let returned = spawn(background);
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        handle.retire(retired(&domain, &census)).expect("there is room");
         until("it is freed", || census.freed() == round);
-        assert!(returned.try_recv().is_err(), "round {round}: there is a submitter");
-        drop(submitter);
+        assert!(returned.try_recv().is_err(), "round {round}: there is a handle");
+        drop(handle);
         background = returned.recv_timeout(LONG).expect("nobody can submit any more, or stop it");
     }
     background.run();
-    background.submitter().stop();
-    let submitter = background.submitter();
+    background.retire_handle().stop();
+    let handle = background.retire_handle();
     spawn(background).recv_timeout(LONG).expect("a stop is an end");
-    drop(submitter);
+    drop(handle);
 }
 
 /// The run goes on to the panics, and to what is handed in after them; who waits for room gets that of a panicking object.
 #[test]
 fn a_panicking_destructor_does_not_end_a_run() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.reclaimer_builder().capacity(1).build_background();
-    let submitter = background.submitter();
+    let mut background = domain.reclaimer_builder().max_pending(1).build_background();
+    let handle = background.retire_handle();
     let running = thread::spawn(move || {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
         (
@@ -220,12 +220,12 @@ fn a_panicking_destructor_does_not_end_a_run() {
             panic_any(number);
         });
         let bomb = domain.cell(bomb).take().expect("the cell is full");
-        submitter.retire_timeout(bomb, LONG).expect("the one before it is freed");
-        submitter.retire_timeout(retired(&domain, &census), LONG).expect("the panicking one is freed");
+        handle.retire_timeout(bomb, LONG).expect("the one before it is freed");
+        handle.retire_timeout(retired(&domain, &census), LONG).expect("the panicking one is freed");
     }
-    until("everything is freed", || submitter.pending() == 0);
+    until("everything is freed", || handle.pending() == 0);
     assert!(!running.is_finished());
-    submitter.stop();
+    handle.stop();
     let (mut background, first) = running.join().expect("the panic was caught");
     assert_eq!((*first, census.freed(), domain.stats().freed), (0, 20, 20));
     background.run();
@@ -253,7 +253,7 @@ fn a_stop_is_never_missed() {
     });
     for round in 0..rounds {
         let background = domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         work.send(background).expect("the thread is waiting");
         while begun.load(Ordering::Relaxed) <= round {
             thread::yield_now();
@@ -262,7 +262,7 @@ fn a_stop_is_never_missed() {
         while seen.elapsed() < Duration::from_nanos(10) * (round as u32 % 200) {
             std::hint::spin_loop();
         }
-        submitter.stop();
+        handle.stop();
         has_run.recv_timeout(LONG).unwrap_or_else(|_| panic!("round {round}: the run did not see the stop"));
     }
 }
@@ -271,33 +271,33 @@ fn a_stop_is_never_missed() {
 fn what_is_handed_in_after_the_end_of_a_run_waits_for_another_one() {
     let (domain, census) = (Domain::new(), Census::default());
     let mut background = domain.background();
-    let submitter = background.submitter();
-    submitter.stop();
+    let handle = background.retire_handle();
+    handle.stop();
     background.run();
-    submitter.retire(retired(&domain, &census)).expect("it is not closed");
-    assert_eq!((submitter.pending(), census.freed()), (1, 0));
+    handle.retire(retired(&domain, &census)).expect("it is not closed");
+    assert_eq!((handle.pending(), census.freed()), (1, 0));
     background.run();
-    assert_eq!((submitter.pending(), census.freed()), (0, 1));
+    assert_eq!((handle.pending(), census.freed()), (0, 1));
 }
 
-/// An object comes back to its submitter, is freed, or is left to the domain, whenever the reclaimer goes.
+/// An object comes back to its retire handle, is freed, or is left to the domain, whenever the reclaimer goes.
 #[test]
 fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
     let rounds = if cfg!(miri) { 10 } else { 200 };
     for _ in 0..rounds {
         let (domain, census) = (Domain::new(), Census::default());
         let mut background = domain.background();
-        let submitter = background.submitter();
+        let handle = background.retire_handle();
         thread::scope(|scope| {
-            for submitter in [submitter.clone(), submitter.clone()] {
+            for handle in [handle.clone(), handle.clone()] {
                 let (domain, census) = (&domain, &census);
                 scope.spawn(move || {
                     // So many that the others have begun meanwhile, as a rule.
-                    let _ = (0..500).try_for_each(|_| submitter.retire(retired(domain, census)));
+                    let _ = (0..500).try_for_each(|_| handle.retire(retired(domain, census)));
                 });
             }
             scope.spawn(move || {
-                submitter.abandon();
+                handle.abandon();
                 background.run();
             });
         });
@@ -313,36 +313,36 @@ fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
 fn what_was_submitted_to_a_reclaimer_that_goes_can_be_adopted_at_once() {
     let (domain, census) = (Domain::new(), Census::default());
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     for _ in 0..10 {
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        handle.retire(retired(&domain, &census)).expect("there is room");
     }
     drop(background);
     assert_eq!(domain.reclaimer().poll(), 10);
-    drop(submitter);
+    drop(handle);
 }
 
 #[test]
 fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
     let domain = Domain::new();
     let background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     drop(background);
     let (sender, receiver) = mpsc::channel();
-    submitter.defer(move || sender.send(5).expect("the receiver is alive"));
+    handle.defer(move || sender.send(5).expect("the receiver is alive"));
     assert_eq!(domain.reclaimer().poll(), 1);
     assert_eq!(receiver.try_recv(), Ok(5));
 }
 
 /// Whoever waits for room is told at once that there will never be any: his object was not refused for want of room.
 #[test]
-fn a_submitter_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
+fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
     let (domain, census) = (Domain::new(), Census::default());
-    let background = domain.reclaimer_builder().capacity(1).build_background();
-    let submitter = background.submitter();
-    submitter.retire(retired(&domain, &census)).expect("there is room");
+    let background = domain.reclaimer_builder().max_pending(1).build_background();
+    let handle = background.retire_handle();
+    handle.retire(retired(&domain, &census)).expect("there is room");
     thread::scope(|scope| {
-        let waits = scope.spawn(|| submitter.retire_timeout(retired(&domain, &census), LONG));
+        let waits = scope.spawn(|| handle.retire_timeout(retired(&domain, &census), LONG));
         until("it waits for room", || domain.stats().waits == 1);
         drop(background);
         let error = waits.join().expect("it does not panic").expect_err("nobody takes it in");
@@ -360,12 +360,12 @@ fn a_stop_does_not_wait_for_the_fence_interval() {
     let slow = domain.reclaimer_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
     let mut background = slow.build_background();
     for round in 1..=3 {
-        let submitter = background.submitter();
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        let handle = background.retire_handle();
+        handle.retire(retired(&domain, &census)).expect("there is room");
         if round == 3 {
-            submitter.stop();
+            handle.stop();
         } else {
-            drop(submitter);
+            drop(handle);
         }
         background = spawn(background).recv_timeout(LONG).expect("it frees what there is, and returns");
         assert_eq!(census.freed(), round);
@@ -379,16 +379,16 @@ fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
     let _reader = domain.reader();
     let builder = domain.reclaimer_builder().batch(1000).fence_interval(Duration::from_millis(2));
     let background = builder.build_background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let returned = spawn(background);
     for round in 1..=30 {
-        submitter.retire(retired(&domain, &census)).expect("there is room");
+        handle.retire(retired(&domain, &census)).expect("there is room");
         until("it is freed", || census.freed() == round);
         if round % 3 == 0 {
             // It has nothing to do meanwhile.
             thread::sleep(Duration::from_millis(3));
         }
     }
-    submitter.stop();
+    handle.stop();
     drop(returned.recv_timeout(LONG).expect("everything is freed"));
 }

@@ -105,14 +105,14 @@ fn a_foreign_object_is_handed_back_and_freed_by_its_own_domain() {
     let (here, there) = (named("here"), named("there"));
     let cell = there.cell(census.object());
     let (mut reclaimer, background) = (here.reclaimer(), here.background());
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
 
     let mut old = cell.take().expect("the cell was not empty");
     let asked = Instant::now();
     let ways: [&mut dyn FnMut(Retired<_>) -> _; 4] = [
         &mut |old| reclaimer.retire(old),
-        &mut |old| submitter.retire(old),
-        &mut |old| submitter.retire_timeout(old, LONG),
+        &mut |old| handle.retire(old),
+        &mut |old| handle.retire_timeout(old, LONG),
         &mut |old| eager(&here).retire_timeout(old, LONG),
     ];
     for way in ways {
@@ -123,7 +123,7 @@ fn a_foreign_object_is_handed_back_and_freed_by_its_own_domain() {
         old.verify();
     }
     assert!(asked.elapsed() < LONG, "there is nothing to wait for");
-    assert_eq!((reclaimer.pending(), submitter.pending(), census.freed()), (0, 0, 0));
+    assert_eq!((reclaimer.pending(), handle.pending(), census.freed()), (0, 0, 0));
 
     there.reclaimer().retire(old).expect("this is its domain");
     drop(there);

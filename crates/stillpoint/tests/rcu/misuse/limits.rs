@@ -21,7 +21,7 @@ fn a_reclaimer_full_of_objects_hands_the_next_one_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let guard = reader.pin();
-    let mut reclaimer = domain.reclaimer_builder().capacity(3).fence_interval(Duration::ZERO).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(3).fence_interval(Duration::ZERO).build();
     for _ in 0..3 {
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     }
@@ -41,7 +41,8 @@ fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
     let domain = Domain::new();
     let reader = domain.reader();
     let guard = reader.pin();
-    let mut reclaimer = domain.reclaimer_builder().byte_capacity(1000).fence_interval(Duration::ZERO).build();
+    let mut reclaimer =
+        domain.reclaimer_builder().max_pending_bytes(1000).fence_interval(Duration::ZERO).build();
     reclaimer.retire(retired(&domain, [1_u8; 600])).expect("there is room");
     let error = reclaimer.retire(retired(&domain, [2_u8; 401])).expect_err("the queue is full");
     assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 2));
@@ -56,7 +57,7 @@ fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
 #[test]
 fn an_object_larger_than_the_limit_is_handed_back_by_an_empty_queue() {
     let domain = Domain::new();
-    let mut reclaimer = domain.reclaimer_builder().byte_capacity(10).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10).build();
     let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
     assert_eq!(error.reason, RetireReason::Full);
     assert!(error.retired.try_free().is_ok());
@@ -69,7 +70,7 @@ fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
     let reader = domain.reader();
     let cells: Vec<_> = (0..4).map(|_| domain.cell(census.object())).collect();
     let mut held: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
-    let mut reclaimer = domain.reclaimer_builder().capacity(3).fence_interval(Duration::ZERO).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(3).fence_interval(Duration::ZERO).build();
     for cell in &cells[..3] {
         reclaimer.retire(cell.take().expect("the cell is full")).expect("there is room");
     }
@@ -84,7 +85,7 @@ fn retire_timeout_hands_the_object_back_when_its_time_is_up() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let _guard = reader.pin();
-    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
     reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     let asked = Instant::now();
     let error =
@@ -107,7 +108,7 @@ fn retire_timeout_waits_for_room() {
             drop(guard);
         });
         is_held.recv().expect("the guard is taken");
-        let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+        let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
         reclaimer
             .retire_timeout(retired(&domain, census.object()), LONG)
@@ -119,7 +120,7 @@ fn retire_timeout_waits_for_room() {
 #[test]
 fn a_capacity_of_nothing_holds_one() {
     let domain = Domain::new();
-    let mut reclaimer = domain.reclaimer_builder().capacity(0).batch(0).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(0).batch(0).build();
     reclaimer.retire(retired(&domain, 1)).expect("there is room for one");
     assert_eq!(reclaimer.poll(), 1);
 }
@@ -129,7 +130,7 @@ fn a_deferred_call_is_taken_in_by_a_full_queue() {
     let domain = Domain::new();
     let reader = domain.reader();
     let guard = reader.pin();
-    let mut reclaimer = domain.reclaimer_builder().capacity(1).fence_interval(Duration::ZERO).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).fence_interval(Duration::ZERO).build();
     let (sender, receiver) = mpsc::channel();
     for number in 0..3 {
         let sender = sender.clone();

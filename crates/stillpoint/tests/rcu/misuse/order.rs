@@ -35,8 +35,8 @@ fn parts(census: &Census) -> Vec<Option<Box<dyn Any>>> {
     let mut reclaimer = domain.reclaimer();
     reclaimer.retire(replace()).expect("there is room");
     let background = domain.background();
-    let submitter = background.submitter();
-    submitter.retire(replace()).expect("there is room");
+    let handle = background.retire_handle();
+    handle.retire(replace()).expect("there is room");
     let retired = replace();
     let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
     mem::forget(reader.pin());
@@ -51,7 +51,7 @@ fn parts(census: &Census) -> Vec<Option<Box<dyn Any>>> {
         part(qsbr),
         part(reclaimer),
         part(background),
-        part(submitter),
+        part(handle),
         part(retired),
     ]
 }
@@ -85,19 +85,19 @@ fn a_background_reclaimer_that_ran_may_be_dropped_in_any_order() {
         let domain = Domain::new();
         let cell = domain.cell(census.object());
         let mut background = domain.background();
-        let submitter = background.submitter();
-        submitter.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
-        submitter.stop();
+        let handle = background.retire_handle();
+        handle.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
+        handle.stop();
         background.run();
         assert_eq!(census.freed(), 1);
         // Accepted, but nobody runs any more.
-        submitter.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
+        handle.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
 
         let mut parts: [Option<Box<dyn Any>>; 4] = [
             Some(Box::new(domain)),
             Some(Box::new(cell)),
             Some(Box::new(background)),
-            Some(Box::new(submitter)),
+            Some(Box::new(handle)),
         ];
         for &index in &order {
             parts[index] = None;

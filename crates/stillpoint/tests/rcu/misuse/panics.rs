@@ -92,7 +92,7 @@ fn flush_frees_all_and_resumes_the_panic() {
 #[test]
 fn retire_that_polls_leaves_the_new_object_to_the_domain_when_that_panics() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut reclaimer = domain.reclaimer_builder().capacity(1).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
     reclaimer.retire(retired(&domain, bomb(&census, 7))).expect("there is room");
     let next = retired(&domain, census.object());
     assert_eq!(number_of(|| reclaimer.retire(next)), 7);
@@ -104,17 +104,17 @@ fn retire_that_polls_leaves_the_new_object_to_the_domain_when_that_panics() {
 fn a_background_run_resumes_the_panic_and_can_be_run_again() {
     let (domain, census) = (Domain::new(), Census::default());
     let mut background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     for number in 0..4 {
-        submitter.retire(retired(&domain, bomb(&census, number))).expect("there is room");
-        submitter.retire(retired(&domain, census.object())).expect("there is room");
+        handle.retire(retired(&domain, bomb(&census, number))).expect("there is room");
+        handle.retire(retired(&domain, census.object())).expect("there is room");
     }
-    submitter.stop();
+    handle.stop();
     panic_of(|| background.run());
     assert_eq!((census.freed(), census.alive()), (8, 0), "all that was ready");
-    submitter.retire(retired(&domain, census.object())).expect("there is room");
+    handle.retire(retired(&domain, census.object())).expect("there is room");
     background.run();
-    assert_eq!((census.freed(), submitter.pending()), (9, 0));
+    assert_eq!((census.freed(), handle.pending()), (9, 0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_last_handle_frees_the_rest_and_resumes_the_first_panic() {
         |domain| Box::new(domain.qsbr_reader()),
         |domain| Box::new(domain.reclaimer()),
         |domain| Box::new(domain.background()),
-        |domain| Box::new(domain.background().submitter()),
+        |domain| Box::new(domain.background().retire_handle()),
     ];
     for last_handle in last_handles {
         let (domain, census) = (Domain::new(), Census::default());
@@ -198,7 +198,7 @@ fn handles_dropped_by_a_panic_do_not_abort() {
         let mut reclaimer = domain.reclaimer();
         reclaimer.retire(retired(&domain, bomb(&census, 3))).expect("there is room");
         let background = domain.background();
-        background.submitter().retire(retired(&domain, bomb(&census, 4))).expect("there is room");
+        background.retire_handle().retire(retired(&domain, bomb(&census, 4))).expect("there is room");
         let _dropped_in_this_order = (homeless, orphan, reclaimer, background, domain);
         panic_any(99_u32)
     });

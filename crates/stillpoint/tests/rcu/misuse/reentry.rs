@@ -154,14 +154,14 @@ fn a_destructor_that_forgets_a_guard_holds_up_later_objects_alone() {
 fn stop_waits_for_what_destructors_submit() {
     let (domain, census) = (Domain::new(), Census::default());
     let mut background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     let inner = retired(&domain, census.object());
     let submits = {
-        let submitter = submitter.clone();
-        Then::new(move || submitter.retire(inner).expect("there is room"))
+        let handle = handle.clone();
+        Then::new(move || handle.retire(inner).expect("there is room"))
     };
-    submitter.retire(retired(&domain, submits)).expect("there is room");
-    submitter.stop();
+    handle.retire(retired(&domain, submits)).expect("there is room");
+    handle.stop();
     background.run();
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }

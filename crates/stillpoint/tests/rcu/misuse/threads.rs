@@ -2,7 +2,7 @@
 
 use stillpoint::rcu::{
     ArrayGuard, BackgroundReclaimer, BoundArray, Domain, Guard, Protected, QsbrBoundArray, QsbrReader,
-    RcuArray, RcuCell, Reader, Reclaimer, Region, Retired, Submitter, Token,
+    RcuArray, RcuCell, Reader, Reclaimer, Region, RetireHandle, Retired, Token,
 };
 
 /// Compiles for types that do **not** implement the trait alone: for others it is ambiguous which one is meant.
@@ -40,7 +40,7 @@ fn handles_and_containers_go_anywhere() {
     shared::<RcuCell<u32>>();
     shared::<RcuArray<u32>>();
     shared::<Retired<u32>>();
-    shared::<Submitter>();
+    shared::<RetireHandle>();
     sent::<Reclaimer>();
     sent::<BackgroundReclaimer>();
 }

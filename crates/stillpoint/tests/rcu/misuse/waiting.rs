@@ -192,7 +192,7 @@ fn a_background_run_under_a_guard_panics_with_the_name_of_the_domain() {
     let qsbr = domain.qsbr_reader();
     assert!(message_of(|| background.run()).contains("`routes`"));
     drop(qsbr);
-    background.submitter().stop();
+    background.retire_handle().stop();
     background.run();
 }
 

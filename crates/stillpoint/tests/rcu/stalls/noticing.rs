@@ -25,7 +25,7 @@ fn is_noticed_by(notice: impl Fn(&Domain, &Reports)) {
 
 fn full(domain: &Domain) -> Reclaimer {
     let cell = domain.cell(0_u64);
-    let mut reclaimer = domain.reclaimer_builder().capacity(3).fence_interval(Duration::ZERO).build();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(3).fence_interval(Duration::ZERO).build();
     while reclaimer.pending() < 3 {
         reclaimer.retire(cell.replace(1).expect("never empty")).expect("there is room");
     }
@@ -94,14 +94,14 @@ fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let reports = Reports::default();
     let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
     let mut background = domain.background();
-    let submitter = background.submitter();
+    let handle = background.retire_handle();
     thread::scope(|scope| {
         scope.spawn(move || background.run());
         while_pinned(&domain, |_leave| {
-            submitter.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+            handle.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
             until(|| (reports.len() > 0).then_some(()));
         });
-        submitter.stop();
+        handle.stop();
     });
 }
 

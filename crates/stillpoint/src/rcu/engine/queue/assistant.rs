@@ -1,8 +1,8 @@
-//! A retire list that submitters share: each in turn, and nobody waits for it.
+//! A retire list that retire handles share: each in turn, and nobody waits for it.
 //!
-//! A submitter that finds no room takes a share of what has been submitted, and frees it if no reader is in the way.
+//! A retire handle that finds no room takes a share of what has been submitted, and frees it if no reader is in the way.
 //! What a reader holds up stays here, with its grace period, for the next one; the background reclaimer takes it over
-//! when it comes by. So no more than a share is ever here, and a submitter that is preempted in its turn holds
+//! when it comes by. So no more than a share is ever here, and a retire handle that is preempted in its turn holds
 //! up no more than that.
 
 use std::cell::UnsafeCell;

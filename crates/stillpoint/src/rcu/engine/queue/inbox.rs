@@ -1,13 +1,13 @@
-//! What submitters and a background reclaimer share.
+//! What retire handles and a background reclaimer share.
 //!
 //! ```text
-//!   submitter --> stack --> the reclaimer's retire list
-//!                   |             ^
-//!                   +--> assistant, what it leaves
+//!   retire handle --> stack --> the reclaimer's retire list
+//!                       |             ^
+//!                       +--> assistant, what it leaves
 //! ```
 //!
 //! The limits are on all three places together. An object that moves is counted at the new place before it is no longer
-//! counted at the old one, and a submitter looks at the places in the order in which objects move: so it sees each
+//! counted at the old one, and a retire handle looks at the places in the order in which objects move: so it sees each
 //! object in one place at least, and the limits are not exceeded.
 
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub(crate) struct Inbox {
     limits: Limits,
     /// Number of submitted objects for which the reclaimer wants to be woken.
     enough: AtomicUsize,
-    submitters: AtomicUsize,
-    /// One of the constants below; it only grows. Submitters come and go: to be without one changes nothing here.
+    handles: AtomicUsize,
+    /// One of the constants below; it only grows. Retire handles come and go: to be without one changes nothing here.
     phase: AtomicUsize,
 }
 
@@ -58,7 +58,7 @@ impl Inbox {
             assistant: Assistant::new(),
             limits,
             enough: AtomicUsize::new(1),
-            submitters: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
             phase: AtomicUsize::new(RUNNING),
         }
     }
@@ -72,12 +72,12 @@ impl Inbox {
         self.phase.load(Ordering::Acquire)
     }
 
-    /// What a run is to do: the phase; but without submitters it is to free everything, then return, as nobody can hand
+    /// What a run is to do: the phase; but without retire handles it is to free everything, then return, as nobody can hand
     /// anything in meanwhile, or stop it.
     pub(crate) fn aim(&self) -> usize {
-        // Acquire: pairs with the release in `remove_submitter`: what they all submitted is seen after, and their phase.
-        let acquire = busted::order(Variant::LastSubmitterRelaxed, Ordering::Acquire);
-        let is_alone = self.submitters.load(acquire) == 0;
+        // Acquire: pairs with the release in `remove_handle`: what they all submitted is seen after, and their phase.
+        let acquire = busted::order(Variant::LastHandleRelaxed, Ordering::Acquire);
+        let is_alone = self.handles.load(acquire) == 0;
         self.phase().max(if is_alone { STOPPING } else { RUNNING })
     }
 
@@ -93,18 +93,18 @@ impl Inbox {
     }
 }
 
-/// The submitters' side.
+/// The retire handles' side.
 impl Inbox {
-    pub(crate) fn add_submitter(&self) {
-        // Relaxed: the count grows through existing submitters or the reclaimer only, and never from 0 during a run, which
+    pub(crate) fn add_handle(&self) {
+        // Relaxed: the count grows through existing retire handles or the reclaimer only, and never from 0 during a run, which
         // has the reclaimer to itself.
-        self.submitters.fetch_add(1, Ordering::Relaxed);
+        self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_submitter(&self) {
+    pub(crate) fn remove_handle(&self) {
         // Release: pairs with the acquire load in `aim`, for each of them: the count changes by read-modify-writes only.
-        let release = busted::order(Variant::LastSubmitterRelaxed, Ordering::Release);
-        if self.submitters.fetch_sub(1, release) == 1 {
+        let release = busted::order(Variant::LastHandleRelaxed, Ordering::Release);
+        if self.handles.fetch_sub(1, release) == 1 {
             self.core.event().notify();
         }
     }
@@ -152,7 +152,7 @@ impl Inbox {
     }
 
     /// Frees a share of what was submitted, as far as no reader is in the way, and with a full domain of what nobody
-    /// looks after. Waits for nobody: does nothing when another submitter is at it. Returns the number of objects.
+    /// looks after. Waits for nobody: does nothing when another retire handle is at it. Returns the number of objects.
     ///
     /// # Panics
     /// With the panic of a destructor; what was ready has been freed.

@@ -118,7 +118,7 @@ fn every_object_is_counted_in_one_place() {
 /// What is refused by either limit, of the queue or of the domain, takes up nothing.
 #[test]
 fn an_object_that_is_refused_is_not_counted() {
-    let domain = Domain::builder().capacity(2).build().expect("a limit is no reason to fail");
+    let domain = Domain::builder().max_pending(2).build().expect("a limit is no reason to fail");
     let scene = Scene::new(domain, Limits { objects: 3, ..Limits::NONE });
     scene.submit(0..2);
     for _ in 0..5 {

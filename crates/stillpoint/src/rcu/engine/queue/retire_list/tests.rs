@@ -43,7 +43,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
 /// Also when it is the domain that is full.
 #[test]
 fn a_retirement_adopts_as_much_as_there_is_room_for() {
-    let domain = Domain::builder().capacity(100).build().expect("a limit is no reason to fail");
+    let domain = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
     for _ in 0..100 {
         drop(old(&domain));
     }
