@@ -34,6 +34,11 @@
 //!
 //! A domain of `stillpoint::rcu` that is built with [`Mode::Provided`](stillpoint::fence::Mode::Provided) of
 //! [`signals::PROVIDER`] fences its readers by signals.
+//!
+//! # Features
+//!
+//! `lab`, off by default, has what is there for measurements only: acknowledgements to one counter, multicasts without
+//! help, and the shape of what was sent.
 
 // Models and Miri have no signals, and leave aside what is there for them.
 #![cfg_attr(any(loom, miri), allow(dead_code))]
@@ -53,4 +58,6 @@ mod transport;
 
 pub use group::{Group, Member};
 pub use plan::{rotation, Cut, Shape, Share, Strategy};
-pub use run::{Acknowledgement, Late, Multicast, Report};
+#[cfg(feature = "lab")]
+pub use run::Acknowledgement;
+pub use run::{Late, Multicast, Report};

@@ -3,19 +3,30 @@ use std::time::{Duration, Instant};
 
 use super::engine::operation::Call;
 use super::engine::{Core, Missing, Options, Outcome, Tally};
-use super::plan::{Shape, Strategy};
+use super::plan::Strategy;
 use super::transport::Polled;
 
 /// How the initiator learns that every receiver has run the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
+#[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
 pub enum Acknowledgement {
     /// On the way back along the tree: a receiver counts its children down, and reports to the one that sent to it when
     /// the last is done (software combining). The initiator's own line of memory is written by its own children alone.
     #[default]
     Combining,
     /// Every receiver counts down the same counter.
+    #[cfg(feature = "lab")]
     SharedCounter,
+}
+
+#[cfg(test)]
+impl Acknowledgement {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Combining,
+        #[cfg(feature = "lab")]
+        Self::SharedCounter,
+    ];
 }
 
 /// Beyond so many receivers the default is a tree.
@@ -57,26 +68,6 @@ impl<'g> Multicast<'g> {
         self
     }
 
-    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
-    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
-        self.options.acknowledgement = acknowledgement;
-        self
-    }
-
-    /// Whether the initiator, while it waits, forwards what was delegated to threads that have not come to it; by
-    /// default it does. Without it, a thread that is not given a processor holds up everybody below it.
-    pub fn helping(mut self, helps: bool) -> Self {
-        self.options.helps = helps;
-        self
-    }
-
-    /// Whether the [`Report`] tells the shape of what was sent, which takes a look at every receiver's node; by default
-    /// it does not.
-    pub fn trace(mut self, traces: bool) -> Self {
-        self.options.traces = traces;
-        self
-    }
-
     /// Runs `function` once on every member, and returns when all have.
     ///
     /// Takes as long as the last member takes to [`poll`](super::Member::poll). It looks some times at each member; places
@@ -113,6 +104,30 @@ impl<'g> Multicast<'g> {
     }
 }
 
+/// For measurements, with the feature `lab`.
+#[cfg(feature = "lab")]
+impl Multicast<'_> {
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
+        self.options.acknowledgement = acknowledgement;
+        self
+    }
+
+    /// Whether the initiator, while it waits, forwards what was delegated to threads that have not come to it; by
+    /// default it does. Without it, a thread that is not given a processor holds up everybody below it.
+    pub fn helping(mut self, helps: bool) -> Self {
+        self.options.helps = helps;
+        self
+    }
+
+    /// Whether the [`Report`] tells the shape of what was sent, which takes a look at every receiver's node; by default
+    /// it does not.
+    pub fn trace(mut self, traces: bool) -> Self {
+        self.options.traces = traces;
+        self
+    }
+}
+
 impl fmt::Debug for Multicast<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Multicast").field("options", &self.options).finish_non_exhaustive()
@@ -146,7 +161,8 @@ pub struct Report {
     /// Receivers that had left when they were sent to. They have not run the function.
     pub adopted: usize,
     /// What the messages came to, if it was [traced](Multicast::trace).
-    pub shape: Option<Shape>,
+    #[cfg(feature = "lab")]
+    pub shape: Option<super::plan::Shape>,
 }
 
 impl Report {
@@ -158,6 +174,7 @@ impl Report {
             sent_in: tally.sent_in,
             helped: tally.helped as usize,
             adopted: tally.adopted as usize,
+            #[cfg(feature = "lab")]
             shape: tally.shape,
         }
     }
@@ -268,6 +285,7 @@ impl std::error::Error for Late {}
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::plan::Shape;
 
     #[test]
     fn a_report_tells_what_was_counted() {
@@ -275,6 +293,8 @@ mod tests {
         let tally = Tally { receivers: 1, ran_here: true, sends: 2, sent_in, helped: 3, adopted: 4, shape };
         let report = Report::new(&tally);
         assert_eq!((report.receivers, report.sends, report.helped, report.adopted), (1, 2, 3, 4));
-        assert_eq!((report.ran_here, report.shape, report.sent_in), (true, shape, sent_in));
+        assert_eq!((report.ran_here, report.sent_in), (true, sent_in));
+        #[cfg(feature = "lab")]
+        assert_eq!(report.shape, shape);
     }
 }

@@ -40,7 +40,7 @@ use super::engine::operation::Call;
 use super::engine::{Core, Missing, Options};
 use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
 use super::plan::Strategy;
-use super::run::{finish, Acknowledgement, Late, Report};
+use super::run::{finish, Late, Report};
 use super::transport::Transport;
 use stillpoint_sys::linux::signal;
 
@@ -293,24 +293,6 @@ impl SignalMulticast {
         self
     }
 
-    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
-    pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
-        self.options.acknowledgement = acknowledgement;
-        self
-    }
-
-    /// As [`Multicast::helping`](super::Multicast::helping).
-    pub fn helping(mut self, helps: bool) -> Self {
-        self.options.helps = helps;
-        self
-    }
-
-    /// As [`Multicast::trace`](super::Multicast::trace).
-    pub fn trace(mut self, traces: bool) -> Self {
-        self.options.traces = traces;
-        self
-    }
-
     /// Runs `function` once on every registered thread, and returns when all have.
     ///
     /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
@@ -406,6 +388,28 @@ impl SignalMulticast {
         }
         barrier();
         Ok(Report::new(&outcome.tally))
+    }
+}
+
+/// For measurements, with the feature `lab`.
+#[cfg(feature = "lab")]
+impl SignalMulticast {
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`](super::Acknowledgement).
+    pub fn acknowledgement(mut self, acknowledgement: super::Acknowledgement) -> Self {
+        self.options.acknowledgement = acknowledgement;
+        self
+    }
+
+    /// As [`Multicast::helping`](super::Multicast::helping).
+    pub fn helping(mut self, helps: bool) -> Self {
+        self.options.helps = helps;
+        self
+    }
+
+    /// As [`Multicast::trace`](super::Multicast::trace).
+    pub fn trace(mut self, traces: bool) -> Self {
+        self.options.traces = traces;
+        self
     }
 }
 

@@ -16,7 +16,7 @@ fn builder(objects: usize) -> PoolBuilder {
 }
 
 fn note(info: &Info) -> String {
-    let backing = info.regions.first().map(|region| region.backing.to_string()).unwrap_or_default();
+    let backing = info.memory.first().map(|piece| piece.backing.to_string()).unwrap_or_default();
     format!("{backing}; stride {} bytes; compiled for any x86-64", info.stride)
 }
 

@@ -8,8 +8,8 @@ use super::mailbox::{ring, Posted};
 use super::operation::{Message, Node, Operation, Order, SLEEPING};
 use super::Core;
 use crate::busted::{self, Variant};
+use crate::run::Acknowledgement;
 use crate::transport::Transport;
-use crate::Acknowledgement;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work::step;
 

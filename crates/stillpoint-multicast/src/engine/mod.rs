@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 use super::busted::{self, Variant};
 use super::plan::{Shape, Strategy};
+use super::run::Acknowledgement;
 use super::transport::Transport;
-use super::Acknowledgement;
 use operation::{Call, Order};
 use operations::Operations;
 use slots::{Slot, Slots, View};
@@ -73,6 +73,8 @@ pub(crate) struct Tally {
     pub(crate) sent_in: Duration,
     pub(crate) helped: u32,
     pub(crate) adopted: u32,
+    /// Of one that is traced.
+    #[cfg_attr(not(feature = "lab"), allow(dead_code))]
     pub(crate) shape: Option<Shape>,
 }
 

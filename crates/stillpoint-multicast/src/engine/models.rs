@@ -1,6 +1,6 @@
 //! loom models of a multicast, on the engine itself: up to five receivers, by up to four threads.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
 //!
 //! A thread may have several places here, so that trees with inner nodes need few threads. What a function refers to is
 //! on its initiator's stack, and gone when the multicast returns: a late use is found by loom.
@@ -19,8 +19,8 @@ use super::{Core, Options, Outcome};
 #[cfg(stillpoint_busted)]
 use crate::busted::{self, Variant};
 use crate::plan::{Share, Strategy};
+use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
-use crate::Acknowledgement;
 
 /// What loom says when two accesses are not ordered.
 #[cfg(stillpoint_busted)]
@@ -137,12 +137,10 @@ fn chain() -> Strategy {
     Strategy::Split(Share::percent(99).expect("from 1 to 99"))
 }
 
-const BOTH: [Acknowledgement; 2] = [Acknowledgement::Combining, Acknowledgement::SharedCounter];
-
 /// Three receivers, each a thread: one of them forwards to another. Nobody helps, and everybody sleeps.
 #[test]
 fn a_tree_of_four() {
-    for acknowledgement in BOTH {
+    for &acknowledgement in Acknowledgement::ALL {
         explore(1, move || {
             let world = World::new(3);
             let threads: Vec<_> =
@@ -157,7 +155,7 @@ fn a_tree_of_four() {
 /// The same with two threads, and the initiator takes ranges over.
 #[test]
 fn the_initiator_helps() {
-    for (acknowledgement, preemptions) in BOTH.into_iter().zip([2, 1]) {
+    for (&acknowledgement, preemptions) in Acknowledgement::ALL.iter().zip([2, 1]) {
         explore(preemptions, move || {
             let world = World::new(3);
             let inner = spawn(&world, |world| serve(world, &[1]));
@@ -186,7 +184,7 @@ fn the_initiator_helps_far_down() {
 /// What a receiver did before it left, or in the function, comes before the return.
 #[test]
 fn receivers_leave() {
-    for acknowledgement in BOTH {
+    for &acknowledgement in Acknowledgement::ALL {
         explore(2, move || {
             let world = World::new(3);
             let inner = spawn(&world, |world| {
@@ -351,7 +349,7 @@ fn an_operation_lingers() {
 /// operation.
 #[test]
 fn an_operation_is_resumed() {
-    for acknowledgement in BOTH {
+    for &acknowledgement in Acknowledgement::ALL {
         explore(2, move || {
             let world = World::new(2);
             let receivers = spawn(&world, |world| {

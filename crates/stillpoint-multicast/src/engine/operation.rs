@@ -10,7 +10,7 @@ use super::slots::Slot;
 use super::{Options, PLAIN};
 use crate::busted::{self, Variant};
 use crate::plan::{rotation, Strategy};
-use crate::Acknowledgement;
+use crate::run::Acknowledgement;
 use stillpoint_sys::panics::discard;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -349,6 +349,7 @@ impl Operation {
         self.adopted.store(0, PLAIN);
         let pending = match options.acknowledgement {
             Acknowledgement::Combining => 1,
+            #[cfg(feature = "lab")]
             Acknowledgement::SharedCounter => 1 + count,
         };
         // Relaxed: comes with the first message.

@@ -1,13 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::audit::{AnyPool, Leaks};
 use super::engine::geometry::{Geometry, Misfit};
 use super::engine::{Core, Life, Plan, Refused};
 use super::error::BuildError;
+use super::memory::{refused, Pages};
 use super::pool::Pool;
 use super::raw::RawPool;
-use super::region::{refused, Pages};
-use super::report::Leaks;
 
 /// What a pool checks beyond the usual: foreign pointers are always refused, and double frees are always noticed when the
 /// object comes back to its bucket.
@@ -81,7 +81,7 @@ impl<T> Objects<T> {
     }
 
     /// Called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). For one that is not
-    /// valid, a new one is made; [`Pool::misuses`] tells of it. If it panics, the object stays out; others of the
+    /// valid, a new one is made; [`AnyPool::misuses`] tells of it. If it panics, the object stays out; others of the
     /// same call are freed, those behind it without being validated. One that panics while its thread panics already ends the
     /// process, as any destructor does.
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
@@ -253,30 +253,20 @@ impl PoolBuilder {
     /// assert!(again.is_empty() && again.capacity() >= 1500);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn build_with<T: Send + 'static>(mut self, objects: Objects<T>) -> Result<Pool<T>, BuildError> {
-        let hook = self.leak_hook.take();
-        let (core, kind) = self.make(size_of::<T>(), align_of::<T>(), false, objects.into_life())?;
-        Ok(Pool::new_of(core, kind, hook))
+    pub fn build_with<T: Send + 'static>(self, objects: Objects<T>) -> Result<Pool<T>, BuildError> {
+        self.make(size_of::<T>(), align_of::<T>(), false, objects.into_life()).map(Pool::from_any)
     }
 
     /// Makes a pool of bare memory: objects of `size` bytes at multiples of `align`.
     ///
     /// # Errors
     /// [`BuildError`] says what to do.
-    pub fn build_raw(mut self, size: usize, align: usize) -> Result<RawPool, BuildError> {
-        let hook = self.leak_hook.take();
+    pub fn build_raw(self, size: usize, align: usize) -> Result<RawPool, BuildError> {
         let poison = self.hardening >= Hardening::Verify;
-        let (core, kind) = self.make(size, align, poison, Life::default())?;
-        Ok(RawPool::new(core, kind, hook))
+        self.make(size, align, poison, Life::default()).map(RawPool::from_any)
     }
 
-    fn make(
-        &self,
-        size: usize,
-        align: usize,
-        poison: bool,
-        life: Life,
-    ) -> Result<(Arc<Core>, Kind), BuildError> {
+    fn make(self, size: usize, align: usize, poison: bool, life: Life) -> Result<AnyPool, BuildError> {
         let geometry = Geometry::new(size, align, self.bucket_bytes, self.capacity)
             .map_err(|misfit| self.misfit(misfit, size, align))?;
         let buckets = |objects: usize| {
@@ -307,9 +297,8 @@ impl PoolBuilder {
             cache: self.cache.unwrap_or(usual).min(most as usize * geometry.objects() as usize),
             high_water: self.high_water,
             locals: self.locals,
-            verify: self.hardening >= Hardening::Verify,
+            hardening: self.hardening,
             poison,
-            cold_first: self.hardening >= Hardening::Trace,
             want: self.pages.want(self.node),
         };
         let bytes = (first as usize).saturating_mul(geometry.bucket_bytes());
@@ -317,8 +306,7 @@ impl PoolBuilder {
             Refused::NoMemory => BuildError::Memory { bytes, cause: None },
             Refused::Kernel(refusal) => refused(refusal, bytes),
         })?;
-        let maximum = most as usize * geometry.objects() as usize;
-        Ok((core, Kind { hardening: self.hardening, node: self.node, maximum, locals: self.locals }))
+        Ok(AnyPool::new(core, self.leak_hook))
     }
 
     fn misfit(&self, misfit: Misfit, size: usize, align: usize) -> BuildError {
@@ -343,13 +331,4 @@ impl fmt::Debug for PoolBuilder {
             .field("hardening", &self.hardening)
             .finish_non_exhaustive()
     }
-}
-
-/// What was asked for, and is only reported.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
-    pub(super) hardening: Hardening,
-    pub(super) node: Option<u32>,
-    pub(super) maximum: usize,
-    pub(super) locals: usize,
 }

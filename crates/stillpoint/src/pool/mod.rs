@@ -32,6 +32,8 @@
 //! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
 //! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
 //!
+//! What they tell of themselves is the same, and is in [`AnyPool`], to which both dereference.
+//!
 //! [`Local::free_many`] returns many objects of other threads with one exchange for each bucket; dropping each of them
 //! takes one exchange for each object. [`Local::alloc_block`] changes one word for each 64 objects.
 //!
@@ -50,11 +52,11 @@
 //! No call works off what other threads have done since the last one: it collects a limited number of what they have freed,
 //! and moves buckets by the batch. In proportion to more are calls that grow the pool; an [`Local::alloc_block`] that finds no
 //! whole bucket, which goes through all that others have freed and nobody has collected; [`Local::park`], and the end of a
-//! local, which give back what it holds; and [`Pool::audit`], [`Pool::leaks`] and [`Pool::close`], which look at every bucket.
+//! local, which give back what it holds; and [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`], which look at every bucket.
 //!
 //! # Consistency
 //!
-//! [`Pool::counts`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
+//! [`AnyPool::counts`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
 //! counted with or without what this call moves. An allocation that fails has looked at everything but what other threads
 //! hold as above, and what they are moving at the moment.
 //!
@@ -64,29 +66,27 @@
 //! step. After A. Rybchenko and A. Andreev, "Bucket mempool driver", DPDK, 2018; the stacks of whole buckets after J.
 //! Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
 
+mod audit;
 mod block;
 mod builder;
 mod busted;
 mod engine;
 mod error;
 mod local;
-mod misuse;
+mod memory;
 #[cfg(all(test, loom))]
 mod models;
 mod obj;
 #[expect(clippy::module_inception, reason = "the pool of the module `pool`")]
 mod pool;
 mod raw;
-mod region;
-mod report;
 
+pub use audit::{AnyPool, AuditError, Census, Counts, Info, Leak, Leaks, MemoryInfo, Misuse};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
 pub use error::{BuildError, Exhausted, FreeError, FreeReason, TooManyLocals};
 pub use local::Local;
-pub use misuse::Misuse;
+pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;
 pub use pool::Pool;
 pub use raw::{RawBlock, RawLocal, RawPool};
-pub use region::{Backing, Iova, Pages, Region};
-pub use report::{AuditError, Census, Counts, Info, Leak, Leaks, RegionInfo};

@@ -14,6 +14,7 @@ use loom::thread;
 use super::busted::{self, Variant};
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Handle, Life, Plan};
+use super::Hardening;
 use stillpoint_sys::linux::region::Want;
 
 /// What loom says when two accesses are not ordered.
@@ -52,9 +53,8 @@ impl World {
             cache: 0,
             high_water: Some(kept),
             locals,
-            verify: false,
+            hardening: Hardening::None,
             poison: false,
-            cold_first: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         let core = Core::new(&plan, Life::default()).expect("a model needs no memory");

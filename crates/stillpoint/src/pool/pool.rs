@@ -1,16 +1,15 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::builder::{Kind, LeakHook};
-use super::engine::{Core, Handle};
+use super::audit::{AnyPool, Leaks};
+use super::engine::Core;
 use super::error::{BuildError, TooManyLocals};
 use super::local::Local;
-use super::misuse::Misuse;
+use super::memory::Iova;
 use super::obj::Obj;
-use super::region::{self, Iova};
-use super::report::{self, AuditError, Census, Counts, Info, Leaks};
 use super::PoolBuilder;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::Reclaimer;
@@ -34,9 +33,7 @@ use crate::rcu::Reclaimer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Pool<T: Send + 'static> {
-    core: Arc<Core>,
-    kind: Kind,
-    leak_hook: Option<LeakHook>,
+    any: AnyPool,
     objects: PhantomData<fn(T) -> T>,
 }
 
@@ -52,8 +49,9 @@ impl<T: Send + 'static> Pool<T> {
         PoolBuilder::new(capacity).build(make)
     }
 
-    pub(super) fn new_of(core: Arc<Core>, kind: Kind, leak_hook: Option<LeakHook>) -> Self {
-        Self { core, kind, leak_hook, objects: PhantomData }
+    /// For a pool whose objects are of this type.
+    pub(super) fn from_any(any: AnyPool) -> Self {
+        Self { any, objects: PhantomData }
     }
 
     /// The calling thread's access to the pool. It takes over what a thread has left that ended, if there is one.
@@ -61,61 +59,13 @@ impl<T: Send + 'static> Pool<T> {
     /// # Errors
     /// When as many threads use the pool as it allows.
     pub fn local(&self) -> Result<Local<'_, T>, TooManyLocals> {
-        let handle = Handle::new(&self.core).ok_or(TooManyLocals { limit: self.kind.locals })?;
         // SAFETY: the pool's objects are of this type.
-        Ok(unsafe { Local::new(handle) })
+        self.any.handle().map(|handle| unsafe { Local::new(handle) })
     }
 
-    /// What the pool is made of.
-    pub fn info(&self) -> Info {
-        report::info(&self.core, &self.kind)
-    }
-
-    /// How many objects there are, and are out. Takes time in proportion to the threads that have used the pool.
-    ///
-    /// ```
-    /// # use stillpoint::pool::Pool;
-    /// let pool = Pool::new(100, || 0u64)?;
-    /// let local = pool.local()?;
-    /// let objects = [local.alloc(), local.alloc()];
-    /// let counts = pool.counts();
-    /// assert_eq!((counts.in_use, counts.available), (2, counts.capacity - 2));
-    /// # drop(objects);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn counts(&self) -> Counts {
-        report::counts(&self.core)
-    }
-
-    /// Walks through the whole pool: is every bucket in exactly one place, and do the counts add up? Takes time in
-    /// proportion to the number of buckets.
-    ///
-    /// # Errors
-    /// The first thing that does not fit. Nothing is wrong with that while others use the pool.
-    ///
-    /// ```
-    /// # use stillpoint::pool::Pool;
-    /// let pool = Pool::new(100, || 0u64)?;
-    /// assert_eq!(pool.audit()?.objects_out, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn audit(&self) -> Result<Census, AuditError> {
-        report::census(&self.core)
-    }
-
-    /// The first 64 cases of misuse that were found after the call that did it had returned.
-    pub fn misuses(&self) -> Vec<Misuse> {
-        self.core.ledger.first()
-    }
-
-    /// How many there were.
-    pub fn misuse_count(&self) -> usize {
-        self.core.ledger.count()
-    }
-
-    /// The address of an object for a device; see [`Region::iova`](super::Region::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
     pub fn iova(&self, object: &Obj<'_, T>) -> Option<Iova> {
-        iova(&self.core, object.address())
+        self.any.iova(object.address())
     }
 
     /// Hands an object to a reclaimer: it comes back to the pool when no reader of the domain can hold it any more. Until
@@ -159,10 +109,10 @@ impl<T: Send + 'static> Pool<T> {
     where
         T: Sync,
     {
-        assert!(object.is_of(&self.core), "an object of one pool was retired to another one");
+        assert!(object.is_of(self.any.core()), "an object of one pool was retired to another one");
         let (address, bytes) = (object.address(), size_of::<T>());
         let taken = reclaimer.offer(bytes, || {
-            let context = Arc::into_raw(Arc::clone(&self.core)).cast::<()>();
+            let context = Arc::into_raw(Arc::clone(self.any.core())).cast::<()>();
             // SAFETY: the object is this call's, which forgets it when it is taken in. The context is counted for it.
             unsafe { Garbage::in_context(address.cast(), bytes, context, take_back) }
         });
@@ -181,7 +131,7 @@ impl<T: Send + 'static> Pool<T> {
     /// but readers that only read.
     pub unsafe fn from_raw(&self, object: *mut T) -> Option<Obj<'_, T>> {
         let object = NonNull::new(object)?;
-        let shard = self.core.owner_of(object.as_ptr().cast())?;
+        let shard = self.any.core().owner_of(object.as_ptr().cast())?;
         // SAFETY: the caller's promise.
         Some(unsafe { Obj::new(object, shard) })
     }
@@ -199,9 +149,7 @@ impl<T: Send + 'static> Pool<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn leaks(&mut self) -> Leaks {
-        // SAFETY: every local and every object borrows the pool, which is the caller's alone. What waits in reclaimers comes
-        // back without a shard.
-        unsafe { report::leaks(&self.core) }
+        self.any.leaks()
     }
 
     /// Drops the pool, and says what was never given back. Takes time in proportion to the number of objects.
@@ -209,22 +157,15 @@ impl<T: Send + 'static> Pool<T> {
     /// # Errors
     /// The list of it; the memory is freed all the same.
     pub fn close(mut self) -> Result<(), Leaks> {
-        self.leak_hook = None;
-        match self.leaks() {
-            leaks if leaks.0.is_empty() => Ok(()),
-            leaks => Err(leaks),
-        }
+        self.any.close()
     }
 }
 
-impl<T: Send + 'static> Drop for Pool<T> {
-    fn drop(&mut self) {
-        if let Some(hook) = self.leak_hook.take() {
-            let leaks = self.leaks();
-            if !leaks.0.is_empty() {
-                hook(&leaks);
-            }
-        }
+impl<T: Send + 'static> Deref for Pool<T> {
+    type Target = AnyPool;
+
+    fn deref(&self) -> &AnyPool {
+        &self.any
     }
 }
 
@@ -236,15 +177,6 @@ unsafe fn take_back(object: NonNull<()>, context: *const ()) {
     // SAFETY: the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };
     core.free_without_shard(object.as_ptr().cast());
-}
-
-/// The device's address of an object.
-pub(super) fn iova(core: &Core, object: NonNull<u8>) -> Option<Iova> {
-    let address = object.as_ptr().addr();
-    let regions = report::regions(core, None);
-    let region =
-        regions.iter().find(|region| (region.start..region.start + region.bytes).contains(&address))?;
-    region::iova(region.backing, address)
 }
 
 impl<T: Send + 'static> fmt::Debug for Pool<T> {

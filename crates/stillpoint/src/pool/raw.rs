@@ -1,15 +1,12 @@
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-use super::builder::{Kind, LeakHook};
-use super::engine::{Core, Handle};
+use super::audit::{AnyPool, Leaks};
+use super::engine::Handle;
 use super::error::{Exhausted, FreeError, TooManyLocals};
-use super::misuse::Misuse;
-use super::pool::iova;
-use super::region::{self, Iova};
-use super::report::{self, AuditError, Census, Counts, Info, Leaks};
+use super::memory::Iova;
 
 /// A pool of bare memory: objects of a size and an alignment that are known at run time. Made by
 /// [`PoolBuilder::build_raw`](super::PoolBuilder::build_raw).
@@ -30,14 +27,12 @@ use super::report::{self, AuditError, Census, Counts, Info, Leaks};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RawPool {
-    core: Arc<Core>,
-    kind: Kind,
-    leak_hook: Option<LeakHook>,
+    any: AnyPool,
 }
 
 impl RawPool {
-    pub(super) fn new(core: Arc<Core>, kind: Kind, leak_hook: Option<LeakHook>) -> Self {
-        Self { core, kind, leak_hook }
+    pub(super) fn from_any(any: AnyPool) -> Self {
+        Self { any }
     }
 
     /// As [`Pool::local`](super::Pool::local).
@@ -45,63 +40,29 @@ impl RawPool {
     /// # Errors
     /// When as many threads use the pool as it allows.
     pub fn local(&self) -> Result<RawLocal<'_>, TooManyLocals> {
-        let handle = Handle::new(&self.core).ok_or(TooManyLocals { limit: self.kind.locals })?;
-        Ok(RawLocal { handle })
-    }
-
-    /// As [`Pool::info`](super::Pool::info).
-    pub fn info(&self) -> Info {
-        report::info(&self.core, &self.kind)
-    }
-
-    /// As [`Pool::counts`](super::Pool::counts).
-    pub fn counts(&self) -> Counts {
-        report::counts(&self.core)
-    }
-
-    /// As [`Pool::audit`](super::Pool::audit).
-    ///
-    /// # Errors
-    /// As [`Pool::audit`](super::Pool::audit).
-    pub fn audit(&self) -> Result<Census, AuditError> {
-        report::census(&self.core)
-    }
-
-    /// As [`Pool::misuses`](super::Pool::misuses).
-    pub fn misuses(&self) -> Vec<Misuse> {
-        self.core.ledger.first()
-    }
-
-    /// As [`Pool::misuse_count`](super::Pool::misuse_count).
-    pub fn misuse_count(&self) -> usize {
-        self.core.ledger.count()
+        self.any.handle().map(|handle| RawLocal { handle })
     }
 
     /// Whether an object of this pool begins at an address.
     pub fn owns(&self, object: *const u8) -> bool {
-        self.core.place_of(object.cast_mut()).is_some()
+        self.any.core().place_of(object.cast_mut()).is_some()
     }
 
-    /// The address of an object for a device; see [`Region::iova`](super::Region::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
-        iova(&self.core, object)
+        self.any.iova(object)
     }
 
     /// Whether a block lies in one piece of physical memory; see
-    /// [`Region::physically_contiguous`](super::Region::physically_contiguous).
+    /// [`Memory::physically_contiguous`](super::Memory::physically_contiguous).
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
-        let end = start + block.len * block.stride;
-        let regions = report::regions(&self.core, None);
-        let holds = |piece: std::ops::Range<usize>| piece.contains(&start) && end <= piece.end;
-        let region = regions.iter().find(|region| holds(region.start..region.start + region.bytes))?;
-        region::contiguous(region.backing, start..end)
+        self.any.physically_contiguous(start..start + block.len * block.stride)
     }
 
     /// As [`Pool::leaks`](super::Pool::leaks).
     pub fn leaks(&mut self) -> Leaks {
-        // SAFETY: every local borrows the pool, which is the caller's alone.
-        unsafe { report::leaks(&self.core) }
+        self.any.leaks()
     }
 
     /// As [`Pool::close`](super::Pool::close).
@@ -109,22 +70,15 @@ impl RawPool {
     /// # Errors
     /// As [`Pool::close`](super::Pool::close).
     pub fn close(mut self) -> Result<(), Leaks> {
-        self.leak_hook = None;
-        match self.leaks() {
-            leaks if leaks.0.is_empty() => Ok(()),
-            leaks => Err(leaks),
-        }
+        self.any.close()
     }
 }
 
-impl Drop for RawPool {
-    fn drop(&mut self) {
-        if let Some(hook) = self.leak_hook.take() {
-            let leaks = self.leaks();
-            if !leaks.0.is_empty() {
-                hook(&leaks);
-            }
-        }
+impl Deref for RawPool {
+    type Target = AnyPool;
+
+    fn deref(&self) -> &AnyPool {
+        &self.any
     }
 }
 
@@ -227,7 +181,7 @@ impl RawLocal<'_> {
     ///
     /// # Errors
     /// When it is none of the pool's, or, in a hardened pool, free already. Other pools find a double free when the object
-    /// comes back to its bucket, unless it was handed out again before: [`RawPool::misuses`].
+    /// comes back to its bucket, unless it was handed out again before: [`AnyPool::misuses`].
     ///
     /// # Safety
     /// Nobody uses the object any more, and nobody else frees it.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::engine::{Inner, Shape};
 use super::error::OutOfMemory;
+use super::removed::verify;
 use super::table::Table;
 use super::RandomState;
 use crate::rcu::{Domain, RetireHandle};
@@ -90,13 +91,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// # Panics
     /// If the reclaimer belongs to another domain.
     pub fn attach(mut self, handle: RetireHandle) -> Self {
-        let (own, other) = (self.domain.core(), handle.core());
-        assert!(
-            Arc::ptr_eq(own, other),
-            "a reclaimer of domain `{}` was attached to a table of domain `{}`",
-            other.name(),
-            own.name()
-        );
+        verify(self.domain.core(), handle.core(), "attached to");
         self.handle = Some(handle);
         self
     }

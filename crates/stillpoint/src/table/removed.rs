@@ -3,7 +3,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::engine::arena::Pair;
-use super::engine::store::Store;
 use super::engine::Inner;
 use super::error::Full;
 use super::RandomState;
@@ -63,7 +62,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// }
     /// ```
     pub fn retire_to(self, reclaimer: &mut Reclaimer) -> Result<(), Self> {
-        self.verify(reclaimer.core());
+        verify(self.inner.core(), reclaimer.core(), "used with");
         self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
     }
 
@@ -90,27 +89,12 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// background.run();
     /// ```
     pub fn submit_to(self, handle: &RetireHandle) -> Result<(), Self> {
-        self.verify(handle.core());
+        verify(self.inner.core(), handle.core(), "used with");
         self.hand_over(|bytes, garbage| handle.offer(bytes, garbage))
     }
 
-    fn verify(&self, other: &Arc<Core>) {
-        let own = self.inner.core();
-        assert!(
-            Arc::ptr_eq(own, other),
-            "a reclaimer of domain `{}` was used with a table of domain `{}`",
-            other.name(),
-            own.name()
-        );
-    }
-
-    /// `offer` makes garbage of the entry if it takes it, and says whether it does.
     fn hand_over(self, offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool) -> Result<(), Self> {
-        let (store, entry) = (self.inner.store(), self.entry);
-        // SAFETY: the entry is unlinked, and this value's, which is forgotten once it is taken in; its parts are as
-        // asked (see `Table`).
-        let garbage = || unsafe { store.entry_counted(entry) };
-        if offer(Store::<K, V>::BYTES, &garbage) {
+        if self.inner.retire_to(self.entry, offer) {
             std::mem::forget(self);
             Ok(())
         } else {
@@ -122,6 +106,12 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     pub fn value(&self) -> &V {
         &self.pair().value
     }
+}
+
+/// Refuses a reclaimer of another domain than that of the table.
+pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
+    let (of, to) = (other.name(), own.name());
+    assert!(Arc::ptr_eq(own, other), "a reclaimer of domain `{of}` was {how} a table of domain `{to}`");
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_, K, V, S> {

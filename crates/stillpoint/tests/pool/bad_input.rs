@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::{BuildError, FreeReason, Misuse, Pages, Pool, PoolBuilder, Region};
+use stillpoint::pool::{BuildError, FreeReason, Memory, Misuse, Pages, Pool, PoolBuilder};
 
 #[track_caller]
 fn refused(builder: PoolBuilder, size: usize, align: usize, part: &str) -> BuildError {
@@ -42,8 +42,8 @@ fn no_memory_is_an_error() {
     let error = refused(PoolBuilder::new(1 << 31), 1 << 29, 8, "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
     refused(PoolBuilder::new(10).growth(1 << 45, 1), 8, 8, "cannot be made");
-    assert!(Region::new(usize::MAX, Pages::Small, None).is_err());
-    assert!(Region::new(0, Pages::Small, None).is_err());
+    assert!(Memory::new(usize::MAX, Pages::Small, None).is_err());
+    assert!(Memory::new(0, Pages::Small, None).is_err());
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_node_that_does_not_exist_is_refused() {
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
             "{error:?}"
         );
-        assert!(Region::new(1, Pages::Small, Some(node)).is_err());
+        assert!(Memory::new(1, Pages::Small, Some(node)).is_err());
     }
 }
 
@@ -63,7 +63,7 @@ fn a_node_that_does_not_exist_is_refused() {
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
     // A terabyte of reserved pages: no machine has them to spare.
-    let error = Region::new(1 << 40, Pages::Reserved, None).unwrap_err();
+    let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
     assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
     assert!(std::error::Error::source(&error).is_some());
     assert!(PoolBuilder::new(10).pages(Pages::Best).build_raw(64, 8).is_ok());
@@ -233,10 +233,10 @@ fn an_object_of_another_pool_is_freed_there() {
 }
 
 #[test]
-fn a_range_that_is_none_of_the_regions_is_not_looked_at() {
-    let region = Region::new(4096, Pages::Small, None).unwrap();
+fn a_range_that_is_not_in_the_memory_is_not_looked_at() {
+    let memory = Memory::new(4096, Pages::Small, None).unwrap();
     for (start, end) in [(usize::MAX, 5), (5, usize::MAX), (4097, 4096)] {
-        assert_eq!(region.physically_contiguous(std::ops::Range { start, end }), None);
+        assert_eq!(memory.physically_contiguous(std::ops::Range { start, end }), None);
     }
 }
 
@@ -255,8 +255,8 @@ fn a_block_tells_addresses_after_its_pool_is_gone() {
 fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
     let pool = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
     let local = pool.local().unwrap();
-    let region = pool.info().regions[0];
-    let (start, end) = (region.start, region.start + region.bytes);
+    let memory = pool.info().memory[0];
+    let (start, end) = (memory.start, memory.start + memory.bytes);
     let objects: Vec<_> = (0..4).map(|_| local.alloc().unwrap()).collect();
     for stranger in [1, start - 64, start - 1, end, end + 64, end + (1 << 30), usize::MAX / 2, usize::MAX] {
         let stranger = NonNull::new(std::ptr::without_provenance_mut(stranger)).unwrap();

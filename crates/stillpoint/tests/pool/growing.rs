@@ -52,7 +52,7 @@ fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
 fn a_thread_that_waited_for_another_one_to_grow_the_pool_does_not_grow_it_again() {
     let (pool, meet) = waits_once(32, 8, false);
     assert_eq!(two_growers(&pool, &meet), [1, 1]);
-    assert_eq!((pool.counts().capacity, pool.info().regions.len()), (16, 2));
+    assert_eq!((pool.counts().capacity, pool.info().memory.len()), (16, 2));
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn memory_whose_constructor_panics_is_given_back() {
     let pool = pool.build(make).unwrap();
     let local = pool.local().unwrap();
     let _all: Vec<_> = (0..8192).map(|_| local.alloc().unwrap()).collect();
-    let region = pool.info().regions[0];
-    let next = region.start + region.bytes;
+    let piece = pool.info().memory[0];
+    let next = piece.start + piece.bytes;
     fails.store(true, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
-    assert!(may_be_read(region.start) && !may_be_read(next));
+    assert!(may_be_read(piece.start) && !may_be_read(next));
     fails.store(false, Ordering::Relaxed);
     assert!(local.alloc().is_some());
-    assert_eq!(pool.info().regions[1].start, next);
+    assert_eq!(pool.info().memory[1].start, next);
     assert!(may_be_read(next));
 }
 
@@ -129,7 +129,7 @@ fn many_growers_get_each_object_once() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(counts.iter().sum::<usize>(), 203);
-    assert_eq!((pool.counts().in_use, pool.info().regions.len()), (203, 1 + 21));
+    assert_eq!((pool.counts().in_use, pool.info().memory.len()), (203, 1 + 21));
     pool.audit().unwrap();
 }
 

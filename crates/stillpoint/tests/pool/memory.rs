@@ -1,14 +1,14 @@
 //! What memory is made of, and where it lies.
 
 use crate::skip::skipped;
-use stillpoint::pool::{Backing, Pages, PoolBuilder, Region};
+use stillpoint::pool::{Backing, Memory, Pages, PoolBuilder};
 
 #[test]
 fn small_pages_have_no_address_for_devices() {
-    let region = Region::new(1 << 16, Pages::Small, None).unwrap();
-    assert_eq!((region.backing(), region.bytes(), region.node()), (Backing::Small, 1 << 16, None));
-    assert_eq!(region.iova(region.start().as_ptr()), None);
-    assert_eq!(region.physically_contiguous(0..4096), None);
+    let memory = Memory::new(1 << 16, Pages::Small, None).unwrap();
+    assert_eq!((memory.backing(), memory.bytes(), memory.node()), (Backing::Small, 1 << 16, None));
+    assert_eq!(memory.iova(memory.start().as_ptr()), None);
+    assert_eq!(memory.physically_contiguous(0..4096), None);
     let pool = PoolBuilder::new(10).pages(Pages::Small).build(|| 0u64).unwrap();
     let local = pool.local().unwrap();
     assert_eq!(pool.iova(&local.alloc().unwrap()), None);
@@ -16,35 +16,35 @@ fn small_pages_have_no_address_for_devices() {
 
 #[test]
 fn memory_is_zeroed_and_ends_where_it_says() {
-    let region = Region::new(5000, Pages::Best, None).unwrap();
-    // SAFETY: the region's memory, which is this test's.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), region.bytes()) };
+    let memory = Memory::new(5000, Pages::Best, None).unwrap();
+    // SAFETY: memory of the mapping, which is this test's.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), memory.bytes()) };
     assert!(bytes.iter().all(|&byte| byte == 0));
     bytes.fill(1);
-    assert_eq!(region.iova(region.start().as_ptr().wrapping_add(5000)), None);
-    assert_eq!(region.physically_contiguous(0..5001), None);
+    assert_eq!(memory.iova(memory.start().as_ptr().wrapping_add(5000)), None);
+    assert_eq!(memory.physically_contiguous(0..5001), None);
 }
 
 /// Where there are reserved huge pages; elsewhere the request is refused, and that is looked at in `bad_input`.
 #[test]
 fn reserved_pages_stay_where_they_are() {
-    let Ok(region) = Region::new(3 << 20, Pages::Reserved, None) else {
+    let Ok(memory) = Memory::new(3 << 20, Pages::Reserved, None) else {
         return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
     };
-    assert_eq!(region.backing(), Backing::Reserved);
-    assert_eq!(region.physically_contiguous(4096..(2 << 20)), Some(true), "within one page");
-    let (first, within) = (region.start().as_ptr(), region.start().as_ptr().wrapping_add(12345));
+    assert_eq!(memory.backing(), Backing::Reserved);
+    assert_eq!(memory.physically_contiguous(4096..(2 << 20)), Some(true), "within one page");
+    let (first, within) = (memory.start().as_ptr(), memory.start().as_ptr().wrapping_add(12345));
     // The kernel may hide frame numbers.
-    if let (Some(first), Some(within)) = (region.iova(first), region.iova(within)) {
+    if let (Some(first), Some(within)) = (memory.iova(first), memory.iova(within)) {
         assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
         assert_eq!(within.0, first.0 + 12345);
-        // The last huge page goes on behind the region.
-        assert!(region.iova(region.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
-        assert_eq!(region.iova(region.start().as_ptr().wrapping_add(3 << 20)), None);
-        let last = region.iova(region.start().as_ptr().wrapping_add(2 << 20)).unwrap();
+        // The last huge page goes on behind the memory.
+        assert!(memory.iova(memory.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
+        assert_eq!(memory.iova(memory.start().as_ptr().wrapping_add(3 << 20)), None);
+        let last = memory.iova(memory.start().as_ptr().wrapping_add(2 << 20)).unwrap();
         let one_piece = Some(last.0 == first.0 + (2 << 20));
-        assert_eq!(region.physically_contiguous(0..3 << 20), one_piece);
-        assert_eq!(region.physically_contiguous((2 << 20) - 1..(2 << 20) + 1), one_piece);
+        assert_eq!(memory.physically_contiguous(0..3 << 20), one_piece);
+        assert_eq!(memory.physically_contiguous((2 << 20) - 1..(2 << 20) + 1), one_piece);
     } else {
         skipped("the kernel hides frame numbers: not the root of the machine");
     }
@@ -74,9 +74,9 @@ fn info_says_what_was_built() {
     assert_eq!((info.object_bytes, info.stride), (2048, 2112));
     assert_eq!((info.cache, info.high_water, info.locals), (100, 3, 9));
     assert_eq!((info.objects_per_block, info.maximum), (62, 558));
-    assert_eq!(info.regions.len(), 1);
-    assert_eq!((info.regions[0].buckets, info.regions[0].bytes), (9, 9 * (128 << 10)));
-    assert_eq!(info.regions[0].backing, Backing::Small);
+    assert_eq!(info.memory.len(), 1);
+    assert_eq!((info.memory[0].buckets, info.memory[0].bytes), (9, 9 * (128 << 10)));
+    assert_eq!(info.memory[0].backing, Backing::Small);
 }
 
 /// Less than twice what the objects take, or 64 KiB: however large they are, and however few.
@@ -89,7 +89,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
             }
             let pool = PoolBuilder::new(capacity).pages(Pages::Small).build_raw(size, 8).unwrap();
             let info = pool.info();
-            let bytes: usize = info.regions.iter().map(|region| region.bytes).sum();
+            let bytes: usize = info.memory.iter().map(|piece| piece.bytes).sum();
             let room = 2 * capacity.next_multiple_of(info.objects_per_block) * info.stride;
             assert!(pool.counts().capacity >= capacity);
             assert!(bytes <= room.max(64 << 10), "{capacity} objects of {size} bytes take {bytes}");
@@ -97,7 +97,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
         }
     }
     let one = PoolBuilder::new(1).pages(Pages::Small).build_raw(4 << 20, 8).unwrap();
-    assert_eq!((one.info().objects_per_block, one.info().regions[0].bytes), (1, 8 << 20));
+    assert_eq!((one.info().objects_per_block, one.info().memory[0].bytes), (1, 8 << 20));
 }
 
 /// Large pools keep buckets of up to 64 objects, and small ones of small objects, which take no more than a few pages.

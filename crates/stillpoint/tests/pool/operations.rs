@@ -152,7 +152,7 @@ fn the_pool_grows_up_to_its_maximum() {
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!((objects.len(), pool.counts().capacity, made.load(Ordering::Relaxed)), (20, 20, 20));
-    assert_eq!(pool.info().regions.iter().map(|region| region.buckets).collect::<Vec<_>>(), [1, 2, 2]);
+    assert_eq!(pool.info().memory.iter().map(|piece| piece.buckets).collect::<Vec<_>>(), [1, 2, 2]);
     let values: HashSet<usize> = objects.iter().map(|object| **object).collect();
     assert_eq!(values.len(), 20);
     drop(objects);
@@ -169,7 +169,7 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
         let local = pool.local().unwrap();
         let mut objects = Vec::new();
         local.alloc_many(5, &mut objects).unwrap();
-        assert_eq!(pool.info().regions.iter().map(|region| region.buckets).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(pool.info().memory.iter().map(|piece| piece.buckets).collect::<Vec<_>>(), [1, 4]);
         local.alloc_many(15, &mut objects).unwrap();
         assert!(local.alloc().is_none());
     }
@@ -179,7 +179,7 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
     let smallest = PoolBuilder::new(4).bucket_bytes(32).growth(20, 0).build(|| 0usize).unwrap();
     let local = smallest.local().unwrap();
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    assert_eq!((all.len(), smallest.info().regions.len()), (20, 5));
+    assert_eq!((all.len(), smallest.info().memory.len()), (20, 5));
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn large_pieces_grow_at_huge_pages() {
         let local = pool.local().unwrap();
         let count = std::iter::from_fn(|| local.alloc()).count();
         assert_eq!(count, pool.info().maximum);
-        let regions = pool.info().regions;
-        let large: Vec<_> = regions.iter().filter(|region| region.bytes >= 2 << 20).collect();
-        assert!(large.len() > 1 && large.iter().all(|region| region.start % (2 << 20) == 0), "{regions:?}");
+        let pieces = pool.info().memory;
+        let large: Vec<_> = pieces.iter().filter(|piece| piece.bytes >= 2 << 20).collect();
+        assert!(large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0), "{pieces:?}");
         assert_eq!(pool.audit().unwrap().objects_out, count);
     }
 }

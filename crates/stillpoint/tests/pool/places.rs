@@ -332,13 +332,13 @@ fn settings_that_were_not_made_follow_the_capacity() {
 }
 
 #[test]
-fn regions_begin_with_the_first_object() {
+fn memory_begins_with_the_first_object() {
     let pool: Pool<u64> = PoolBuilder::new(1).bucket_bytes(8).growth(3, 2).build(|| 0).unwrap();
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     let mut starts: Vec<_> = objects.iter().map(|object| (&raw const **object).addr()).collect();
     starts.sort_unstable();
-    let regions = pool.info().regions;
-    assert_eq!(regions.iter().map(|region| region.start).collect::<Vec<_>>(), [starts[0], starts[1]]);
-    assert_eq!(regions.iter().map(|region| region.bytes).collect::<Vec<_>>(), [8, 16]);
+    let pieces = pool.info().memory;
+    assert_eq!(pieces.iter().map(|piece| piece.start).collect::<Vec<_>>(), [starts[0], starts[1]]);
+    assert_eq!(pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>(), [8, 16]);
 }

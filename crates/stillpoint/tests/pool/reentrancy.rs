@@ -141,7 +141,7 @@ fn a_constructor_may_ask_how_its_pool_is_made() {
     static POOL: OnceLock<Pool<u64>> = OnceLock::new();
     let make = || {
         if let Some(pool) = POOL.get() {
-            assert_eq!(pool.info().regions.len(), 1, "the new one is not there yet");
+            assert_eq!(pool.info().memory.len(), 1, "the new one is not there yet");
             pool.audit().unwrap();
         }
         7
@@ -149,5 +149,5 @@ fn a_constructor_may_ask_how_its_pool_is_made() {
     let pool = POOL.get_or_init(|| PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap());
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    assert_eq!((objects.len(), pool.info().regions.len()), (4, 2));
+    assert_eq!((objects.len(), pool.info().memory.len()), (4, 2));
 }

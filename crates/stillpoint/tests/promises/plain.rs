@@ -40,6 +40,7 @@ pub(crate) fn table() -> Vec<Row> {
         "multicast::SignalMulticast" = multicast::signals::SignalMulticast;    true, true, false, false;
         "multicast::SignalError" = multicast::signals::SignalError;            true, true, true, true;
 
+        "pool::AnyPool" = pool::AnyPool;                                         true, true, false, false;
         "pool::Hardening" = pool::Hardening;                                   true, true, true, true;
         "pool::PoolBuilder" = pool::PoolBuilder;                               true, true, false, false;
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
@@ -53,10 +54,10 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Pages" = pool::Pages;                                           true, true, true, true;
         "pool::Backing" = pool::Backing;                                       true, true, true, true;
         "pool::Iova" = pool::Iova;                                             true, true, true, true;
-        "pool::Region" = pool::Region;                                         true, true, true, true;
+        "pool::Memory" = pool::Memory;                                         true, true, true, true;
         "pool::Leak" = pool::Leak;                                             true, true, true, true;
         "pool::Info" = pool::Info;                                             true, true, true, true;
-        "pool::RegionInfo" = pool::RegionInfo;                                 true, true, true, true;
+        "pool::MemoryInfo" = pool::MemoryInfo;                                 true, true, true, true;
         "pool::Counts" = pool::Counts;                                         true, true, true, true;
         "pool::Census" = pool::Census;                                         true, true, true, true;
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;

@@ -10,16 +10,18 @@ use super::super::slots::Slot;
 use super::super::{Core, Missing, Options, Outcome};
 use super::{leave, members, serve, Scripted};
 use crate::plan::Share;
+use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
-use crate::{Acknowledgement, Strategy};
+use crate::Strategy;
 
 fn ways() -> Vec<Options> {
     let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
     let strategies = [Strategy::Flat, Strategy::Tree, split(30), split(99), Strategy::Hybrid(16)];
-    let acknowledgements = [Acknowledgement::Combining, Acknowledgement::SharedCounter];
     let options =
         |strategy, acknowledgement, helps| Options { strategy, acknowledgement, helps, traces: true };
-    let both = strategies.into_iter().flat_map(|strategy| acknowledgements.map(|to| (strategy, to)));
+    let both = strategies
+        .into_iter()
+        .flat_map(|strategy| Acknowledgement::ALL.iter().map(move |&to| (strategy, to)));
     both.flat_map(|(strategy, to)| [true, false].map(|helps| options(strategy, to, helps))).collect()
 }
 
@@ -136,7 +138,7 @@ fn those_who_leave_before_they_are_told_are_adopted() {
 #[test]
 fn a_path_goes_through_those_who_have_left() {
     let strategy = Share::percent(99).map(Strategy::Split).expect("from 1 to 99");
-    for acknowledgement in [Acknowledgement::Combining, Acknowledgement::SharedCounter] {
+    for &acknowledgement in Acknowledgement::ALL {
         let core = &*Core::new(Polled);
         let members = members(core, 20);
         let listed: Vec<u32> = core.slots.view().iter().map(Slot::tid).collect();

@@ -1,27 +1,27 @@
-//! Counts, and a walk through the whole pool that looks whether everything is in one place.
+//! What there is, counts, and a walk through the whole pool that looks whether everything is in one place.
 
 use super::geometry::Place;
 use super::row::{Row, Spot, NONE};
 use super::{Core, Shard};
+use crate::pool::{Census, Info, Leak};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// What a walk has found.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Finding {
-    pub(crate) buckets_in_store: usize,
-    pub(crate) buckets_whole: usize,
-    pub(crate) buckets_partial: usize,
-    pub(crate) buckets_busy: usize,
-    pub(crate) objects_cached: usize,
-    pub(crate) objects_on_their_way: usize,
-    pub(crate) objects_out: usize,
-    /// How many buckets there are with so many objects that are not in them.
-    pub(crate) fill: Vec<usize>,
-    /// Free objects that only the holders of the shards can hand out.
-    pub(crate) objects_held_free: usize,
-}
-
 impl Core {
+    pub(crate) fn info(&self) -> Info {
+        Info {
+            object_bytes: self.size,
+            stride: self.geometry.stride(),
+            objects_per_block: self.geometry.objects() as usize,
+            bucket_bytes: self.geometry.bucket_bytes(),
+            maximum: self.maximum(),
+            cache: self.cache,
+            high_water: self.high_water() as usize,
+            locals: self.most_handles,
+            hardening: self.hardening,
+            memory: self.memory(),
+        }
+    }
+
     /// All objects, and those that are out.
     pub(crate) fn totals(&self) -> (usize, usize) {
         let of = |shard: &Shard| {
@@ -31,18 +31,14 @@ impl Core {
         // Relaxed: a count.
         let sum = self.shards().map(of).sum::<isize>() + self.corrections.load(Ordering::Relaxed);
         // Counts that others change meanwhile need not fit together.
-        let capacity = self.memory.buckets() * self.geometry.objects() as usize;
+        let capacity = self.extent.buckets() * self.geometry.objects() as usize;
         (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
-    }
-
-    pub(crate) fn pieces(&self) -> Vec<super::Piece> {
-        self.memory.pieces()
     }
 
     /// The buckets, by their first rows.
     fn buckets(&self) -> impl Iterator<Item = u32> {
         let rows = self.geometry.rows();
-        let pieces = self.pieces().into_iter();
+        let pieces = self.extent.pieces().into_iter();
         pieces.flat_map(move |piece| {
             (piece.first..piece.first + piece.buckets).map(move |bucket| bucket * rows)
         })
@@ -53,9 +49,8 @@ impl Core {
     }
 
     /// Exact when nobody uses the pool meanwhile; the first thing that does not fit is an error then.
-    pub(crate) fn audit(&self) -> Result<Finding, String> {
-        let mut finding =
-            Finding { fill: vec![0; self.geometry.objects() as usize + 1], ..Finding::default() };
+    pub(crate) fn audit(&self) -> Result<Census, String> {
+        let mut census = Census { fill: vec![0; self.geometry.objects() as usize + 1], ..Census::default() };
         let mut places = vec![Spot::Absent; self.rows.len()];
         let mut see = |bucket: u32, spot: Spot| -> Result<(), String> {
             let place =
@@ -90,34 +85,34 @@ impl Core {
                     ));
                 }
             }
-            finding.objects_cached += shard.cache.len();
+            census.objects_cached += shard.cache.len();
         }
         let posted = self.posted()?;
         let mut live_objects = 0;
         for bucket in self.buckets() {
             let (live, remote) = self.count(bucket, places[bucket as usize], &posted)?;
-            finding.fill[live - remote] += 1;
+            census.fill[live - remote] += 1;
             live_objects += live - remote;
-            finding.objects_on_their_way += remote;
+            census.objects_on_their_way += remote;
             let free = self.geometry.objects() as usize - live;
             match places[bucket as usize] {
-                Spot::Store => finding.buckets_in_store += 1,
-                Spot::Whole => finding.buckets_whole += 1,
-                Spot::Partial => finding.buckets_partial += 1,
-                Spot::Busy | Spot::Absent => finding.buckets_busy += 1,
+                Spot::Store => census.buckets_in_store += 1,
+                Spot::Whole => census.buckets_whole += 1,
+                Spot::Partial => census.buckets_partial += 1,
+                Spot::Busy | Spot::Absent => census.buckets_busy += 1,
             }
             if places[bucket as usize] != Spot::Store {
-                finding.objects_held_free += free;
+                census.objects_held += free;
             }
         }
-        finding.objects_out = live_objects
-            .checked_sub(finding.objects_cached)
+        census.objects_out = live_objects
+            .checked_sub(census.objects_cached)
             .ok_or("there are more objects in caches than out of buckets")?;
         let (_, counted) = self.totals();
-        if finding.objects_out != counted {
-            return Err(format!("{} objects are out, but {counted} are counted", finding.objects_out));
+        if census.objects_out != counted {
+            return Err(format!("{} objects are out, but {counted} are counted", census.objects_out));
         }
-        Ok(finding)
+        Ok(census)
     }
 
     fn check_owner(&self, bucket: u32, index: u32) -> Result<(), String> {
@@ -186,11 +181,11 @@ impl Core {
         }
     }
 
-    /// The objects that are out, with their tags.
+    /// The objects that are out.
     ///
     /// # Safety
     /// The caller has the pool to itself, but for objects that are freed without a shard.
-    pub(crate) unsafe fn out(&self) -> Vec<(*mut u8, Option<u32>)> {
+    pub(crate) unsafe fn out(&self) -> Vec<Leak> {
         let mut cached: Vec<*mut u8> = self
             .shards()
             .flat_map(|shard| {
@@ -209,7 +204,8 @@ impl Core {
                     live &= live - 1;
                     let object = self.address(index, bit);
                     if cached.binary_search(&object).is_err() {
-                        out.push((object, self.tag_of(Place { row: index, bit })));
+                        let tag = self.tag_of(Place { row: index, bit });
+                        out.push(Leak { address: object.addr(), tag });
                     }
                 }
             }
@@ -225,6 +221,7 @@ mod tests {
     use super::super::geometry::Geometry;
     use super::super::{Core, Handle, Life, Plan};
     use super::*;
+    use crate::pool::Hardening;
     use stillpoint_sys::linux::region::Want;
 
     /// Eight buckets of two objects.
@@ -238,9 +235,8 @@ mod tests {
             cache: 0,
             high_water: Some(4),
             locals: 2,
-            verify: false,
+            hardening: Hardening::None,
             poison: false,
-            cold_first: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         Core::new(&plan, Life::default()).expect("a little memory")
@@ -264,7 +260,7 @@ mod tests {
         let found = core.audit().expect("nothing is wrong yet");
         assert_eq!((found.buckets_whole, found.buckets_partial, found.buckets_busy), (1, 1, 2));
         assert_eq!((found.buckets_in_store, found.objects_on_their_way, found.objects_out), (4, 1, 4));
-        assert_eq!((found.objects_held_free, found.fill), (3, vec![5, 2, 1]));
+        assert_eq!((found.objects_held, found.fill), (3, vec![5, 2, 1]));
         damage(&core, handle.shard(), [row_of(broken), row_of(whole), row_of(busy), row_of(sent)]);
         let error = core.audit().expect_err("it is damaged");
         assert!(error.contains(part), "'{part}' is not in: {error}");

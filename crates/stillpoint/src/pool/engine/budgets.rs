@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::pool::FreeReason;
+use crate::pool::{FreeReason, Hardening};
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
@@ -27,9 +27,8 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
         cache,
         high_water: None,
         locals: 8,
-        verify: false,
+        hardening: Hardening::None,
         poison: false,
-        cold_first: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
     Core::new(&plan, Life::default()).expect("a little memory")

@@ -6,6 +6,7 @@ use super::geometry::{Geometry, Place};
 use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
+use crate::pool::MemoryInfo;
 use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,14 +29,15 @@ pub(crate) struct Piece {
     pub(crate) made: Made,
 }
 
+/// The range of addresses of a pool, and how far it has memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct Extent {
     start: *mut u8,
     /// Bytes from the start that have memory.
     end: AtomicUsize,
     buckets: AtomicUsize,
     most_buckets: u32,
-    /// See [`places`](Memory::places).
+    /// See [`places`](Extent::places).
     places: u32,
     step: u32,
     /// Held while a piece is made, constructors included.
@@ -54,7 +56,7 @@ fn rounded(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(unit)
 }
 
-impl Memory {
+impl Extent {
     pub(crate) fn new(plan: &Plan) -> Result<Self, Refused> {
         let bucket = plan.geometry.bucket_bytes();
         let bytes_of = |buckets: u32| (buckets as usize).checked_mul(bucket).and_then(rounded);
@@ -165,31 +167,44 @@ impl<I: Iterator<Item = Place>> Drop for Destruction<'_, I> {
 }
 
 impl Core {
+    /// The pieces that there are.
+    pub(crate) fn memory(&self) -> Vec<MemoryInfo> {
+        let bucket = self.geometry.bucket_bytes();
+        let of = |piece: Piece| MemoryInfo {
+            start: self.extent.start.addr() + piece.first as usize * bucket,
+            bytes: piece.buckets as usize * bucket,
+            buckets: piece.buckets as usize,
+            backing: piece.made.into(),
+            node: self.extent.want.node,
+        };
+        self.extent.pieces().into_iter().map(of).collect()
+    }
+
     /// Adds a piece, if the pool may grow. False when it may not, or there is no memory.
     #[cold]
     pub(crate) fn grow(&self) -> bool {
-        let more = |buckets: usize| self.memory.step.min(self.memory.most_buckets - buckets as u32);
-        let before = self.memory.buckets();
+        let more = |buckets: usize| self.extent.step.min(self.extent.most_buckets - buckets as u32);
+        let before = self.extent.buckets();
         more(before) > 0 && {
             let me = stillpoint_sys::linux::thread_handle();
             // Relaxed: only this thread stores its own name.
-            if self.memory.grower.load(Ordering::Relaxed) == me {
+            if self.extent.grower.load(Ordering::Relaxed) == me {
                 return false;
             }
-            let _growing = self.memory.growing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
             // Another thread may have been faster.
-            if self.memory.buckets() > before {
+            if self.extent.buckets() > before {
                 return true;
             }
-            self.memory.grower.store(me, Ordering::Relaxed);
-            let _named = Named(&self.memory.grower);
+            self.extent.grower.store(me, Ordering::Relaxed);
+            let _named = Named(&self.extent.grower);
             self.add(more(before)).is_ok()
         }
     }
 
     /// Adds so many buckets.
     pub(crate) fn extend(&self, buckets: u32) -> Result<(), Refused> {
-        let _growing = self.memory.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
         self.add(buckets)
     }
 
@@ -198,14 +213,14 @@ impl Core {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
         let unit = if bytes >= HUGE { HUGE } else { PAGE };
-        let offset = self.memory.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
+        let offset = self.extent.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
         let first = (offset / bucket_bytes) as u32;
         // SAFETY: the space was made for all pieces, and this one begins behind the others.
         let made =
-            unsafe { self.memory.space.fill(offset, bytes, self.memory.want) }.map_err(Refused::Kernel)?;
+            unsafe { self.extent.space.fill(offset, bytes, self.extent.want) }.map_err(Refused::Kernel)?;
         let piece = Piece { first, buckets, made };
         self.construct(&piece);
-        self.memory.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
             let row = &self.rows[(bucket * rows) as usize];
@@ -216,10 +231,10 @@ impl Core {
             row.below.store(below, Ordering::Relaxed);
         }
         // Relaxed: see `end`; the store hands over what belongs to it.
-        self.memory.end.store(offset + bytes, Ordering::Relaxed);
+        self.extent.end.store(offset + bytes, Ordering::Relaxed);
         // Release: pairs with the acquire in `buckets`.
-        self.memory.buckets.fetch_add(buckets as usize, Ordering::Release);
-        self.set_high_water(self.memory.buckets() as u32);
+        self.extent.buckets.fetch_add(buckets as usize, Ordering::Release);
+        self.set_high_water(self.extent.buckets() as u32);
         if buckets > 0 {
             let last = (first + buckets - 1) * rows;
             self.store.give(&self.rows, Chain { first: first * rows, last, len: buckets });
@@ -240,20 +255,20 @@ impl Core {
                 if let Some(destroy) = self.core.life.destroy {
                     let buckets = self.piece.first..self.piece.first + self.piece.buckets;
                     let places = buckets.flat_map(|bucket| places(geometry, bucket)).take(self.made);
-                    Destruction { start: self.core.memory.start, geometry, destroy, places }.run();
+                    Destruction { start: self.core.extent.start, geometry, destroy, places }.run();
                 }
                 // SAFETY: the piece was filled, and its objects are gone.
                 unsafe {
                     let bytes = self.piece.buckets as usize * geometry.bucket_bytes();
                     let offset = self.piece.first as usize * geometry.bucket_bytes();
-                    self.core.memory.space.empty(offset, bytes, self.piece.made);
+                    self.core.extent.space.empty(offset, bytes, self.piece.made);
                 }
             }
         }
         let mut undo = Undo { core: self, piece, made: 0 };
         for bucket in piece.first..piece.first + piece.buckets {
             for place in places(&self.geometry, bucket) {
-                let object = self.memory.start.wrapping_add(self.geometry.offset(place));
+                let object = self.extent.start.wrapping_add(self.geometry.offset(place));
                 if let Some(construct) = &self.life.construct {
                     construct(object);
                     undo.made += 1;

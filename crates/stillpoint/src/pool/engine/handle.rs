@@ -362,7 +362,7 @@ impl Core {
     /// Addresses of the first byte, and the distance of the last one.
     #[inline(always)]
     fn bounds(&self) -> (usize, usize) {
-        (self.memory.start().addr(), self.memory.end().wrapping_sub(1))
+        (self.extent.start().addr(), self.extent.end().wrapping_sub(1))
     }
 
     /// The objects of a bucket.

@@ -28,11 +28,12 @@ pub(crate) use shard::Shard;
 
 use self::cache::Cache;
 use self::geometry::{Geometry, Place};
-use self::grow::Memory;
-pub(crate) use self::grow::{Piece, Refused};
+use self::grow::Extent;
+pub(crate) use self::grow::Refused;
 use self::harden::Tags;
 use self::row::Row;
 use self::store::Store;
+use super::Hardening;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::spin;
 
@@ -52,12 +53,9 @@ pub(crate) struct Plan {
     pub(crate) cache: usize,
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
-    /// Whether each object's state is recorded, and double frees are refused at once.
-    pub(crate) verify: bool,
+    pub(crate) hardening: Hardening,
     /// Whether objects that are free hold a pattern.
     pub(crate) poison: bool,
-    /// Whether what has been free for longest is handed out first.
-    pub(crate) cold_first: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
 }
 
@@ -77,7 +75,7 @@ pub(crate) struct Life {
 pub(crate) struct Core {
     geometry: Geometry,
     size: usize,
-    memory: Memory,
+    extent: Extent,
     rows: Box<[Row]>,
     store: Store,
     shards: Box<[OnceLock<Box<Shard>>]>,
@@ -89,6 +87,8 @@ pub(crate) struct Core {
     cache: usize,
     high_water: AtomicU32,
     fixed_high_water: Option<u32>,
+    hardening: Hardening,
+    /// Whether what has been free for longest is handed out first.
     cold_first: bool,
     poison: bool,
     tags: Option<Tags>,
@@ -108,16 +108,18 @@ impl Core {
     /// The address stays the same as long as there is a reference.
     pub(crate) fn new(plan: &Plan, life: Life) -> Result<Arc<Self>, Refused> {
         let geometry = plan.geometry;
-        let memory = Memory::new(plan)?;
-        let rows = memory.places() as usize * geometry.rows() as usize;
+        let extent = Extent::new(plan)?;
+        let rows = extent.places() as usize * geometry.rows() as usize;
         let mut headers = Vec::new();
         headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
         headers.extend((0..rows).map(|_| Row::absent()));
-        let tags = plan.verify.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
+        // Each object's state is recorded, and double frees are refused at once.
+        let verifies = plan.hardening >= Hardening::Verify;
+        let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
         let core = Arc::new(Self {
             geometry,
             size: plan.size,
-            memory,
+            extent,
             rows: headers.into_boxed_slice(),
             store: Store::new(),
             // A handle holds one for long, and borrows another one for a moment.
@@ -125,10 +127,11 @@ impl Core {
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
             nobody: OnceLock::new(),
-            cache: if plan.verify { 0 } else { plan.cache },
+            cache: if verifies { 0 } else { plan.cache },
             high_water: AtomicU32::new(0),
             fixed_high_water: plan.high_water,
-            cold_first: plan.cold_first,
+            hardening: plan.hardening,
+            cold_first: plan.hardening >= Hardening::Trace,
             poison: plan.poison,
             tags,
             life,
@@ -146,23 +149,14 @@ impl Core {
         &self.geometry
     }
 
-    pub(crate) fn object_bytes(&self) -> usize {
-        self.size
-    }
-
     /// Objects that the pool may grow to.
     pub(crate) fn maximum(&self) -> usize {
-        self.memory.maximum() as usize * self.geometry.objects() as usize
+        self.extent.maximum() as usize * self.geometry.objects() as usize
     }
 
     #[inline(always)]
     pub(crate) fn cache_limit(&self) -> usize {
         self.cache
-    }
-
-    /// Where the first bucket begins.
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.memory.start()
     }
 
     fn make_shard(&self, index: usize) -> &Shard {
@@ -203,14 +197,14 @@ impl Core {
     }
 
     fn address(&self, row: u32, bit: u32) -> *mut u8 {
-        self.memory.start().wrapping_add(self.geometry.offset(Place { row, bit }))
+        self.extent.start().wrapping_add(self.geometry.offset(Place { row, bit }))
     }
 
     /// Bytes from the pool's first object to `address`, if it is one of the pool's.
     #[inline(always)]
     pub(crate) fn offset_of(&self, address: *mut u8) -> Option<usize> {
-        let offset = address.addr().wrapping_sub(self.memory.start().addr());
-        (offset < self.memory.end()).then_some(offset)
+        let offset = address.addr().wrapping_sub(self.extent.start().addr());
+        (offset < self.extent.end()).then_some(offset)
     }
 
     /// The object that begins at `address`.
@@ -253,7 +247,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if let Some(destroy) = self.life.destroy {
-            self.memory.destroy_all(&self.geometry, destroy);
+            self.extent.destroy_all(&self.geometry, destroy);
         }
     }
 }

@@ -29,6 +29,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
 use arena::{Arena, Pair};
@@ -195,14 +196,22 @@ impl<K, V, S> Inner<K, V, S> {
     ///
     /// The table's own retire lists take in what an attached reclaimer has no room for.
     pub(crate) fn retire(&self, entry: u32) {
-        if let Some(handle) = &self.handle {
+        let attached = self.handle.as_ref();
+        if !attached.is_some_and(|handle| self.retire_to(entry, |bytes, of| handle.offer(bytes, of))) {
             // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).
-            if handle.offer(Store::<K, V>::BYTES, || unsafe { self.store.entry_counted(entry) }) {
-                return;
-            }
+            self.bin.put(unsafe { self.store.entry(entry) }, hint());
         }
-        // SAFETY: as above.
-        self.bin.put(unsafe { self.store.entry(entry) }, hint());
+    }
+
+    /// As [`retire`](Inner::retire), to a queue that may outlive the table: `offer` makes garbage of the entry if there is
+    /// room for it, and says whether there is.
+    pub(crate) fn retire_to(
+        &self,
+        entry: u32,
+        offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool,
+    ) -> bool {
+        // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`). It is the queue's once that takes it.
+        offer(Store::<K, V>::BYTES, &|| unsafe { self.store.entry_counted(entry) })
     }
 
     /// A bounded share of the frees.

@@ -125,14 +125,14 @@ fn a_reader_is_waited_for_since_the_oldest_batch() {
 
 /// Whichever of them it is.
 #[test]
-fn the_oldest_grace_period_of_several_backlogs_is_told() {
+fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     let domain = Domain::new();
     let reader = domain.reader();
     let guard = reader.pin();
     let state = reader.record().observe();
-    let mut backlogs = [(); 3].map(|()| eager(&domain, Limits::NONE));
+    let mut lists = [(); 3].map(|()| eager(&domain, Limits::NONE));
     let mut told = Vec::new();
-    for list in &mut backlogs {
+    for list in &mut lists {
         list.retire(old(&domain).into_garbage());
         list.poll(usize::MAX);
         told.push(domain.core().sum().oldest.expect("a guard is held"));
@@ -141,5 +141,5 @@ fn the_oldest_grace_period_of_several_backlogs_is_told() {
     assert!(waited_since(&domain, state + 2).is_some(), "the last one waits for such a reader");
     assert_eq!(waited_since(&domain, state + 3), None, "and nobody for a newer one");
     drop(guard);
-    backlogs.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
+    lists.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
 }

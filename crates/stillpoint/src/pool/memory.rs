@@ -72,24 +72,24 @@ pub struct Iova(pub u64);
 /// Pools make theirs themselves. This is for rings and descriptors beside them.
 ///
 /// ```
-/// use stillpoint::pool::{Backing, Pages, Region};
+/// use stillpoint::pool::{Backing, Pages, Memory};
 ///
-/// let region = Region::new(1 << 20, Pages::Best, None)?;
-/// println!("{} bytes of {}", region.bytes(), region.backing());
-/// let first = region.start().as_ptr();
+/// let memory = Memory::new(1 << 20, Pages::Best, None)?;
+/// println!("{} bytes of {}", memory.bytes(), memory.backing());
+/// let first = memory.start().as_ptr();
 /// // Device addresses exist for reserved huge pages alone, and only if the kernel shows frame numbers.
-/// assert!(region.iova(first).is_none() || region.backing() == Backing::Reserved);
+/// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Region {
+pub struct Memory {
     space: Reservation,
     bytes: usize,
     backing: Backing,
     node: Option<u32>,
 }
 
-impl Region {
+impl Memory {
     /// Maps so many bytes.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Region {
         self.node
     }
 
-    /// The address of a byte of this region for a device. `None` for other addresses, for pages that the kernel may move,
+    /// The address of a byte of this memory for a device. `None` for other addresses, for pages that the kernel may move,
     /// and when it hides frame numbers from this process (it shows them to `CAP_SYS_ADMIN`). Two system calls or more.
     pub fn iova(&self, byte: *const u8) -> Option<Iova> {
         let offset = byte.addr().wrapping_sub(self.start().as_ptr().addr());
@@ -138,9 +138,9 @@ impl Region {
     /// may change.
     ///
     /// ```
-    /// # use stillpoint::pool::{Backing, Pages, Region};
-    /// let region = Region::new(4096, Pages::Small, None)?;
-    /// assert_eq!(region.physically_contiguous(0..4096), None); // the kernel may move small pages
+    /// # use stillpoint::pool::{Backing, Pages, Memory};
+    /// let memory = Memory::new(4096, Pages::Small, None)?;
+    /// assert_eq!(memory.physically_contiguous(0..4096), None); // the kernel may move small pages
     /// # Ok::<(), stillpoint::pool::BuildError>(())
     /// ```
     pub fn physically_contiguous(&self, range: Range<usize>) -> Option<bool> {
