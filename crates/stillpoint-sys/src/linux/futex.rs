@@ -37,6 +37,7 @@ pub fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
     std::thread::yield_now();
 }
 
+/// So nobody is asleep.
 #[cfg(miri)]
 pub fn wake(_word: &AtomicU32, _most: u32) {}
 

@@ -91,6 +91,40 @@ fn each_public_type_and_parameter_has_a_row() {
     assert!(unknown.is_empty(), "rows for what the library does not have: {unknown:#?}");
 }
 
+/// Public traits and aliases.
+const OTHERS: &[&str] = &["FenceProvider", "Region", "Replaced"];
+
+/// The nouns of a section of the glossary.
+fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {
+    let (_, text) = glossary.split_once(&format!("\n## {section}\n")).expect("the glossary has the section");
+    let rows = text.split("\n## ").next().expect("there is a first one").lines();
+    let first_cells = rows.filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+    first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// One sentence each. And `rcu` stays small enough to be learnt.
+#[test]
+fn each_public_type_is_in_the_glossary() {
+    let glossary = fs::read_to_string(folder("../../docs/design/glossary.md")).expect("it is there");
+    let mut declared: BTreeSet<(String, String)> = BTreeSet::new();
+    for (name, _) in self::declared() {
+        let (module, name) = name.split_once("::").expect("a type is in a module");
+        declared.insert((module.to_owned(), name.to_owned()));
+    }
+    for section in ["fence", "rcu", "table", "timer", "pool", "multicast"] {
+        let nouns = nouns(&glossary, section);
+        let public = declared.iter().filter(|(module, _)| module == section);
+        let public: BTreeSet<String> = public.map(|(_, name)| name.clone()).collect();
+        let without: Vec<_> = public.difference(&nouns).collect();
+        let unknown: Vec<_> = nouns.difference(&public).filter(|noun| !OTHERS.contains(&&***noun)).collect();
+        assert!(without.is_empty(), "{section} without a row in docs/design/glossary.md: {without:?}");
+        assert!(unknown.is_empty(), "{section} has none of these: {unknown:?}");
+    }
+    let all = ["rcu", "rcu, the core of the engine", "rcu, around the core"]
+        .map(|part| nouns(&glossary, part).len());
+    assert!(all.iter().sum::<usize>() <= 75, "{all:?} nouns are more than anybody learns");
+}
+
 /// The functions of the programs in `compile_fail` with this beginning that the compiler finds an error in.
 fn refused(beginning: &str) -> BTreeSet<String> {
     let mut refused = BTreeSet::new();

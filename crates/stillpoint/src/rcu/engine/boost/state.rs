@@ -23,7 +23,7 @@
 //!
 //! Boost states are slots of a registry that lives for ever, so that boosters may look at one at any time. A boost state is held by its
 //! thread and by each record of the thread; whoever of them goes last gives it back, for another thread. So it does not
-//! matter whether a thread's last reader or its `OwnAid` is destroyed first.
+//! matter whether a thread's last reader or its `OwnState` is destroyed first.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
@@ -354,7 +354,7 @@ impl BoostState {
         }
     }
 
-    /// A record of the thread holds the boost state from now on; or its `OwnAid`.
+    /// A record of the thread holds the boost state from now on; or its `OwnState`.
     pub(crate) fn add_holder(&self) {
         self.holders.set(self.holders.get() + 1);
     }
@@ -411,7 +411,7 @@ pub(crate) fn own() -> Option<&'static BoostState> {
 
 #[cfg(not(loom))]
 std::thread_local! {
-    static OWN_AID: OwnAid = const { OwnAid(Cell::new(None)) };
+    static OWN_AID: OwnState = const { OwnState(Cell::new(None)) };
 }
 
 /// Those of all threads. Without a lock, which the child of a fork might find held.
@@ -419,10 +419,10 @@ std::thread_local! {
 static AIDS: Registry<BoostState> = Registry::new();
 
 #[cfg(not(loom))]
-struct OwnAid(Cell<Option<&'static BoostState>>);
+struct OwnState(Cell<Option<&'static BoostState>>);
 
 #[cfg(not(loom))]
-impl OwnAid {
+impl OwnState {
     fn take_one(&self) -> &'static BoostState {
         let claim = AIDS.claim();
         // SAFETY: the registry lives for ever.
@@ -436,7 +436,7 @@ impl OwnAid {
 }
 
 #[cfg(not(loom))]
-impl Drop for OwnAid {
+impl Drop for OwnState {
     fn drop(&mut self) {
         let Some(boost_state) = self.0.get() else { return };
         boost_state.close();
