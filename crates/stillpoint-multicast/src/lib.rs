@@ -40,6 +40,8 @@
 //! `lab`, off by default, has what is there for measurements only: acknowledgements to one counter, multicasts without
 //! help, and the shape of what was sent.
 
+// Each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Models and Miri have no signals, and leave aside what is there for them.
 #![cfg_attr(any(loom, miri), allow(dead_code))]
 

@@ -34,6 +34,8 @@
 //! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
+// Each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // What is there for a module that was left out.
 #![cfg_attr(
     not(all(feature = "pool", feature = "table", feature = "timer")),
