@@ -14,7 +14,7 @@ use crate::rcu::{Domain, RetireHandle};
 /// use stillpoint::{rcu::Domain, table::Table};
 ///
 /// let domain = Domain::new();
-/// let sessions: Table<u32, String> = Table::builder(&domain).capacity(1_000).maximum(10_000).build()?;
+/// let sessions: Table<u32, String> = Table::builder(&domain).capacity(1_000).max_len(10_000).build()?;
 /// assert!(sessions.capacity() >= 1_000);
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
@@ -55,7 +55,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// Beside them there are 64 spare slots for replacements ([`Table::insert`] of a key that is there,
     /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until readers have passed. When
     /// 64 replaced ones wait for readers, a full table refuses the next replacement, too.
-    pub fn maximum(mut self, entries: usize) -> Self {
+    pub fn max_len(mut self, entries: usize) -> Self {
         self.maximum = Some(entries.max(1));
         self
     }
@@ -69,7 +69,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// Removed entries go to a background reclaimer, so that no destructor runs on the calls of writers. What it has no
     /// room for, and what is removed after it is gone, is freed by writers as usual; old arrays always are.
     ///
-    /// Entries that wait there count for the [maximum](TableBuilder::maximum), and keep their memory when the table is
+    /// Entries that wait there count for the [limit](TableBuilder::max_len), and keep their memory when the table is
     /// dropped. The table counts as a retire handle until then.
     ///
     /// ```

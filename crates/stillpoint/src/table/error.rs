@@ -2,7 +2,7 @@ use std::fmt;
 
 /// The table has no room for another entry: it hands key and value back.
 ///
-/// A table with a [maximum](super::TableBuilder::maximum) is full when its entries, and removed ones that readers
+/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers
 /// still hold up, take all of its room; replacements are refused when its 64 spare slots are taken by replaced entries that
 /// wait, too. A table without a maximum is full when the system has no memory.
 #[derive(Clone, PartialEq, Eq)]

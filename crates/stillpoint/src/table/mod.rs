@@ -65,7 +65,7 @@ mod table;
 pub use builder::TableBuilder;
 pub use error::{Full, OutOfMemory};
 pub use iter::Iter;
-pub use reader::{Entry, TableGuard, TableReader};
+pub use reader::{Ref, TableGuard, TableReader};
 pub use removed::{Removed, Replaced};
 pub use table::{Table, TableStats};
 

@@ -86,12 +86,12 @@ where
     ///
     /// Two cache misses in a large table: the bucket and the entry.
     #[inline(always)]
-    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Entry<'_, K, V>>
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
     {
         let hash = self.inner.hash(key);
-        self.pins.search(self.inner, self.lens, hash, key).map(Entry::new)
+        self.pins.search(self.inner, self.lens, hash, key).map(Ref::new)
     }
 
     /// A copy of the value.
@@ -138,10 +138,10 @@ where
         &mut self,
         key: K,
         value: impl FnOnce() -> V,
-    ) -> Result<Entry<'_, K, V>, Full<K, V>> {
+    ) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let hash = self.inner.hash(&key);
         if let Some(held) = self.pins.search(self.inner, self.lens, hash, &key) {
-            return Ok(Entry::new(held));
+            return Ok(Ref::new(held));
         }
         let hazard = self.pins.slots.entry;
         let new = Unlinked::new(self.inner, key, value())
@@ -150,7 +150,7 @@ where
         let fresh = new.entry;
         let held = |entry| {
             // SAFETY: `insert` has put the entry's address into the slot while it was linked, under the lock.
-            Ok(Entry::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
+            Ok(Ref::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
         };
         match self.inner.insert(hash, new, Only::New, Some(hazard)) {
             Insertion::Done(_) => {
@@ -177,7 +177,7 @@ where
     ///
     /// # Errors
     /// When the table is full, and so many replaced entries wait for readers that no slot is left beside the
-    /// [maximum](super::TableBuilder::maximum): the new pair is handed back.
+    /// [limit](super::TableBuilder::max_len): the new pair is handed back.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -257,11 +257,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table
 
 /// An entry that is not freed as long as this value exists: see [`TableReader::get`]. It dereferences to the value.
 #[must_use = "the entry is protected until this value is dropped"]
-pub struct Entry<'a, K, V> {
+pub struct Ref<'a, K, V> {
     held: Held<'a, K, V>,
 }
 
-impl<'a, K, V> Entry<'a, K, V> {
+impl<'a, K, V> Ref<'a, K, V> {
     #[inline(always)]
     fn new(held: Held<'a, K, V>) -> Self {
         Self { held }
@@ -280,7 +280,7 @@ impl<'a, K, V> Entry<'a, K, V> {
     }
 }
 
-impl<K, V> Deref for Entry<'_, K, V> {
+impl<K, V> Deref for Ref<'_, K, V> {
     type Target = V;
 
     #[inline(always)]
@@ -289,9 +289,9 @@ impl<K, V> Deref for Entry<'_, K, V> {
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("key", self.key()).field("value", self.value()).finish()
+        f.debug_struct("Ref").field("key", self.key()).field("value", self.value()).finish()
     }
 }
 

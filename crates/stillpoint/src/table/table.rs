@@ -226,7 +226,7 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back. An entry is replaced also in a full table, unless too many
-    /// replaced ones wait for readers: see [`TableBuilder::maximum`].
+    /// replaced ones wait for readers: see [`TableBuilder::max_len`].
     ///
     /// # Panics
     /// With the panic of the destructor of an entry that was removed before. The insertion has taken place then, unless

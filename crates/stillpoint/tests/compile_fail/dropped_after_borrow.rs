@@ -60,7 +60,7 @@ fn table_tableguard_g(make: impl for<'any> Fn(&'any ()) -> table::TableGuard<'an
     _later = make(&first);
 }
 
-fn table_entry_a(make: impl for<'any> Fn(&'any ()) -> table::Entry<'any, u8, u8>) {
+fn table_ref_a(make: impl for<'any> Fn(&'any ()) -> table::Ref<'any, u8, u8>) {
     let _later;
     let first = ();
     _later = make(&first);

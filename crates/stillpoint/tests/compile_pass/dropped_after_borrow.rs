@@ -52,7 +52,7 @@ mod compiles {
         let _first = make(&later);
     }
 
-    fn table_entry_a(make: impl for<'any> Fn(&'any ()) -> table::Entry<'any, u8, u8>) {
+    fn table_ref_a(make: impl for<'any> Fn(&'any ()) -> table::Ref<'any, u8, u8>) {
         let later = ();
         let _first = make(&later);
     }

@@ -1,5 +1,5 @@
 use stillpoint::rcu::Domain;
-use stillpoint::table::{Entry, Iter, Removed, Table, TableGuard, TableReader};
+use stillpoint::table::{Iter, Ref, Removed, Table, TableGuard, TableReader};
 
 type Any = for<'a> fn(&'a str);
 type Static = fn(&'static str);
@@ -26,7 +26,7 @@ fn shorter_removed<'s>(removed: Removed<'static, u64, Any>) -> Removed<'s, u64, 
 }
 
 /// An entry that is only read may be seen as a supertype, like a reference.
-fn seen_as<'s>(entry: Entry<'s, u64, Any>) -> Entry<'s, u64, Static> {
+fn seen_as<'s>(entry: Ref<'s, u64, Any>) -> Ref<'s, u64, Static> {
     entry
 }
 

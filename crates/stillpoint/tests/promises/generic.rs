@@ -49,9 +49,9 @@ pub(crate) fn table() -> Vec<Row> {
         "table::TableGuard", "K": send_sync = table::TableGuard<'static, T, u8>;             Invariant,     Never,       Never,       Never,         Never,         Static;
         "table::TableGuard", "V": send_sync = table::TableGuard<'static, u8, T>;             Invariant,     Never,       Never,       Never,         Never,         Static;
         "table::TableGuard", "S": any = table::TableGuard<'static, u8, u8, T>;               Covariant,     Never,       Never,       Never,         Never,         AsLifetime;
-        "table::Entry", "'a": lifetime = table::Entry<'a, u8, u8>;                           Covariant,     Never,       Never,       Always,        Always,        Alive;
-        "table::Entry", "K": any = table::Entry<'static, T, u8>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
-        "table::Entry", "V": any = table::Entry<'static, u8, T>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
+        "table::Ref", "'a": lifetime = table::Ref<'a, u8, u8>;                               Covariant,     Never,       Never,       Always,        Always,        Alive;
+        "table::Ref", "K": any = table::Ref<'static, T, u8>;                                 Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
+        "table::Ref", "V": any = table::Ref<'static, u8, T>;                                 Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
         "table::Iter", "'g": lifetime = table::Iter<'a, u8, u8>;                             Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "table::Iter", "K": any = table::Iter<'static, T, u8>;                               Invariant,     SendAndSync, SendAndSync, Never,         Never,         AsLifetime;
         "table::Iter", "V": any = table::Iter<'static, u8, T>;                               Invariant,     SendAndSync, SendAndSync, Never,         Never,         AsLifetime;

@@ -133,7 +133,7 @@ fn entries_are_kept_or_removed_by_their_contents() {
 #[test]
 fn a_full_table_hands_the_pair_back() {
     let domain = Domain::new();
-    let table = Table::builder(&domain).maximum(100).build().unwrap();
+    let table = Table::builder(&domain).max_len(100).build().unwrap();
     for key in 0..100u32 {
         assert!(table.insert(key, key.to_string()).unwrap().is_none());
     }
@@ -206,7 +206,7 @@ fn a_guard_of_the_table_is_a_region() {
 fn of_two_values_for_a_key_the_first_one_stays() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::builder(&domain).maximum(2).build().unwrap();
+    let table = Table::builder(&domain).max_len(2).build().unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for round in 0..5 {
@@ -230,7 +230,7 @@ fn of_two_values_for_a_key_the_first_one_stays() {
 fn an_update_that_is_made_again_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::builder(&domain).maximum(3).build().unwrap();
+    let table = Table::builder(&domain).max_len(3).build().unwrap();
     table.insert(1, census.value(0)).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -294,7 +294,7 @@ fn a_builder_forgets_nothing() {
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     let table = Table::builder(&domain)
         .capacity(5_000)
-        .maximum(6_000)
+        .max_len(6_000)
         .attach(handle.clone())
         .hasher(hasher)
         .build()

@@ -9,11 +9,11 @@ use stillpoint::table::{Full, Table};
 
 use crate::census::{Census, Counted};
 
-/// Slots for replacements beside the maximum, as `TableBuilder::maximum` says.
+/// Slots for replacements beside the maximum, as `TableBuilder::max_len` says.
 const SPARE: u64 = 64;
 
 fn full_table(domain: &Domain, maximum: u64) -> Table<u64, u64> {
-    let table = Table::builder(domain).maximum(maximum as usize).build().unwrap();
+    let table = Table::builder(domain).max_len(maximum as usize).build().unwrap();
     for key in 0..maximum {
         table.insert(key, key).unwrap();
     }
@@ -101,7 +101,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
     const MAXIMUM: usize = 20;
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::builder(&domain).maximum(MAXIMUM).build().unwrap();
+    let table: Table<u64, Counted> = Table::builder(&domain).max_len(MAXIMUM).build().unwrap();
     let rounds = if cfg!(miri) { 40 } else { 20_000 };
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
@@ -147,7 +147,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
 fn a_reservation_of_exactly_the_maximum_is_granted() {
     let domain = Domain::new();
     for (there, maximum) in [(0, 1), (0, 100), (40, 100), (99, 100), (100, 100), (0, 5_000), (1_000, 5_000)] {
-        let table: Table<u64, u64> = Table::builder(&domain).maximum(maximum).build().unwrap();
+        let table: Table<u64, u64> = Table::builder(&domain).max_len(maximum).build().unwrap();
         for key in 0..there as u64 {
             table.insert(key, key).unwrap();
         }
@@ -231,7 +231,7 @@ fn a_panic_in_clear_loses_nothing() {
     const ENTRIES: usize = 500;
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Bomb> = Table::builder(&domain).maximum(ENTRIES).build().unwrap();
+    let table: Table<u64, Bomb> = Table::builder(&domain).max_len(ENTRIES).build().unwrap();
     let bomb = |armed| Bomb { armed, _counted: census.value(0) };
     for key in 0..ENTRIES as u64 {
         assert!(table.insert(key, bomb(key % 100 == 3)).is_ok());
@@ -381,7 +381,7 @@ fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
 
 #[test]
 fn a_maximum_of_nothing_is_one() {
-    let table = Table::builder(&Domain::new()).maximum(0).build().unwrap();
+    let table = Table::builder(&Domain::new()).max_len(0).build().unwrap();
     assert!(table.insert(1, 1).unwrap().is_none());
     assert_eq!(table.insert(2, 2).unwrap_err(), Full(2, 2));
     assert_eq!(table.insert(1, 3).unwrap().as_deref(), Some(&1));
@@ -390,7 +390,7 @@ fn a_maximum_of_nothing_is_one() {
 /// A capacity beyond the maximum is no reason to ask for memory that no entry may use.
 #[test]
 fn a_maximum_limits_the_memory_of_entries() {
-    let builder = Table::<u64, [u8; 1024]>::builder(&Domain::new()).capacity(10_000).maximum(10);
+    let builder = Table::<u64, [u8; 1024]>::builder(&Domain::new()).capacity(10_000).max_len(10);
     let bytes = builder.build().unwrap().stats().bytes;
     assert!(bytes < 10_000 * 1024 / 4, "{bytes}");
 }

@@ -104,7 +104,7 @@ fn growths_behind_another_thread_complete() {
 fn a_full_table_replaces_and_empties() {
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::builder(&domain).maximum(3).build().unwrap();
+    let table: Table<u64, Counted> = Table::builder(&domain).max_len(3).build().unwrap();
     for key in 0..3 {
         table.insert(key, census.value(key)).unwrap();
     }

@@ -320,7 +320,7 @@ fn a_timer_whose_slot_is_being_moved_can_be_cancelled_and_reset() {
 
 #[test]
 fn a_bounded_wheel_hands_the_value_back_and_goes_on() {
-    let mut wheel = Wheel::bounded(0, 2);
+    let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, 1).unwrap();
     wheel.add(20, 2).unwrap();
     assert_eq!(wheel.add(30, 3), Err(Full(3)));
@@ -331,7 +331,7 @@ fn a_bounded_wheel_hands_the_value_back_and_goes_on() {
     wheel.add(30, 3).unwrap();
     assert_eq!(fired(&mut wheel, 30), [2, 3]);
     assert_eq!(wheel.stats().capacity, 2);
-    assert!(Wheel::bounded(0, 0).add(1, ()).is_err());
+    assert!(Wheel::with_max_len(0, 0).add(1, ()).is_err());
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_wheel_that_is_full_doubles() {
 
 #[test]
 fn a_stale_key_does_nothing_to_the_next_timer_in_its_place() {
-    let mut wheel = Wheel::bounded(0, 1);
+    let mut wheel = Wheel::with_max_len(0, 1);
     let stale = wheel.add(10, 1).unwrap();
     wheel.cancel(stale);
     let key = wheel.add(10, 2).unwrap();
@@ -437,7 +437,7 @@ fn a_capacity_beyond_all_memory_is_refused() {
     // The last one is more than keys can name.
     for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2, u32::MAX as usize] {
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_capacity(0, capacity)).is_err());
-        assert!(std::panic::catch_unwind(|| Wheel::<u64>::bounded(0, capacity)).is_err());
+        assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_max_len(0, capacity)).is_err());
     }
 }
 

@@ -97,7 +97,7 @@ fn what_a_mailbox_has_sent_that_is_gone_waits_for_its_turn() {
 
 #[test]
 fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
-    let mut service = TimerService::bounded(0, 1);
+    let mut service = TimerService::with_max_len(0, 1);
     let timer = service.remote().timer();
     let other = service.remote().timer();
     let mut mailbox = service.remote().mailbox(4);
@@ -218,7 +218,7 @@ fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
 
 #[test]
 fn the_place_of_a_revoked_timer_is_free_in_its_callback() {
-    let mut service = TimerService::bounded(0, 1);
+    let mut service = TimerService::with_max_len(0, 1);
     let timer = service.remote().timer();
     service.arm(&timer, 10, 1).unwrap();
     assert!(timer.revoke().is_cancelled());
@@ -301,7 +301,7 @@ fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
 
 #[test]
 fn a_message_that_waits_for_room_keeps_nobody_busy() {
-    let mut service = TimerService::bounded(0, 1);
+    let mut service = TimerService::with_max_len(0, 1);
     service.add(10, 0).unwrap();
     let timers = [service.remote().timer(), service.remote().timer()];
     let mut mailbox = service.remote().mailbox(2);

@@ -87,7 +87,7 @@ fn a_full_mailbox_hands_the_value_back_and_leaves_the_timer_as_it_was() {
 
 #[test]
 fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
-    let mut service = TimerService::bounded(0, 1);
+    let mut service = TimerService::with_max_len(0, 1);
     let mut mailbox = service.remote().mailbox(4);
     let (first, second) = (service.remote().timer(), service.remote().timer());
     let key = service.add(50, "own").unwrap();

@@ -133,7 +133,7 @@ fn a_wheel_is_shrunk_in_a_callback() {
 
 #[test]
 fn a_bounded_wheel_that_is_shrunk_has_its_bound() {
-    let mut wheel = Wheel::bounded(0, 3);
+    let mut wheel = Wheel::with_max_len(0, 3);
     wheel.shrink();
     assert_eq!(wheel.stats().capacity, 0);
     for number in 0..3 {

@@ -72,7 +72,7 @@ impl World {
         let is_limited = rng.u32(0..4) == 0;
         let builder = builder(&domain);
         let builder =
-            if is_limited { builder.maximum(MAXIMUM) } else { builder.capacity(rng.usize(0..2000)) };
+            if is_limited { builder.max_len(MAXIMUM) } else { builder.capacity(rng.usize(0..2000)) };
         let table = builder.build().map_err(|error| error.to_string())?;
         for key in 0..RESIDENT + REPLACED {
             let content = Content::make(maker, key, 0).ok_or("too many objects are alive")?;

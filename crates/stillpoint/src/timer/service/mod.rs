@@ -94,8 +94,8 @@ impl<T> TimerService<T> {
     ///
     /// # Panics
     /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
-    pub fn bounded(now: u64, capacity: usize) -> Self {
-        Self::with_wheel(Wheel::bounded(now, capacity))
+    pub fn with_max_len(now: u64, capacity: usize) -> Self {
+        Self::with_wheel(Wheel::with_max_len(now, capacity))
     }
 
     fn with_wheel(wheel: Wheel<Entry<T>>) -> Self {

@@ -41,7 +41,7 @@ impl<T> TimerService<T> {
     /// Complexity: by what is taken, and by the number of mailboxes.
     ///
     /// [`Progress::More`] says that the limit was reached, or that another thread is just making a mailbox, which nobody waits
-    /// for. What a [bounded](Self::bounded) wheel has no room for stays in its mailbox, which is no reason to call again
+    /// for. What a wheel with a [limit](Self::with_max_len) has no room for stays in its mailbox, which is no reason to call again
     /// before a timer has fired or was cancelled.
     ///
     /// # Panics

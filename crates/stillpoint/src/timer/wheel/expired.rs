@@ -133,7 +133,7 @@ impl Progress {
 
 /// The wheel has no room for another timer: it hands the value back.
 ///
-/// A wheel that was made by [`Wheel::bounded`](super::Wheel::bounded) has room for as many timers as it was made for;
+/// A wheel that was made by [`Wheel::with_max_len`](super::Wheel::with_max_len) has room for as many timers as it was made for;
 /// another one is full when there is no memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(

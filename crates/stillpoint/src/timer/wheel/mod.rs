@@ -136,12 +136,12 @@ impl<T> Wheel<T> {
     /// ```
     /// use stillpoint::timer::{Full, Wheel};
     ///
-    /// let mut wheel = Wheel::bounded(0, 1);
+    /// let mut wheel = Wheel::with_max_len(0, 1);
     /// wheel.add(10, "first")?;
     /// assert_eq!(wheel.add(20, "second"), Err(Full("second")));
     /// # Ok::<(), Full<&str>>(())
     /// ```
-    pub fn bounded(now: u64, capacity: usize) -> Self {
+    pub fn with_max_len(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, capacity)
     }
 
@@ -350,7 +350,7 @@ impl<T> Wheel<T> {
 
     /// Gives memory back that no timer needs: all places behind the last one that is in use. An empty wheel keeps 17 KiB.
     ///
-    /// A wheel that is [`bounded`](Self::bounded) asks for memory again when it needs it, up to its bound. Keys stay as good as
+    /// A wheel that was made by [`with_max_len`](Self::with_max_len) asks for memory again when it needs it, up to its bound. Keys stay as good as
     /// they are: a place that comes again has later generations than those that were given back. Each place has at least
     /// 2³⁰ uses; one that had many more is kept.
     ///

@@ -8,7 +8,7 @@ use stillpoint_sys::bits::bits;
 
 #[test]
 fn a_place_whose_generations_are_used_up_is_never_used_again() {
-    let mut wheel = Wheel::bounded(0, 2);
+    let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, "first").unwrap();
     let last = wheel.slab.wear_out(first);
     assert_eq!(wheel.cancel(first), None, "the key of another generation");

@@ -12,7 +12,7 @@ const ENTRIES: u32 = if cfg!(miri) { 100 } else { 1000 };
 fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
     let (domain, census) = (limited(10), Census::default());
     let table: Table<u32, Object> =
-        Table::builder(&domain).maximum(ENTRIES as usize).build().expect("there is memory");
+        Table::builder(&domain).max_len(ENTRIES as usize).build().expect("there is memory");
     let reader = domain.reader();
     for round in 1..=3 {
         let guard = reader.pin();
