@@ -121,9 +121,11 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
         },
         |local| local.alloc_block().unwrap().into_iter().collect(),
     ];
+    LOCAL.with(|local| local.set(pool.local().unwrap()).expect("it is made once"));
     for way in ways {
         LOCAL.with(|local| {
-            let local = local.get_or_init(|| pool.local().unwrap());
+            // Not from `get_or_init`, whose reference Miri takes for an exclusive one.
+            let local = local.get().unwrap();
             PARKS.set(true);
             let objects = way(local);
             // It takes its shard up again.
