@@ -80,7 +80,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let census = pool.audit()?;
     assert!(received >= PACKETS && bytes >= 64 * received);
-    assert_eq!((pool.counts().in_use, census.objects_out), (0, 0));
+    assert_eq!((pool.stats().in_use, census.objects_out), (0, 0));
     println!("{received} packets, {bytes} bytes; every buffer is back");
     pool.close()?;
     Ok(())

@@ -17,7 +17,7 @@ use super::memory::{self, Backing, Iova};
 /// use stillpoint::pool::{AnyPool, Pool, PoolBuilder};
 ///
 /// fn show(name: &str, pool: &AnyPool) {
-///     println!("{name}: {} of {} objects are out", pool.counts().in_use, pool.counts().capacity);
+///     println!("{name}: {} of {} objects are out", pool.stats().in_use, pool.stats().capacity);
 /// }
 /// let (names, packets) = (Pool::new(100, String::new)?, PoolBuilder::new(100).build_raw(2048, 64)?);
 /// show("names", &names);
@@ -55,14 +55,14 @@ impl AnyPool {
     /// let pool = Pool::new(100, || 0u64)?;
     /// let local = pool.local()?;
     /// let objects = [local.alloc(), local.alloc()];
-    /// let counts = pool.counts();
-    /// assert_eq!((counts.in_use, counts.available), (2, counts.capacity - 2));
+    /// let stats = pool.stats();
+    /// assert_eq!((stats.in_use, stats.available), (2, stats.capacity - 2));
     /// # drop(objects);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn counts(&self) -> Counts {
+    pub fn stats(&self) -> PoolStats {
         let (capacity, in_use) = self.core.totals();
-        Counts { capacity, available: capacity - in_use, in_use }
+        PoolStats { capacity, available: capacity - in_use, in_use }
     }
 
     /// Walks through the whole pool: is every bucket in exactly one place, and do the counts add up? Takes time in
@@ -140,7 +140,7 @@ impl Drop for AnyPool {
 
 impl fmt::Debug for AnyPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyPool").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("AnyPool").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 
@@ -188,7 +188,7 @@ pub struct MemoryInfo {
 
 /// How many objects there are, and where. `available` and `in_use` always add up to `capacity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct PoolStats {
     /// All objects.
     pub capacity: usize,
     /// Objects that are free, caches included.

@@ -40,7 +40,7 @@ type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 ///     .cache(256)
 ///     .pages(Pages::Transparent)
 ///     .build_raw(2048, 64)?;
-/// assert!(pool.counts().capacity >= 1_000);
+/// assert!(pool.stats().capacity >= 1_000);
 /// assert_eq!(pool.info().objects_per_block, 31);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```

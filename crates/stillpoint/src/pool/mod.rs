@@ -21,7 +21,7 @@
 //! for packet in block {
 //!     local.free(packet);
 //! }
-//! assert_eq!(pool.counts().in_use, 0);
+//! assert_eq!(pool.stats().in_use, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -56,7 +56,7 @@
 //!
 //! # Consistency
 //!
-//! [`AnyPool::counts`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
+//! [`AnyPool::stats`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
 //! counted with or without what this call moves. An allocation that fails has looked at everything but what other threads
 //! hold as above, and what they are moving at the moment.
 //!
@@ -81,7 +81,7 @@ mod obj;
 mod pool;
 mod raw;
 
-pub use audit::{AnyPool, AuditError, Census, Counts, Info, Leak, Leaks, MemoryInfo, Misuse};
+pub use audit::{AnyPool, AuditError, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
 pub use error::{BuildError, Exhausted, FreeError, FreeReason, TooManyLocals};

@@ -29,7 +29,7 @@ use crate::rcu::Reclaimer;
 /// let mut name = local.alloc().expect("nobody has one");
 /// name.push_str("kept until the next user resets it");
 /// drop(name); // back in the pool
-/// assert_eq!(pool.counts().in_use, 0);
+/// assert_eq!(pool.stats().in_use, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Pool<T: Send + 'static> {
@@ -99,10 +99,10 @@ impl<T: Send + 'static> Pool<T> {
     /// let old = unsafe { pool.from_raw(old) }.expect("one of this pool");
     /// pool.retire(old, &mut reclaimer).expect("there is room");
     /// reclaimer.poll();
-    /// assert_eq!((*seen, pool.counts().in_use), (0, 2));
+    /// assert_eq!((*seen, pool.stats().in_use), (0, 2));
     /// drop(guard);
     /// reclaimer.flush()?;
-    /// assert_eq!(pool.counts().in_use, 1);
+    /// assert_eq!(pool.stats().in_use, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn retire<'p>(&'p self, object: Obj<'p, T>, reclaimer: &mut Reclaimer) -> Result<(), Obj<'p, T>>
@@ -181,6 +181,6 @@ unsafe fn take_back(object: NonNull<()>, context: *const ()) {
 
 impl<T: Send + 'static> fmt::Debug for Pool<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

@@ -84,7 +84,7 @@ impl Deref for RawPool {
 
 impl fmt::Debug for RawPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawPool").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("RawPool").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 

@@ -95,13 +95,13 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
         assert_eq!((error.index, error.reason), (1, FreeReason::Foreign));
         assert!(error.to_string().contains("none of the pool's"), "{error}");
-        assert_eq!(pool.counts().in_use, 1);
+        assert_eq!(pool.stats().in_use, 1);
         // SAFETY: handed out above, and freed once.
         unsafe {
             local.free(mine[1]).unwrap();
             other.free(foreign).unwrap();
         }
-        assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+        assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
         pool.audit().unwrap();
     }
 }
@@ -162,7 +162,7 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
     }
     let all: Vec<_> = std::iter::from_fn(|| owner.alloc()).collect();
     assert_eq!((all.len(), pool.misuse_count()), (8, 2), "the owner has collected it");
-    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (8, 8));
+    assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (8, 8));
 }
 
 /// A bucket that nobody owns: its objects cannot be freed.
@@ -218,7 +218,7 @@ fn more_threads_than_allowed_are_refused_until_one_parks() {
     drop(second);
     assert!(first.alloc().is_some());
     drop(third);
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_object_of_another_pool_is_freed_there() {
     let locals = [pools[0].local().unwrap(), pools[1].local().unwrap()];
     locals[0].free(locals[1].alloc().unwrap());
     locals[0].free_many(vec![locals[1].alloc().unwrap(), locals[0].alloc().unwrap()]);
-    assert!(pools.iter().all(|pool| pool.counts().in_use == 0 && pool.misuse_count() == 0));
+    assert!(pools.iter().all(|pool| pool.stats().in_use == 0 && pool.misuse_count() == 0));
     // SAFETY: no object of this pool, which is refused.
     assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
 }
@@ -266,7 +266,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
             // SAFETY: handed out above, but for one that is refused; those before it are got again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
             assert_eq!((error.index, error.reason), (index, FreeReason::Foreign), "{stranger:?}");
-            assert_eq!(pool.counts().in_use, 4 - index);
+            assert_eq!(pool.stats().in_use, 4 - index);
             let mut again: Vec<_> = (0..index).map(|_| local.alloc().unwrap()).collect();
             again.sort_unstable();
             let mut freed = objects[..index].to_vec();

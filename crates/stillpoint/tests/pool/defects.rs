@@ -19,7 +19,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
             unsafe { local.free(*object) }.unwrap();
         }
     }
-    assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+    assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
     assert_eq!(blocks.len(), 5);
     pool.audit().unwrap();
@@ -42,7 +42,7 @@ fn a_power_of_two_of_buckets_is_all_there() {
 fn what_is_counted_can_be_had() {
     let pool = PoolBuilder::new(33).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
     let local = pool.local().unwrap();
-    let available = pool.counts().available;
+    let available = pool.stats().available;
     assert_eq!(available, 36, "whole buckets");
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), available);
 }
@@ -107,7 +107,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     pool.audit().unwrap();
     // SAFETY: as above.
     again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
-    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
 
     let pool = PoolBuilder::new(2560).bucket_bytes(16 << 10).cache(0).pages(Pages::Small);
     let pool = pool.build_raw(64, 64).unwrap();
@@ -149,7 +149,7 @@ fn a_double_free_does_not_get_a_bucket_rescued() {
     }
     assert_eq!((rescuer.alloc(), rescuer.alloc()), (Some(second), None));
     assert_eq!((owner.alloc(), owner.alloc()), (Some(first), None));
-    assert_eq!((pool.misuse_count(), pool.counts().in_use), (1, 2));
+    assert_eq!((pool.misuse_count(), pool.stats().in_use), (1, 2));
     pool.audit().unwrap();
 }
 
@@ -183,7 +183,7 @@ fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
         local.free(object).unwrap();
     }
     assert_eq!(pool.misuse_count(), 1);
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8, "the pool is intact");
 }
 

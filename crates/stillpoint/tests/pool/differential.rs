@@ -141,7 +141,7 @@ proptest! {
                     locals.insert(thread, pool.local().unwrap());
                 }
                 run(step, &locals, &mut out);
-                let counts = pool.counts();
+                let counts = pool.stats();
                 prop_assert_eq!(counts.in_use, out.all.len());
                 prop_assert_eq!(counts.available + counts.in_use, counts.capacity);
             }
@@ -149,8 +149,8 @@ proptest! {
             prop_assert_eq!(census.objects_out, out.all.len());
         }
         // When all have ended, everything that is not out can be had.
-        let left = pool.counts().available;
-        let (missing, local) = (pool.info().maximum - pool.counts().capacity, pool.local().unwrap());
+        let left = pool.stats().available;
+        let (missing, local) = (pool.info().maximum - pool.stats().capacity, pool.local().unwrap());
         let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         prop_assert_eq!(rest.len(), left + missing);
         rest.iter().for_each(|&object| out.add(object));

@@ -52,7 +52,7 @@ fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
 fn a_thread_that_waited_for_another_one_to_grow_the_pool_does_not_grow_it_again() {
     let (pool, meet) = waits_once(32, 8, false);
     assert_eq!(two_growers(&pool, &meet), [1, 1]);
-    assert_eq!((pool.counts().capacity, pool.info().memory.len()), (16, 2));
+    assert_eq!((pool.stats().capacity, pool.info().memory.len()), (16, 2));
 }
 
 #[test]
@@ -60,10 +60,10 @@ fn two_growers_do_not_exceed_the_maximum() {
     for (maximum, step) in [(16, 8), (32, 24), (32, usize::MAX)] {
         let (pool, meet) = waits_once(maximum, step, false);
         assert_eq!(two_growers(&pool, &meet), [1, 1]);
-        assert_eq!(pool.counts().capacity, maximum);
+        assert_eq!(pool.stats().capacity, maximum);
         let local = pool.local().unwrap();
         let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-        assert_eq!((rest.len(), pool.counts().capacity), (maximum - 8, maximum));
+        assert_eq!((rest.len(), pool.stats().capacity), (maximum - 8, maximum));
         drop(rest);
         pool.audit().unwrap();
     }
@@ -73,7 +73,7 @@ fn two_growers_do_not_exceed_the_maximum() {
 fn a_thread_grows_the_pool_where_another_one_has_failed_to() {
     let (pool, meet) = waits_once(16, 8, true);
     assert_eq!(two_growers(&pool, &meet), [0, 1]);
-    assert_eq!((pool.counts().capacity, pool.counts().in_use), (16, 8));
+    assert_eq!((pool.stats().capacity, pool.stats().in_use), (16, 8));
     pool.audit().unwrap();
 }
 
@@ -129,7 +129,7 @@ fn many_growers_get_each_object_once() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(counts.iter().sum::<usize>(), 203);
-    assert_eq!((pool.counts().in_use, pool.info().memory.len()), (203, 1 + 21));
+    assert_eq!((pool.stats().in_use, pool.info().memory.len()), (203, 1 + 21));
     pool.audit().unwrap();
 }
 

@@ -29,7 +29,7 @@ fn a_double_free_is_refused_at_once_in_any_thread() {
             local.free_block(block).unwrap();
             assert_eq!(local.free_block(block).unwrap_err().reason, FreeReason::AlreadyFree);
         }
-        assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+        assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
         pool.audit().unwrap();
     }
 }
@@ -46,7 +46,7 @@ fn a_write_to_a_free_object_is_reported_when_it_is_handed_out() {
         object.as_ptr().add(49).write(0);
     }
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    assert_eq!(all.len(), pool.counts().capacity);
+    assert_eq!(all.len(), pool.stats().capacity);
     assert_eq!(pool.misuses(), [Misuse::WrittenAfterFree { address: object.as_ptr().addr(), offset: 49 }]);
 }
 
@@ -138,12 +138,12 @@ fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
         local.free(block.get(2).unwrap()).unwrap();
         let error = local.free_block(block).unwrap_err();
         assert_eq!((error.index, error.reason), (2, FreeReason::AlreadyFree));
-        assert_eq!(pool.counts().in_use, 3);
+        assert_eq!(pool.stats().in_use, 3);
         for index in [0, 1, 3] {
             local.free(block.get(index).unwrap()).unwrap();
         }
     }
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     pool.audit().unwrap();
 }
 
@@ -191,7 +191,7 @@ fn a_validation_sees_no_object_that_a_panic_has_freed() {
     // SAFETY: nobody has the object; that it is freed again is what the pool is to notice.
     drop(unsafe { pool.from_raw(addresses[0].as_ptr()) });
     assert_eq!((shown.load(Ordering::Relaxed), pool.misuse_count()), (before, 1));
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
 }
 
 /// A validation that frees another object of the block that is being freed: that one is told of, and the others are freed.
@@ -215,7 +215,7 @@ fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {
     FREES.store(third, Ordering::Relaxed);
     drop(block);
     assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: third }]);
-    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (0, 0));
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
     assert_eq!(blocks.len(), 1, "the bucket is whole again");
 }

@@ -91,7 +91,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
             let info = pool.info();
             let bytes: usize = info.memory.iter().map(|piece| piece.bytes).sum();
             let room = 2 * capacity.next_multiple_of(info.objects_per_block) * info.stride;
-            assert!(pool.counts().capacity >= capacity);
+            assert!(pool.stats().capacity >= capacity);
             assert!(bytes <= room.max(64 << 10), "{capacity} objects of {size} bytes take {bytes}");
             assert!(bytes < (4 * capacity * info.stride).max(64 << 10 | 1), "{capacity} of {size}: {bytes}");
         }

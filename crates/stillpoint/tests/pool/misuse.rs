@@ -24,7 +24,7 @@ fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
         .leak_hook(move |leaks| tell.store(leaks.0.len(), Ordering::Relaxed))
         .build(move || Noted(Arc::clone(&counter)))
         .unwrap();
-    let capacity = pool.counts().capacity;
+    let capacity = pool.stats().capacity;
     let local = pool.local().unwrap();
     std::mem::forget(local.alloc());
     std::mem::forget(local.alloc_block());
@@ -53,7 +53,7 @@ fn a_forgotten_local_keeps_what_it_holds_and_nothing_else_breaks() {
     let got: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert!(got.len() >= 90 && got.len() < 100, "{}", got.len());
     drop((object, got));
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     pool.audit().unwrap();
 }
 
@@ -82,10 +82,10 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
     let first: Vec<_> = (0..4).map(|_| local.alloc().unwrap()).collect();
     fails.store(true, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
-    assert_eq!((alive.load(Ordering::Relaxed), pool.counts().capacity), (4, 4));
+    assert_eq!((alive.load(Ordering::Relaxed), pool.stats().capacity), (4, 4));
     fails.store(false, Ordering::Relaxed);
     assert!(local.alloc().is_some());
-    assert_eq!(pool.counts().capacity, 12);
+    assert_eq!(pool.stats().capacity, 12);
     drop(first);
     drop(local);
     drop(pool);
@@ -107,10 +107,10 @@ fn a_reset_that_panics_gives_the_object_back() {
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(3, &mut some))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_block())).is_err());
-    assert_eq!(pool.counts().in_use, some.len());
+    assert_eq!(pool.stats().in_use, some.len());
     drop(some);
     fails.store(false, Ordering::Relaxed);
-    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), pool.counts().capacity);
+    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), pool.stats().capacity);
     pool.audit().unwrap();
 }
 
@@ -135,12 +135,12 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
         assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(200, &mut some))).is_err());
         assert_eq!(called.load(Ordering::Relaxed), panics_at + 1);
         assert_eq!(some.iter().map(|object| **object).collect::<Vec<_>>(), [7, 7, 7]);
-        assert_eq!((pool.counts().in_use, pool.misuse_count()), (3, 0));
+        assert_eq!((pool.stats().in_use, pool.misuse_count()), (3, 0));
         pool.audit().unwrap();
     }
     at.store(usize::MAX, Ordering::Relaxed);
-    local.alloc_many(pool.counts().available, &mut some).unwrap();
-    assert_eq!(some.len(), pool.counts().capacity);
+    local.alloc_many(pool.stats().available, &mut some).unwrap();
+    assert_eq!(some.len(), pool.stats().capacity);
 }
 
 /// What goes back because of one panic is not shown to a validation, which might panic, too, and end the process.
@@ -159,7 +159,7 @@ fn a_reset_that_panics_is_no_reason_for_a_validation() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc()))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(100, &mut some))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err());
-    assert_eq!((some.len(), pool.counts().in_use, pool.misuse_count()), (0, 0, 0));
+    assert_eq!((some.len(), pool.stats().in_use, pool.misuse_count()), (0, 0, 0));
     assert_eq!(validated.load(Ordering::Relaxed), 0);
     assert_eq!(pool.audit().unwrap().fill, [13, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
@@ -176,7 +176,7 @@ fn destructors_that_panic_do_not_keep_the_others_from_running() {
     }
     let numbers = AtomicUsize::new(0);
     let pool = Pool::new(10, move || Panics(numbers.fetch_add(1, Ordering::Relaxed))).unwrap();
-    let capacity = pool.counts().capacity;
+    let capacity = pool.stats().capacity;
     assert!(catch_unwind(AssertUnwindSafe(|| drop(pool))).is_err());
     assert_eq!(DROPPED.load(Ordering::Relaxed), capacity);
 }
@@ -206,7 +206,7 @@ fn code_of_the_users_may_use_the_pool() {
     let kept = std::mem::take(&mut *KEPT.lock().unwrap());
     drop(kept);
     drop(local);
-    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
     pool.audit().unwrap();
 }
 
@@ -251,7 +251,7 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
             local.park();
             stop.store(true, Ordering::Relaxed);
         });
-        assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+        assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
         pool.audit().unwrap();
     }
 }
@@ -290,7 +290,7 @@ fn a_validation_that_panics_leaves_the_object_out() {
     let mut object = local.alloc().unwrap();
     *object = 1;
     assert!(catch_unwind(AssertUnwindSafe(|| drop(object))).is_err());
-    assert_eq!(pool.counts().in_use, 1);
+    assert_eq!(pool.stats().in_use, 1);
     pool.audit().unwrap();
 }
 
@@ -308,15 +308,15 @@ fn a_validation_that_panics_leaves_no_other_object_out() {
     local.alloc_many(100, &mut many).unwrap();
     *many[10] = 1;
     assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(many))).is_err());
-    assert_eq!(pool.counts().in_use, 1);
+    assert_eq!(pool.stats().in_use, 1);
     let mut block = local.alloc_block().unwrap();
     *block.get_mut(3).unwrap() = 1;
     assert!(catch_unwind(AssertUnwindSafe(|| drop(block))).is_err());
-    assert_eq!(pool.counts().in_use, 2);
+    assert_eq!(pool.stats().in_use, 2);
     let mut block = local.alloc_block().unwrap();
     *block.get_mut(3).unwrap() = 1;
     assert!(catch_unwind(AssertUnwindSafe(|| drop(block.into_iter()))).is_err());
-    assert_eq!(pool.counts().in_use, 3);
+    assert_eq!(pool.stats().in_use, 3);
     pool.audit().unwrap();
 }
 
@@ -332,7 +332,7 @@ fn an_iterator_that_panics_loses_no_object() {
         assert_ne!(count, 70, "as asked");
     });
     assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(counted))).is_err());
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
 }
 
 /// A constructor that panics while many objects are collected for the caller.
@@ -353,9 +353,9 @@ fn a_growth_that_panics_loses_no_object() {
         let one = local.alloc();
         fails.store(true, Ordering::Relaxed);
         let mut many = Vec::new();
-        let all = pool.counts().capacity;
+        let all = pool.stats().capacity;
         assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(all, &mut many).is_ok())).is_err());
-        assert_eq!((many.len(), pool.counts().in_use), (0, 1), "none, although there were some");
+        assert_eq!((many.len(), pool.stats().in_use), (0, 1), "none, although there were some");
         drop((one, many));
         pool.audit().unwrap();
         fails.store(false, Ordering::Relaxed);
@@ -376,7 +376,7 @@ fn two_locals_of_one_thread_share_nothing() {
         some.truncate(some.len() - 5);
         second.free_many(some.drain(..3));
     }
-    assert_eq!(pool.counts().in_use, some.len());
+    assert_eq!(pool.stats().in_use, some.len());
     drop(some);
     pool.audit().unwrap();
 }

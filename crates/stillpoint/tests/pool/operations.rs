@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Counts, Exhausted, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Exhausted, Objects, Pages, Pool, PoolBuilder, PoolStats};
 
 /// Four objects to a bucket.
 fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
@@ -18,16 +18,16 @@ fn every_object_of_the_capacity_can_be_had_and_no_more() {
         for cache in [0, 3, 32] {
             let pool = four_to_a_bucket(capacity).cache(cache).build(|| [0u8; 64]).unwrap();
             let local = pool.local().unwrap();
-            let all = pool.counts().capacity;
+            let all = pool.stats().capacity;
             assert_eq!(all, capacity.next_multiple_of(4));
             for _ in 0..3 {
                 let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
                 assert_eq!(objects.len(), all);
                 let addresses: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
                 assert_eq!(addresses.len(), all, "an object was handed out twice");
-                assert_eq!(pool.counts(), Counts { capacity: all, available: 0, in_use: all });
+                assert_eq!(pool.stats(), PoolStats { capacity: all, available: 0, in_use: all });
                 drop(objects);
-                assert_eq!(pool.counts(), Counts { capacity: all, available: all, in_use: 0 });
+                assert_eq!(pool.stats(), PoolStats { capacity: all, available: all, in_use: 0 });
                 assert_eq!(pool.audit().unwrap().objects_out, 0);
             }
         }
@@ -38,7 +38,7 @@ fn every_object_of_the_capacity_can_be_had_and_no_more() {
 fn many_objects_come_all_or_none() {
     let pool = four_to_a_bucket(64).build(|| 0u64).unwrap();
     let local = pool.local().unwrap();
-    let all = pool.counts().capacity;
+    let all = pool.stats().capacity;
     let mut objects = Vec::new();
     local.alloc_many(all - 3, &mut objects).unwrap();
     assert_eq!(local.alloc_many(4, &mut objects), Err(Exhausted { wanted: 4 }));
@@ -48,7 +48,7 @@ fn many_objects_come_all_or_none() {
     assert!(local.alloc().is_none());
     assert!(local.alloc_many(usize::MAX, &mut objects).is_err());
     local.free_many(objects.drain(..));
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     assert!(local.alloc_many(all + 1, &mut objects).is_err());
     local.alloc_many(all, &mut objects).unwrap();
     drop(objects);
@@ -71,21 +71,21 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
         object[0] = index as u8;
     }
     assert!(block.get(11).is_some() && block.get(12).is_none() && block.get_mut(12).is_none());
-    assert_eq!(pool.counts().in_use, 12);
+    assert_eq!(pool.stats().in_use, 12);
     // Whole.
     drop(block);
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     // In parts, of which some are not taken out of the block.
     let mut objects = local.alloc_block().unwrap().into_iter();
     let third = objects.nth(2).unwrap();
     assert_eq!((third[0], objects.len()), (2, 9), "the same block came again");
     drop(objects);
-    assert_eq!(pool.counts().in_use, 1);
+    assert_eq!(pool.stats().in_use, 1);
     drop(third);
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     // The bucket is whole once more.
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
-    assert_eq!(blocks.len(), pool.counts().capacity / 12);
+    assert_eq!(blocks.len(), pool.stats().capacity / 12);
     drop(blocks);
     pool.audit().unwrap();
 }
@@ -117,7 +117,7 @@ fn a_constructor_runs_once_for_each_object_and_its_destructor_with_the_pool() {
         Counted(Arc::clone(&counter))
     })
     .unwrap();
-    let capacity = pool.counts().capacity;
+    let capacity = pool.stats().capacity;
     let local = pool.local().unwrap();
     for _ in 0..if cfg!(miri) { 20 } else { 1000 } {
         drop(local.alloc());
@@ -148,10 +148,10 @@ fn the_pool_grows_up_to_its_maximum() {
     let counter = Arc::clone(&made);
     let make = move || counter.fetch_add(1, Ordering::Relaxed);
     let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, 8).build(make).unwrap();
-    assert_eq!((pool.counts().capacity, pool.info().maximum), (4, 20));
+    assert_eq!((pool.stats().capacity, pool.info().maximum), (4, 20));
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    assert_eq!((objects.len(), pool.counts().capacity, made.load(Ordering::Relaxed)), (20, 20, 20));
+    assert_eq!((objects.len(), pool.stats().capacity, made.load(Ordering::Relaxed)), (20, 20, 20));
     assert_eq!(pool.info().memory.iter().map(|piece| piece.buckets).collect::<Vec<_>>(), [1, 2, 2]);
     let values: HashSet<usize> = objects.iter().map(|object| **object).collect();
     assert_eq!(values.len(), 20);
@@ -165,7 +165,7 @@ fn the_pool_grows_up_to_its_maximum() {
 fn the_pool_grows_to_its_maximum_in_one_step() {
     for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
         let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, step).build(|| 0usize).unwrap();
-        assert_eq!((pool.counts().capacity, pool.info().maximum), (4, 20));
+        assert_eq!((pool.stats().capacity, pool.info().maximum), (4, 20));
         let local = pool.local().unwrap();
         let mut objects = Vec::new();
         local.alloc_many(5, &mut objects).unwrap();

@@ -229,10 +229,10 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     let other = pool.local().unwrap();
     // SAFETY: handed out above, and freed once.
     unsafe { local.free_block(block) }.unwrap();
-    assert_eq!(pool.counts().in_use, 2);
+    assert_eq!(pool.stats().in_use, 2);
     // SAFETY: as above.
     unsafe { local.free_many(&objects) }.unwrap();
-    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
     assert_eq!(std::iter::from_fn(|| other.alloc_block()).count(), 3);
     pool.audit().unwrap();
 }
@@ -250,7 +250,7 @@ fn a_double_free_by_a_parked_local_is_counted_once() {
     // SAFETY: as above.
     unsafe { local.free(object) }.unwrap();
     assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
-    assert_eq!((pool.counts().in_use, pool.audit().unwrap().objects_out), (4, 4));
+    assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (4, 4));
     // SAFETY: handed out above, and freed once.
     unsafe { other.free_block(kept) }.unwrap();
     assert_eq!(std::iter::from_fn(|| other.alloc()).count(), 8);

@@ -49,7 +49,7 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
         }
     });
     assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were handed out twice");
-    assert_eq!((pool.misuse_count(), pool.counts().in_use), (0, 0));
+    assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
     pool.audit().unwrap();
 }
 
@@ -93,7 +93,7 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
         kept.borrow().iter().map(|object| &raw const **object).collect();
     assert_eq!(addresses.len(), 9, "an object was handed out twice");
     drop(kept);
-    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
     pool.audit().unwrap();
 }
 

@@ -59,7 +59,7 @@ fn readers_never_see_an_object_that_was_reused() {
         stop.store(true, Ordering::Relaxed);
     });
     reclaimer.flush().unwrap();
-    assert_eq!(pool.counts().in_use, 1);
+    assert_eq!(pool.stats().in_use, 1);
     // SAFETY: as above; no reader is left.
     drop(unsafe { pool.from_raw(current.into_inner()) });
     assert_eq!(pool.audit().unwrap().objects_out, 0);
@@ -76,10 +76,10 @@ fn a_full_reclaimer_hands_the_object_back() {
     pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap();
     assert_eq!(reclaimer.pending_bytes(), size_of::<u64>(), "it counts with its size");
     let object = pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap_err();
-    assert_eq!((*object, pool.counts().in_use), (0, 2));
+    assert_eq!((*object, pool.stats().in_use), (0, 2));
     drop((object, guard));
     reclaimer.flush().unwrap();
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
 }
 
 /// The reclaimer outlives the pool, and then the objects are dropped with their memory.
@@ -101,7 +101,7 @@ fn an_object_that_waits_keeps_the_memory_of_its_pool() {
         Counted(Arc::clone(&counter))
     });
     let mut pool = pool.unwrap();
-    let capacity = pool.counts().capacity;
+    let capacity = pool.stats().capacity;
     pool.retire(pool.local().unwrap().alloc().unwrap(), &mut reclaimer).unwrap();
     assert_eq!(pool.leaks().0.len(), 1, "it is out as long as it waits");
     drop(pool);

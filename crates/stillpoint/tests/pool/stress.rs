@@ -113,9 +113,9 @@ fn stress(threads: usize, builder: PoolBuilder) {
             let (pool, to, from) = (&pool, &senders[(index + 1) % threads], &receivers[index]);
             scope.spawn(move || work(pool, index as u64 + 1, to, from));
         }
-        // Counts always add up, and are never beyond what there is.
+        // Figures always add up, and are never beyond what there is.
         for _ in 0..if cfg!(miri) { 3 } else { 200 } {
-            let counts = pool.counts();
+            let counts = pool.stats();
             assert_eq!(counts.available + counts.in_use, counts.capacity);
             let _ = pool.audit();
             std::thread::yield_now();
@@ -126,7 +126,7 @@ fn stress(threads: usize, builder: PoolBuilder) {
         let rest: Vec<_> = receiver.into_inner().unwrap().try_iter().map(|handed| handed.0).collect();
         give(&local, &rest, 0);
     }
-    assert_eq!((pool.counts().in_use, pool.misuse_count()), (0, 0), "{:?}", pool.misuses());
+    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0), "{:?}", pool.misuses());
     assert_eq!(pool.audit().unwrap().objects_out, 0);
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!(all.len(), pool.info().maximum);

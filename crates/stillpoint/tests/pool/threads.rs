@@ -15,7 +15,7 @@ fn an_object_is_freed_by_a_thread_that_has_no_local() {
     std::thread::scope(|scope| {
         scope.spawn(move || drop(objects));
     });
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), all);
     pool.audit().unwrap();
 }
@@ -75,9 +75,9 @@ fn threads_come_and_go() {
         });
     }
     let out: HashSet<_> = before.iter().map(|object| (&raw const **object).addr()).collect();
-    assert_eq!((out.len(), pool.counts().in_use), (before.len(), before.len()));
+    assert_eq!((out.len(), pool.stats().in_use), (before.len(), before.len()));
     drop(before);
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     pool.audit().unwrap();
 }
 
@@ -110,7 +110,7 @@ fn a_producer_and_a_consumer() {
             }
         }
     });
-    assert_eq!(pool.counts().in_use, 0);
+    assert_eq!(pool.stats().in_use, 0);
     pool.audit().unwrap();
 }
 
@@ -129,12 +129,12 @@ fn a_rush_on_a_small_pool() {
                     barrier.wait();
                     let mine: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
                     barrier.wait();
-                    assert!(pool.counts().in_use <= 64);
+                    assert!(pool.stats().in_use <= 64);
                     drop(mine);
                 });
             }
         });
-        assert_eq!(pool.counts().in_use, 0);
+        assert_eq!(pool.stats().in_use, 0);
         assert_eq!(pool.audit().unwrap().objects_out, 0);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Leak" = pool::Leak;                                             true, true, true, true;
         "pool::Info" = pool::Info;                                             true, true, true, true;
         "pool::MemoryInfo" = pool::MemoryInfo;                                 true, true, true, true;
-        "pool::Counts" = pool::Counts;                                         true, true, true, true;
+        "pool::PoolStats" = pool::PoolStats;                                   true, true, true, true;
         "pool::Census" = pool::Census;                                         true, true, true, true;
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
         "pool::AuditError" = pool::AuditError;                                 true, true, true, true;
