@@ -63,7 +63,7 @@ unsafe impl FenceProvider for SignalFences {
                 "a thread with a reader blocks the signal of fences; unblock it there, or drop the reader before"
             }
             libc::EBUSY => {
-                "the program handles the signal of fences itself; choose another one with signals::choose"
+                "the program handles the signal of fences itself; choose another one with stillpoint_multicast::signals::choose"
             }
             libc::ESRCH => {
                 "a thread with a reader has ended without leaving; let threads return, or drop the reader before"

@@ -79,11 +79,13 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.binary_search_by(|(one, _)| one.cmp(key))
     }
 
-    /// Adds a value unless there is one.
-    fn insert(&mut self, key: K, value: impl FnOnce() -> V) {
-        if let Err(place) = self.find(&key) {
+    /// Adds a value unless there is one, and says whether it has.
+    fn insert(&mut self, key: K, value: impl FnOnce() -> V) -> bool {
+        let found = self.find(&key);
+        if let Err(place) = found {
             self.0.insert(place, (key, value()));
         }
+        found.is_err()
     }
 
     fn remove(&mut self, key: &K) -> Option<V> {
@@ -116,9 +118,13 @@ impl Drop for Registered {
 pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, bits: u32) -> bool {
     register(core).is_some_and(|slot| {
         let insert = |registered: &Registered| {
-            registered.words.borrow_mut().insert(NonNull::from(word), || Bound { bits, slot });
+            registered.words.borrow_mut().insert(NonNull::from(word), || Bound { bits, slot })
         };
-        REGISTERED.try_with(insert).is_ok()
+        let is_bound = REGISTERED.try_with(insert).unwrap_or(false);
+        if !is_bound {
+            drop(Registration { core: Arc::clone(core), slot });
+        }
+        is_bound
     })
 }
 
@@ -240,6 +246,8 @@ mod tests {
         let (core, words) = (Core::new(Polled), [const { AtomicU32::new(0) }; 2]);
         // SAFETY: the words are alive until they are unbound.
         assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
+        // SAFETY: as above.
+        assert!(!unsafe { bind(&core, &words[1], 1) }, "it is bound already");
         unbind(&core, &words[0]);
         unbind(&core, &words[0]);
         assert_eq!(core.members(), 1);

@@ -11,16 +11,23 @@ use std::sync::atomic::AtomicU32;
 /// The crate `stillpoint-multicast` has one that fences by signals.
 ///
 /// # Safety
-/// As long as a thread is [bound](FenceProvider::bind), each call of [`heavy`](FenceProvider::heavy) that returns `Ok`
-/// has had this thread execute a full memory barrier since its start, at some point in the thread's instruction stream, and
-/// is a sequentially consistent fence of the calling thread. What a thread did before it was unbound comes before a
-/// `heavy` that starts later.
+/// Each call H of [`heavy`](FenceProvider::heavy) that returns `Ok` is a sequentially consistent fence of the calling thread,
+/// also when nobody is bound. For each thread T that is [bound](FenceProvider::bind) at any time between its start and its
+/// return, one of these holds:
+/// - T executes a full memory barrier meanwhile, at some point in its instruction stream, which comes after what the caller
+///   did before H, and before what the caller does after H;
+/// - T is unbound, or let go at its end, and what T did before that happens before the return of H;
+/// - T is bound after H has started, and what the caller did before H happens before what T does once it is bound.
 ///
-/// When a bound thread ends, and the provider cannot reach it until its very end, it first calls [`end_light_fences`] on
-/// the thread, and then sets the bits in the words that the thread was bound with. Both come before it ceases to reach the
-/// thread.
+/// A thread that ends without being unbound is *let go*: first [`end_light_fences`] is called on it, then the bits are set in
+/// each word that it is bound with, by an atomic or, and only then it is no longer reached. Words are changed in no other
+/// way, and not touched after they were unbound.
+///
+/// In the child of a `fork`, the calling thread is bound as before, with the same words, and no other thread is.
+///
+/// No method unwinds.
 pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
-    /// A name for people, which no other provider has.
+    /// A name for people. Two providers of one name are taken for the same by [`choose`](super::choose).
     fn name(&self) -> &'static str;
 
     /// Whether this process may use it.
@@ -32,17 +39,19 @@ pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
     /// A full barrier on every bound thread.
     ///
     /// # Errors
-    /// The error number, as in `errno.h`. Nothing is ordered then.
+    /// The error number, as in `errno.h`; not 0. Nothing is ordered then.
     fn heavy(&self) -> Result<(), i32>;
 
     /// Registers the calling thread until [`unbind`](FenceProvider::unbind) is called with the same word. A thread may be
-    /// bound with several words. False if it cannot be registered: it fences itself then.
+    /// bound with several words, each of them once at a time. False if it cannot be registered, or was let go: the word is
+    /// not kept then, and the thread fences itself.
     ///
     /// # Safety
     /// The word is alive until the thread is unbound, or for ever.
     unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool;
 
-    /// Takes one [`bind`](FenceProvider::bind) of the calling thread back.
+    /// Takes the [`bind`](FenceProvider::bind) of the calling thread with this word back, which is told by its address. Does
+    /// nothing for any other word: one that was refused, or when the thread was let go.
     fn unbind(&self, word: &AtomicU32);
 
     /// What such an error means, and what can be done about it.

@@ -272,6 +272,10 @@ mod tests {
         assert!(reader.record().fences() && !reader.record().is_light(), "nobody else does it");
         assert_eq!(domain.synchronize(), Ok(()), "nobody needs the provider");
         assert_eq!(notes.fences.load(Ordering::Relaxed), 0);
+        drop(reader);
+        notes.refuses.store(false, Ordering::Relaxed);
+        let readers = [(); 20].map(|()| domain.reader());
+        assert!(readers.iter().all(|reader| !reader.record().fences()), "one of them has the same record");
     }
 
     /// At the end of its thread, before the look at requests.

@@ -106,8 +106,7 @@ impl Record {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
             // What was asked of the last holder stays, and is answered by this one: a future may have taken its state for
-            // that of the section that it waits for. Relaxed, both: as all requests; the bit is the holder's own.
-            self.attention.fetch_and(!FENCES, Ordering::Relaxed);
+            // that of the section that it waits for. Relaxed: as all requests; the bit is the holder's own.
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
         // Release: pairs with the acquire load in `boost_state`.
@@ -131,6 +130,9 @@ impl Record {
             self.boost_state.store(ptr::null_mut(), Ordering::Relaxed);
             boost_state.remove_holder();
         }
+        // A `fork` may find the record claimed again and not adopted yet: it is nobody's until then. Relaxed: see `adopt`.
+        self.thread.store(0, Ordering::Relaxed);
+        self.tid.store(0, Ordering::Relaxed);
     }
 
     fn has(&self, bits: u32) -> bool {
@@ -186,6 +188,8 @@ impl Record {
     /// # Safety
     /// The record is alive until then, or for ever.
     pub(crate) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
+        // The last holder's. Relaxed: as in `adopt`. Before the provider may set it again.
+        self.attention.fetch_and(!FENCES, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe { mode.bind(&self.attention, FENCES) }
     }
@@ -459,6 +463,16 @@ mod tests {
             assert_eq!((record.fences(), record.wants_attention()), (is_unreached, is_unreached));
             assert!(!record.take_request() && !record.take_told());
         }
+    }
+
+    /// In the child of a `fork`, a record that is claimed and not adopted yet is not taken for one of the thread that had it.
+    #[test]
+    fn a_record_without_a_holder_is_nobodys() {
+        let record = Record::default();
+        record.adopt(Kind::Reader, ReaderFence::Light, false, false);
+        assert!(record.is_mine());
+        record.abandon();
+        assert!(!record.is_mine() && record.tid() == 0);
     }
 
     /// What a forgotten protected load has left is let go of by who has the reader to himself.
