@@ -130,9 +130,12 @@ impl Record {
             self.boost_state.store(ptr::null_mut(), Ordering::Relaxed);
             boost_state.remove_holder();
         }
-        // A `fork` may find the record claimed again and not adopted yet: it is nobody's until then. Relaxed: see `adopt`.
-        self.thread.store(0, Ordering::Relaxed);
-        self.tid.store(0, Ordering::Relaxed);
+        // A `fork` may find the record claimed again and not adopted yet: it is nobody's until then. Relaxed: see `adopt`. No
+        // model forks.
+        if !cfg!(loom) {
+            self.thread.store(0, Ordering::Relaxed);
+            self.tid.store(0, Ordering::Relaxed);
+        }
     }
 
     fn has(&self, bits: u32) -> bool {
