@@ -245,7 +245,11 @@ mod tests {
     }
 
     fn provided() -> (&'static Notes, Domain) {
+        /// So that they are leaked for nobody.
+        static KEPT: Mutex<Vec<&Notes>> = Mutex::new(Vec::new());
+
         let notes: &Notes = Box::leak(Box::default());
+        KEPT.lock().unwrap().push(notes);
         let mode = Mode::Provided(Provider::new(notes));
         (notes, Domain::builder().fence(mode).build().expect("it is there"))
     }
