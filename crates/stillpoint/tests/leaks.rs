@@ -4,16 +4,16 @@
 
 #![cfg(not(any(loom, miri)))]
 
+#[path = "support/allocated.rs"]
+mod allocated;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/forked.rs"]
 mod forked;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
 
@@ -21,32 +21,9 @@ use stillpoint::rcu::{Boost, Domain, Reader};
 use stillpoint::table::Table;
 use stillpoint::timer::{Limit, TimerService};
 
+use allocated::allocated;
 use child::in_child;
 use forked::in_fork;
-
-struct Counting;
-
-/// Bytes that are allocated.
-static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed: a count, read when the threads are joined.
-        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const THREADS: usize = 5000;
 /// Threads at a time: they end at the same moment.
@@ -92,9 +69,9 @@ fn assert_no_leak(body: impl Fn() + Sync) {
         });
     };
     (0..4).for_each(|_| crowd());
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     (0..THREADS / CROWD).for_each(|_| crowd());
-    let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+    let leaked = allocated() - before;
     assert!(leaked < 10 * THREADS as isize, "{THREADS} threads left {leaked} bytes behind");
     println!("{leaked} bytes more after {THREADS} threads");
 }
@@ -195,9 +172,9 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
             assert!(timers[0].cancel().is_cancelled() && timers[1].revoke().is_cancelled());
         };
         (0..4).for_each(|_| round());
-        let before = ALLOCATED.load(Ordering::Relaxed);
+        let before = allocated();
         (0..THREADS).for_each(|_| round());
-        let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+        let leaked = allocated() - before;
         assert!(leaked < 10 * THREADS as isize, "{THREADS} rounds left {leaked} bytes behind");
     });
 }
@@ -207,7 +184,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
 fn children_of_children_leave_no_memory_behind() {
     fn generation(domain: &Domain, left: usize, before: isize) {
         if left == 0 {
-            let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+            let leaked = allocated() - before;
             assert!(leaked < 36_000, "{leaked} bytes are left of threads of the generations before");
             return;
         }
@@ -226,7 +203,7 @@ fn children_of_children_leave_no_memory_behind() {
                     // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
                     unsafe { domain.reset_after_fork() };
                     // Stacks and names of the parent's threads are not the library's, and are lost.
-                    let before = if left == 20 { ALLOCATED.load(Ordering::Relaxed) } else { before };
+                    let before = if left == 20 { allocated() } else { before };
                     generation(domain, left - 1, before);
                 })
             }));
@@ -271,9 +248,9 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
             reclaimer.flush().expect("nobody is in the way");
         };
         (0..10).for_each(|_| table_comes_and_goes());
-        let before = ALLOCATED.load(Ordering::Relaxed);
+        let before = allocated();
         (0..TABLES).for_each(|_| table_comes_and_goes());
-        let leaked = ALLOCATED.load(Ordering::Relaxed) - before;
+        let leaked = allocated() - before;
         assert!(leaked < 10 * TABLES as isize, "{TABLES} tables left {leaked} bytes behind");
     });
 }

@@ -249,7 +249,9 @@ fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, slices: &[
         .with("cores", setting.threads)
         .with("rounds", plan.rounds);
     for (name, value) in [("cache", contender.cache()), ("block", contender.block())] {
-        row = value.into_iter().fold(row, |row, value| row.with(name, value));
+        if let Some(value) = value {
+            row = row.with(name, value);
+        }
     }
     let rates: Vec<f64> = slices.iter().copied().flatten().collect();
     let exhausted = slices.len() - rates.len();

@@ -3,6 +3,9 @@
 #![cfg(not(loom))]
 
 #[cfg(not(miri))]
+#[path = "../../../stillpoint/tests/support/allocated.rs"]
+mod allocated;
+#[cfg(not(miri))]
 #[path = "../../../stillpoint/tests/support/asleep.rs"]
 mod asleep;
 #[cfg(not(miri))]

@@ -1,40 +1,16 @@
 //! Threads that come and go leave nothing behind, whatever they did: memory, counted.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
 use stillpoint_multicast::{signals, Group, Member};
 
+use crate::allocated::allocated;
 use crate::child::in_child;
 use crate::ways;
-
-/// Counts the bytes that are in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: the system's allocator does all of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Threads at a time.
 const AT_ONCE: usize = 8;
@@ -98,9 +74,9 @@ fn threads_that_come_and_go_leave_nothing_behind() {
         let group = Group::new();
         // Until there are as many places and operations as are ever needed at a time.
         batches(&group, 100);
-        let before = IN_USE.load(Ordering::Relaxed);
+        let before = allocated();
         batches(&group, THREADS / AT_ONCE);
-        let after = IN_USE.load(Ordering::Relaxed);
+        let after = allocated();
         // Another chunk of places, say, which an id leads to; a leak of one word for each thread is more.
         assert!(after <= before + 20_000, "{before} bytes, and {after} after {THREADS} threads");
     });
@@ -132,9 +108,9 @@ fn a_group_gives_everything_back() {
             });
         };
         round();
-        let before = IN_USE.load(Ordering::Relaxed);
+        let before = allocated();
         (0..20).for_each(|_| round());
-        let after = IN_USE.load(Ordering::Relaxed);
+        let after = allocated();
         assert!(after <= before + 10_000, "{before} bytes, and {after} after 20 groups");
     });
 }

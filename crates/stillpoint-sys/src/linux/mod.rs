@@ -6,11 +6,6 @@ pub mod page_map;
 #[cfg(not(loom))]
 pub mod pages;
 pub mod region;
-#[cfg(not(any(loom, miri)))]
-pub mod sched;
-#[cfg(any(loom, miri))]
-#[path = "sched_model.rs"]
-#[allow(missing_docs, dead_code, reason = "as the real one; nobody is boosted under Miri")]
 pub mod sched;
 #[cfg(not(any(loom, miri)))]
 pub mod signal;

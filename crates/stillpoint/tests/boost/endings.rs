@@ -7,11 +7,17 @@ use stillpoint::rcu::{Boost, Domain, Reclaimer};
 use super::crowd::{beside, Scheduling, Stage};
 use super::{domain, in_each_way, until};
 
-/// A reader that computes in one section until told to go on.
-fn one_section(domain: &Domain, stage: &Stage, _cpu: usize) {
-    let reader = domain.reader();
-    let _guard = reader.pin();
-    stage.compute();
+/// Calls `test` for each way to boost, with the id of a thread that reads on the CPU, and computes in one section until the
+/// end of the test.
+fn beside_one_section(test: impl Fn(&Domain, i32, usize)) {
+    let one_section = |domain: &Domain, stage: &Stage, _cpu: usize| {
+        let reader = domain.reader();
+        let _guard = reader.pin();
+        stage.compute();
+    };
+    in_each_way(|domain| {
+        beside(&domain, one_section, |domain, stage, cpu| test(domain, stage.reader(), cpu));
+    });
 }
 
 /// Polls until the reader, inside its section, has been boosted by this reclaimer.
@@ -28,55 +34,43 @@ fn boost(domain: &Domain) -> Reclaimer {
 
 #[test]
 fn it_ends_when_its_time_is_over() {
-    in_each_way(|domain| {
-        beside(&domain, one_section, |domain, stage, cpu| {
-            let reader = stage.reader();
-            let mut reclaimer = boost(domain);
-            until("the end of boost within the section", || {
-                reclaimer.poll();
-                !Scheduling::is_boosted(reader, cpu)
-            });
-            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+    beside_one_section(|domain, reader, cpu| {
+        let mut reclaimer = boost(domain);
+        until("the end of boost within the section", || {
+            reclaimer.poll();
+            !Scheduling::is_boosted(reader, cpu)
         });
+        assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
     });
 }
 
 #[test]
 fn it_ends_with_the_reclaimer_that_gave_it() {
-    in_each_way(|domain| {
-        beside(&domain, one_section, |domain, stage, _| {
-            let reader = stage.reader();
-            drop(boost(domain));
-            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
-        });
+    beside_one_section(|domain, reader, _| {
+        drop(boost(domain));
+        assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
     });
 }
 
 /// The first one has boosted as well, whose time was over.
 #[test]
 fn it_does_not_end_with_another_reclaimer() {
-    in_each_way(|domain| {
-        beside(&domain, one_section, |domain, stage, cpu| {
-            let reader = stage.reader();
-            let (first, second) = (boost(domain), boost(domain));
-            drop(first);
-            assert!(Scheduling::is_boosted(reader, cpu), "{:?}", Scheduling::of(reader));
-            drop(second);
-            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
-        });
+    beside_one_section(|domain, reader, cpu| {
+        let (first, second) = (boost(domain), boost(domain));
+        drop(first);
+        assert!(Scheduling::is_boosted(reader, cpu), "{:?}", Scheduling::of(reader));
+        drop(second);
+        assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
     });
 }
 
 #[test]
 fn it_ends_with_the_wait_that_gave_it() {
-    in_each_way(|domain| {
-        beside(&domain, one_section, |domain, stage, _| {
-            let reader = stage.reader();
-            until("boost", || {
-                let _ = domain.synchronize_timeout(Duration::from_millis(1));
-                assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
-                domain.stats().boosted >= 3
-            });
+    beside_one_section(|domain, reader, _| {
+        until("boost", || {
+            let _ = domain.synchronize_timeout(Duration::from_millis(1));
+            assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+            domain.stats().boosted >= 3
         });
     });
 }

@@ -1,23 +1,11 @@
-//! Scheduling for models: the threads of a model have one policy in common, which is enough, as one of them alone is
+//! Scheduling for models: the threads of a model have one policy in common, which is enough, as only one of them is
 //! ever boosted. Under Miri, which has no scheduler to speak of, nobody is boosted.
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Realtime,
-    Migrate,
-}
+use super::{Finding, Way};
 
 /// Whether the thread was raised.
 #[derive(Debug)]
 pub struct Before(bool);
-
-#[derive(Debug)]
-pub enum Finding {
-    NoNeed,
-    /// Never: no thread of a model has a CPU.
-    GiveWay,
-    Boost(Before),
-}
 
 #[derive(Debug)]
 pub struct Subject;

@@ -11,19 +11,12 @@ use rustix::thread::{
     capabilities, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity, CapabilitySet, CpuSet, Pid,
 };
 
+use super::{Finding, Way};
+
 /// The lowest real-time priority: above every ordinary thread, below every other real-time thread.
 const PRIORITY: i32 = 1;
 /// What a raised thread starts is ordinary.
 const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-
-/// A way to get a thread to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Raised to `SCHED_FIFO`.
-    Realtime,
-    /// Over to the CPU of the caller.
-    Migrate,
-}
 
 /// What is to be restored, and what it must find: what somebody else has changed meanwhile is left alone.
 #[derive(Debug, Clone)]
@@ -37,17 +30,6 @@ pub enum Before {
         /// The one that it was moved to.
         moved_to: usize,
     },
-}
-
-/// What a booster finds.
-#[derive(Debug)]
-pub enum Finding {
-    /// The thread runs, or sleeps, or has ended, or is a real-time thread.
-    NoNeed,
-    /// It waits for the very CPU that the caller is on: to raise it there would be to lose the CPU to it.
-    GiveWay,
-    /// It waits for a CPU: this is to be restored when it was boosted.
-    Boost(Before),
 }
 
 /// A thread of this process, as others see it. The file is bound to the thread, and fails when it has ended,
