@@ -42,8 +42,6 @@
 
 // Each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Models and Miri have no signals, and leave aside what is there for them.
-#![cfg_attr(any(loom, miri), allow(dead_code))]
 
 mod busted;
 mod engine;

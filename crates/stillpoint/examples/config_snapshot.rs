@@ -46,7 +46,7 @@ fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
 
 pub(crate) fn main() -> Result<(), SynchronizeError> {
     const VERSIONS: u64 = 500;
-    let domain = Domain::builder().name("config").build().expect("the default mode is always to be had");
+    let domain = Domain::builder().name("config").build().expect("the default mode is always available");
     let config = domain.cell(Config::new(0));
     let done = AtomicBool::new(false);
     // The writer polls its own queue: no thread is needed to reclaim.

@@ -60,7 +60,7 @@ struct Quarantined {
 
 pub(crate) fn main() -> Result<(), SynchronizeError> {
     const REPLACED: usize = 2000;
-    let domain = Domain::builder().name("flows").build().expect("the default mode is always to be had");
+    let domain = Domain::builder().name("flows").build().expect("the default mode is always available");
     let counters: Vec<_> = (0..COUNTERS).map(|_| AtomicU64::new(0)).collect();
     let table = RcuArray::new(&domain, FLOWS, |counter| Some(Box::new(Flow { counter })));
     let mut free: Vec<usize> = (FLOWS..COUNTERS).collect();

@@ -244,7 +244,7 @@ fn a_child_that_resets_reports_stalls_of_its_own() {
             }
         };
         let domain = Domain::builder().stall_hook(Duration::from_millis(2), hook).build();
-        let domain = domain.expect("the default mode is always to be had");
+        let domain = domain.expect("the default mode is always available");
         let reader = domain.reader();
         let guard = reader.pin();
         thread::scope(|scope| {

@@ -307,7 +307,7 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
         assert_eq!(asymmetric_supported(), Ok(()));
         refuse_membarrier(libc::EPERM);
         let domain = Domain::builder().fence(Mode::Symmetric).build();
-        assert!(a_future_ends(&domain.expect("it is always to be had")) > 1, "{ASKS}");
+        assert!(a_future_ends(&domain.expect("it is always available")) > 1, "{ASKS}");
     });
 }
 

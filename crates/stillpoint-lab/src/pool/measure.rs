@@ -106,7 +106,7 @@ fn measure(
             begins(&**contender);
             match setting.scenario.as_str() {
                 "producer-consumer" => hand_over(plan, &**contender),
-                _ => alone(plan, setting, &**contender),
+                _ => by_itself(plan, setting, &**contender),
             }
         },
     );
@@ -124,7 +124,7 @@ fn measure(
 type Slice = Option<f64>;
 
 /// Each thread works by itself. Nothing if the contender has no such call.
-fn alone(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
+fn by_itself(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
     let slices = on_each(&plan.cpus[..setting.threads], |_, barrier| {
         let mut thread = contender.thread();
         barrier.wait();

@@ -25,7 +25,7 @@ fn of(tid: libc::pid_t) -> Result<Policy, String> {
     }
 }
 
-/// Waits until the calling thread has its `usual` policy and is on its CPU alone. A booster may be about to lower it.
+/// Waits until the calling thread has its `usual` policy and is only on its CPU. A booster may be about to lower it.
 pub(super) fn check_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
     patiently(PATIENCE, || look_at_this_thread(usual, cpu))
 }

@@ -66,6 +66,7 @@ struct Registered {
 }
 
 /// What the thread was bound with by a word.
+#[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
 struct Bound {
     bits: u32,
     slot: NonNull<Slot>,

@@ -244,6 +244,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Waits for a multicast whose initiator has given up, in its place; `None` if there is none.
+    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(crate) fn resume(
         &self,
         deadline: Option<Instant>,

@@ -401,6 +401,7 @@ impl Operation {
 
     /// Makes an operation that lingers the caller's, who waits in its initiator's place. False if there is nothing to wait
     /// for.
+    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn try_resume(&self) -> bool {
         step();
         // Relaxed: a hint.

@@ -62,6 +62,7 @@ impl Operations {
     }
 
     /// An operation whose initiator has given up, and that somebody has not acknowledged, for the caller. Lock-free.
+    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn resume(&self) -> Option<&Operation> {
         if self.lingering.load(PLAIN) == 0 {
             return None;

@@ -49,7 +49,7 @@ impl<T> TryLock<T> {
         }
     }
 
-    /// The value, for who has the lock to itself.
+    /// The value, for a caller that has the lock to itself.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

@@ -113,7 +113,7 @@ impl AnyPool {
 
     /// The objects that were never given back.
     pub(super) fn leaks(&mut self) -> Leaks {
-        // SAFETY: every local and every typed object borrows the pool, which is the caller's alone. What waits in reclaimers
+        // SAFETY: every local and every typed object borrows the pool, which only the caller has. What waits in reclaimers
         // comes back without a shard.
         Leaks(unsafe { self.core.out() })
     }

@@ -76,7 +76,7 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     let domain = Domain::builder().stall_hook(Duration::ZERO, move |_| {
         hook.fetch_add(1, Ordering::Relaxed);
     });
-    let domain = domain.build().expect("the default mode is always to be had");
+    let domain = domain.build().expect("the default mode is always available");
     let reader = domain.reader();
     let guard = reader.pin();
     let mut others: Vec<_> = (0..5_000).map(|_| eager(&domain)).collect();
@@ -267,7 +267,7 @@ fn the_oldest_object_that_is_held_is_known() {
 /// A retirement that finds no room looks at a batch at a time, and adopts a share.
 #[test]
 fn a_retirement_that_finds_no_room_does_a_bounded_part() {
-    let domain = Domain::builder().max_pending(10_000).build().expect("the default mode is always to be had");
+    let domain = Domain::builder().max_pending(10_000).build().expect("the default mode is always available");
     let reader = domain.reader();
     let guard = reader.pin();
     for _ in 0..10_000 {

@@ -52,7 +52,7 @@ fn a_domain_whose_readers_have_left_issues_no_heavy_fence() {
 
 #[test]
 fn a_symmetric_domain_issues_no_heavy_fence() {
-    let domain = Domain::builder().fence(Mode::Symmetric).build().expect("it is always to be had");
+    let domain = Domain::builder().fence(Mode::Symmetric).build().expect("it is always available");
     let _reader = domain.reader();
     domain.synchronize().expect("nothing is in the way");
     assert_eq!((domain.stats().heavy_fences, domain.fence_mode()), (0, Mode::Symmetric));

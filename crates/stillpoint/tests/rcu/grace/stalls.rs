@@ -33,7 +33,7 @@ fn while_held(domain: &Domain, kind: ReaderKind, test: impl FnOnce(u32)) {
 #[cfg_attr(miri, ignore = "has no thread ids")]
 fn a_stall_report_names_the_reader_and_what_waits_for_it() {
     for kind in [ReaderKind::Guard, ReaderKind::Qsbr] {
-        let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+        let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
         let census = Census::default();
         let cell = domain.cell(census.object());
         let mut reclaimer = eager(&domain);
@@ -69,7 +69,7 @@ fn a_stall_report_reads_as_a_sentence() {
         (ReaderKind::Qsbr, "(`sleepy`) has not reported a quiescent state in domain `routes`"),
     ];
     for (kind, expected) in cases {
-        let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+        let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
         while_held(&domain, kind, |thread_id| {
             let text = domain.synchronize_timeout(SHORT).expect_err("a reader is in the way").to_string();
             assert!(text.contains(expected) && text.contains(&format!("thread {thread_id} ")), "{text}");

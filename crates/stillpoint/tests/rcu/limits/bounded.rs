@@ -224,7 +224,7 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
 #[test]
 fn parked_in_a_guard_it_holds_up_what_is_dropped_beyond_any_limit() {
     let domain =
-        Domain::builder().max_pending(CAPACITY).build().expect("the default mode is always to be had");
+        Domain::builder().max_pending(CAPACITY).build().expect("the default mode is always available");
     let cell = domain.cell(7);
     let reads = |done: &AtomicBool, ready: &dyn Fn()| {
         let reader = domain.reader();

@@ -97,7 +97,7 @@ fn what_is_not_retired_does_not_count() {
 #[test]
 fn bytes_are_limited_exactly() {
     let domain =
-        Domain::builder().max_pending_bytes(100).build().expect("the default mode is always to be had");
+        Domain::builder().max_pending_bytes(100).build().expect("the default mode is always available");
     let reader = domain.reader();
     let guard = reader.pin();
     let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
@@ -121,7 +121,7 @@ fn both_limits_hold() {
         .max_pending(2)
         .max_pending_bytes(10)
         .build()
-        .expect("the default mode is always to be had");
+        .expect("the default mode is always available");
     let mut reclaimer = domain.reclaimer_builder().batch(1000).build();
     let reader = domain.reader();
     let _guard = reader.pin();

@@ -16,7 +16,7 @@ fn retired<T: Send + Sync + 'static>(domain: &Domain, object: T) -> Retired<T> {
 
 /// A domain in which so many objects may wait.
 fn limited(objects: usize) -> Domain {
-    Domain::builder().max_pending(objects).build().expect("the default mode is always to be had")
+    Domain::builder().max_pending(objects).build().expect("the default mode is always available")
 }
 
 /// How often objects were handed back, retirements waited, and retirers assisted.

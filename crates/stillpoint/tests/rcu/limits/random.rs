@@ -42,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
     let bytes = 2 * capacity * SIZE;
     let domain =
-        Domain::builder().max_pending(capacity).max_pending_bytes(bytes).build().expect("always to be had");
+        Domain::builder().max_pending(capacity).max_pending_bytes(bytes).build().expect("always available");
     let census = Census::default();
     let make = || domain.reclaimer_builder().fence_interval(Duration::ZERO).when_full(when_full).build();
     let mut reclaimers = [make(), make()];

@@ -10,7 +10,7 @@ use crate::census::Census;
 use crate::{eager, LONG};
 
 fn named(name: &str) -> Domain {
-    Domain::builder().name(name).build().expect("the default mode is always to be had")
+    Domain::builder().name(name).build().expect("the default mode is always available")
 }
 
 #[test]

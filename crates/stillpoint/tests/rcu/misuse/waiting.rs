@@ -31,7 +31,7 @@ fn synchronize_under_a_guard_is_an_error() {
 
 #[test]
 fn the_error_tells_what_to_do() {
-    let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
     let reader = domain.reader();
     let guard = reader.pin();
     let text = domain.synchronize().expect_err("a guard is held").to_string();
@@ -183,7 +183,7 @@ fn a_token_from_before_the_callers_guard_is_no_deadlock() {
 
 #[test]
 fn a_background_run_under_a_guard_panics_with_the_name_of_the_domain() {
-    let domain = Domain::builder().name("routes").build().expect("the default mode is always to be had");
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
     let mut background = domain.background();
     let reader = domain.reader();
     let guard = reader.pin();

@@ -21,7 +21,7 @@ fn a_panic_of_the_hook_is_one_of_the_call_and_the_next_call_goes_on() {
         }
     };
     let built = Domain::builder().stall_hook(THRESHOLD, hook).build();
-    let domain = built.expect("the default mode is always to be had");
+    let domain = built.expect("the default mode is always available");
     let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
     while_pinned(&domain, |_leave| {
         let wait = catch_unwind(AssertUnwindSafe(|| domain.synchronize_timeout(LONG)));
@@ -55,7 +55,7 @@ fn a_hook_may_use_the_domain_and_is_not_called_from_within_for_the_same_section(
         }
     };
     let built = Domain::builder().stall_hook(THRESHOLD, hook).build();
-    let own = built.expect("the default mode is always to be had");
+    let own = built.expect("the default mode is always available");
     *domain.lock().expect("no call panics") = Some(own.clone());
     while_pinned(&own, |_leave| {
         own.synchronize_timeout(4 * THRESHOLD).expect_err("a reader is in the way");
@@ -69,14 +69,14 @@ fn a_hook_may_use_the_domain_and_is_not_called_from_within_for_the_same_section(
 #[test]
 fn every_threshold_is_one() {
     let reports = Reports::default();
-    let domain = reports.of_domain(Duration::ZERO).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(Duration::ZERO).build().expect("the default mode is always available");
     while_pinned(&domain, |_leave| {
         domain.synchronize_timeout(SHORT).expect_err("a reader is in the way");
     });
     assert_eq!(reports.len(), 1);
 
     let reports = Reports::default();
-    let domain = reports.of_domain(Duration::MAX).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(Duration::MAX).build().expect("the default mode is always available");
     while_pinned(&domain, |_leave| {
         domain.synchronize_timeout(SHORT).expect_err("a reader is in the way");
     });

@@ -14,7 +14,7 @@ use crate::{LONG, SHORT};
 /// A reader is in the way while `notice` runs, which is expected to lead to one report.
 fn is_noticed_by(notice: impl Fn(&Domain, &Reports)) {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     while_pinned(&domain, |_leave| {
         notice(&domain, &reports);
         assert_eq!(reports.len(), 1, "{:?}", reports.all());
@@ -50,7 +50,7 @@ fn by_waits() {
 #[test]
 fn by_waits_without_any_time() {
     let reports = Reports::default();
-    let domain = reports.of_domain(Duration::ZERO).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(Duration::ZERO).build().expect("the default mode is always available");
     while_pinned(&domain, |_leave| {
         domain.synchronize_timeout(Duration::ZERO).expect_err("a reader is in the way");
         assert_eq!(reports.len(), 1, "{:?}", reports.all());
@@ -92,7 +92,7 @@ fn by_futures_that_are_polled() {
 #[test]
 fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let mut background = domain.background();
     let handle = background.retire_handle();
     thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
 #[test]
 fn by_one_thread_of_many_that_wait() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     thread::scope(|scope| {
         while_pinned(&domain, |_leave| {
             let waits = [(); 6].map(|()| {
@@ -123,7 +123,7 @@ fn by_one_thread_of_many_that_wait() {
 #[test]
 fn not_by_checks_nor_without_a_stall() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     while_pinned(&domain, |_leave| {
         let token = domain.start();
         thread::sleep(4 * THRESHOLD);
@@ -142,7 +142,7 @@ fn not_by_checks_nor_without_a_stall() {
 #[test]
 fn not_for_protected_loads() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let cell = domain.cell(1);
     let reader = domain.reader();
     let object = cell.protect(&reader);

@@ -10,7 +10,7 @@ use crate::{LONG, SHORT};
 #[test]
 fn a_section_is_told_of_once_however_often_it_is_waited_for() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let done = while_pinned(&domain, |_leave| {
         let done = synchronizes(&domain);
         until(|| (reports.len() > 0).then_some(()));
@@ -33,7 +33,7 @@ fn a_section_is_told_of_once_however_often_it_is_waited_for() {
 #[test]
 fn the_next_section_of_a_reader_is_told_of_as_well() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let reader = domain.reader();
     for sections in 1..=3 {
         let guard = reader.pin();
@@ -49,7 +49,7 @@ fn the_next_section_of_a_reader_is_told_of_as_well() {
 #[test]
 fn the_section_of_another_reader_is_told_of_as_well() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
     reclaimer.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
     for readers in 1..=3 {
@@ -67,7 +67,7 @@ fn the_section_of_another_reader_is_told_of_as_well() {
 #[test]
 fn the_next_reader_in_the_way_is_told_of_when_the_first_one_has_left() {
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     while_pinned(&domain, |leave_first| {
         while_pinned(&domain, |leave_second| {
             let done = synchronizes(&domain);
@@ -82,7 +82,7 @@ fn the_next_reader_in_the_way_is_told_of_when_the_first_one_has_left() {
     assert!((1..=2).contains(&reports.len()), "{:?}", reports.all());
 
     let reports = Reports::default();
-    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always to be had");
+    let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
     let reader = domain.reader();
     while_pinned(&domain, |leave| {
         let guard = reader.pin();
@@ -108,7 +108,7 @@ fn a_stall_is_reported_within_twice_the_threshold() {
     let threshold = Duration::from_millis(300);
     let first_report = || {
         let reports = Reports::default();
-        let domain = reports.of_domain(threshold).build().expect("the default mode is always to be had");
+        let domain = reports.of_domain(threshold).build().expect("the default mode is always available");
         while_pinned(&domain, |_leave| {
             synchronizes(&domain);
             until(|| reports.all().first().map(|first| first.waited))

@@ -1,6 +1,6 @@
 //! What a reader publishes: its region state and its hazard slots.
 //!
-//! One record a reader, written by its reader alone (but for `attention` and the boost state), read by whoever scans.
+//! One record a reader, written only by its reader (but for `attention` and the boost state), read by whoever scans.
 
 use std::ptr;
 

@@ -27,7 +27,7 @@ const LEFT: usize = 1;
 /// Somebody is at it.
 const TAKEN: usize = 2;
 
-// SAFETY: the retire list, which is `Send`, is used by the holder of the turn alone.
+// SAFETY: the retire list, which is `Send`, is used only by the holder of the turn.
 unsafe impl Sync for Assistant {}
 
 impl Assistant {

@@ -28,7 +28,7 @@ pub(crate) struct Inbox {
     submitted: Tally,
     /// What is with the assistant, written by who has the turn.
     assisted: Tally,
-    /// What is in the reclaimer's retire list, written by the reclaimer alone.
+    /// What is in the reclaimer's retire list, written only by the reclaimer.
     listed: Tally,
     assistant: Assistant,
     limits: Limits,

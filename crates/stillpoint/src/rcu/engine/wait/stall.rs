@@ -137,7 +137,7 @@ mod tests {
     use crate::rcu::Domain;
 
     fn watched(threshold: Duration) -> Domain {
-        Domain::builder().stall_hook(threshold, |_| ()).build().expect("the default mode is always to be had")
+        Domain::builder().stall_hook(threshold, |_| ()).build().expect("the default mode is always available")
     }
 
     /// Sleeps are bounded, so that one that does not end for a report shows nowhere else.

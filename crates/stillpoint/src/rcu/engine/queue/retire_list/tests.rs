@@ -53,7 +53,7 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     domain.core().give_room_back(8);
 }
 
-/// For a background reclaimer, which sleeps until so many have come.
+/// For a background reclaimer, which sleeps until that many have come.
 #[test]
 fn the_open_batch_lacks_what_is_not_there() {
     let domain = Domain::new();
