@@ -4,7 +4,7 @@ use crate::error::Stop;
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
 use crate::machine::{Machine, cpus};
 use crate::output::json::{self, Nothing, Row, Target};
-use crate::{interrupt, membarrier, micro, output, pool, preempt, reclaim, table, timer};
+use crate::{interrupt, membarrier, micro, output, peers, pool, preempt, reclaim, table, timer};
 
 /// An experiment that was planned; it is told whether to be silent.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let target = Target::open(args.json.json.as_deref())?;
     let silent = target.takes_stdout();
 
-    let machine = Machine::look();
+    let machine = Machine::look(peers::versions());
     interrupt::listen();
     if !silent {
         output::say(machine.summary());

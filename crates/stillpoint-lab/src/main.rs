@@ -29,11 +29,11 @@ mod torture;
 use std::process::ExitCode;
 
 use crate::cli::Command;
-use crate::experiment::child;
+use crate::experiment::{OnHugePages, child};
 
 fn main() -> ExitCode {
     let children = [
-        child::run_if_child::<child::OnHugePages<table::Plan>>,
+        child::run_if_child::<OnHugePages<table::Plan>>,
         child::run_if_child::<preempt::Round>,
         child::run_if_child::<membarrier::Plan>,
         child::run_if_child::<timer::Plan>,
@@ -51,10 +51,10 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Guest(options) => guest::run(options),
         Command::GuestInit => guest::inside::run(),
-        Command::Module(options) => guest::module::run(options),
+        Command::Module(options) => guest::module::run(options, peers::versions()),
         Command::ModuleInside(inside) => guest::module::inside::run(inside),
         Command::Torture(options) => torture::run(options),
-        Command::Simulate(options) => simulate::run(options),
+        Command::Simulate(options) => simulate::run(options, peers::versions()),
         Command::Completions(args) => {
             cli::completions(args);
             Ok(())

@@ -51,7 +51,7 @@ struct Findings {
 /// Looks at everything and prints it. An absence is no failure: the exit code stays 0.
 pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let target = Target::open(options.json.json.as_deref())?;
-    let machine = Machine::look();
+    let machine = Machine::look(peers::versions());
     let mut findings = Vec::new();
     findings.extend(processor::findings(&machine));
     findings.extend(kernel::findings());

@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::error::Stop;
 use crate::{interrupt, output};
@@ -97,16 +97,6 @@ pub(crate) fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     serde_json::from_str(line)
         .map(Some)
         .map_err(|error| failed("the child process answered nonsense", &error))
-}
-
-/// A plan, and the huge pages that its parent has reserved for it.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct OnHugePages<P> {
-    pub(crate) plan: P,
-    /// What DPDK is to take.
-    pub(crate) megabytes: usize,
-    /// Whether there are any.
-    pub(crate) huge_pages: bool,
 }
 
 /// In the child: does what the variable says. `None` in a process that is no such child.

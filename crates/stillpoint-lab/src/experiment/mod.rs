@@ -2,10 +2,13 @@
 
 mod args;
 pub(crate) mod child;
+pub(crate) mod readers;
 pub(crate) mod rounds;
 pub(crate) mod show;
 pub(crate) mod threads;
 pub(crate) mod timing;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::Stop;
 use crate::machine::cpus;
@@ -89,6 +92,16 @@ pub(crate) fn in_scenario(name: &str, asked: &[String]) -> bool {
 /// Whether one of the contenders needs DPDK.
 pub(crate) fn has_dpdk(contenders: &[String]) -> bool {
     contenders.iter().any(|name| group(name) == "dpdk")
+}
+
+/// A plan, and the huge pages that its parent has reserved for it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct OnHugePages<P> {
+    pub(crate) plan: P,
+    /// What DPDK is to take.
+    pub(crate) megabytes: usize,
+    /// Whether there are any.
+    pub(crate) huge_pages: bool,
 }
 
 /// In a child process: initialises DPDK if one of the contenders needs it, then pins the calling thread to the first CPU.

@@ -13,7 +13,7 @@ use stillpoint_peers::{Delays, ReadJob, ReadOutcome};
 
 use super::contenders::{Subject, make};
 use super::wire::{Measured, Order};
-use crate::experiment::threads;
+use crate::experiment::readers;
 use crate::gate::Gate;
 use crate::machine::cpus;
 use crate::output::json::number;
@@ -120,7 +120,7 @@ fn waits(
                 let job = ReadJob { index, seed: round.seed.wrapping_add(index as u64).max(1), stop: &stop };
                 let gate = &gate;
                 scope.spawn(move || {
-                    threads::read(&job, cpu, gate, |job, ready| Ok(subject.contender.read(job, ready)))
+                    readers::read(&job, cpu, gate, |job, ready| Ok(subject.contender.read(job, ready)))
                 })
             })
             .collect();

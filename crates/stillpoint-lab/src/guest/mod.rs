@@ -33,7 +33,7 @@ use self::options::Accel;
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{self, Target};
-use crate::{interrupt, output};
+use crate::{interrupt, output, peers};
 
 pub(crate) use self::options::Options;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let needs = Needs::find(options)?;
     let target = Target::open(options.json.json.as_deref())?;
     let silent = target.takes_stdout();
-    let machine = Machine::look();
+    let machine = Machine::look(peers::versions());
     let needs = match needs {
         Ok(needs) => needs,
         Err(missing) => {

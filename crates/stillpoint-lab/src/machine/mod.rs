@@ -30,7 +30,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    /// This machine; the peers are those that the program was built with.
+    pub(crate) fn look(peers: BTreeMap<String, String>) -> Self {
         let uname = rustix::system::uname();
         let flags = proc::cpu_flags();
         let has = |flag: &str| flags.iter().any(|have| have == flag);
@@ -46,7 +47,7 @@ impl Machine {
             tsc_hz: tsc::frequency(),
             tsc_invariant: has("constant_tsc") && has("nonstop_tsc"),
             fence: fence_mode(),
-            peers: crate::peers::versions(),
+            peers,
         }
     }
 

@@ -5,8 +5,7 @@ use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
 use crate::error::Stop;
-use crate::experiment::child::{self, OnHugePages};
-use crate::experiment::has_dpdk;
+use crate::experiment::{OnHugePages, child, has_dpdk};
 use crate::interrupt;
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
 
-use crate::experiment::threads::{
-    Account, as_writer, beside_readers, mismatches, prepare_writer_thread, thread_cpu_time,
-};
+use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
 use crate::preempt::plan::Setting;
 use crate::preempt::policy;
 use crate::preempt::writing::{Writing, resident_bytes};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
 
-use crate::experiment::threads::{Account, as_writer, beside_readers, mismatches, prepare_writer_thread};
+use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::threads::{Account, as_writer, prepare_writer_thread};
 use crate::interrupt;
 use crate::random::Random;
 use crate::reclaim::names::Policy;

@@ -42,11 +42,10 @@ type Point = (usize, f64);
 ///
 /// # Errors
 /// When there is a single CPU, or membarrier is refused.
-pub(super) fn here() -> Result<(Machine, Vec<Row>), Stop> {
-    let found = here::Machine::look();
+pub(super) fn here(found: &here::Machine) -> Result<(Machine, Vec<Row>), Stop> {
     let base = if found.virtual_machine { "kvm" } else { "seed" };
     let mut machine = Machine::load(base)?;
-    machine.name = found.model;
+    machine.name.clone_from(&found.model);
     machine.topology = topology(&found.cpus_allowed);
     if machine.cpus() < 2 {
         return Err(Stop::usage("there is a single CPU here: nothing can be interrupted"));

@@ -20,6 +20,8 @@ mod table_file;
 mod task;
 mod world;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use self::contender::HYBRID;
@@ -37,14 +39,15 @@ struct Extra<'a> {
     simulated: &'a Simulated,
 }
 
-/// Simulates, prints the tables, and writes what was asked for.
-pub(crate) fn run(options: &Options) -> Result<(), Stop> {
+/// Simulates, prints the tables, and writes what was asked for. The peers are those that the program was built with.
+pub(crate) fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     let Subject::Membarrier = options.subject;
     interrupt::listen();
+    let here = Machine::look(peers);
     let mut rows: Vec<Row> = Vec::new();
     let mut simulated = match &options.machine {
         Place::Here => {
-            let (machine, measured) = calibrate::here()?;
+            let (machine, measured) = calibrate::here(&here)?;
             rows.extend(measured);
             machine
         }
@@ -78,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
             options::write(&folder.join(name), &text)?;
         }
     }
-    target.write(&Machine::look(), &rows, Extra { simulated: &simulated })?;
+    target.write(&here, &rows, Extra { simulated: &simulated })?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were simulated", rows.len()));
     }

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint_peers::table::BURST;
 
 use crate::error::Stop;
-use crate::experiment::child::{self, OnHugePages};
-use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, OnHugePages, child, has_dpdk, in_scenario};
 use crate::machine::huge_pages::HugePages;
 use crate::output::json::Row;
 use crate::peers;

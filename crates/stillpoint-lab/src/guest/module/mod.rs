@@ -9,6 +9,7 @@ mod parts;
 mod report;
 mod workshop;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -108,8 +109,9 @@ struct Extra {
     machines: Vec<Tested>,
 }
 
-/// Builds and tests; says so when this machine lacks what that takes, which is no failure.
-pub(crate) fn run(options: &Options) -> Result<(), Stop> {
+/// Builds and tests; says so when this machine lacks what that takes, which is no failure. The
+/// peers are those that the program was built with.
+pub(crate) fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.accel == Accel::Kvm && !needs::has_kvm() {
         return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
     }
@@ -117,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let target = Target::open(options.json.json.as_deref())?;
     let silent = target.takes_stdout();
     let say = |line: String| if silent { output::tell(line) } else { output::say(line) };
-    let machine = Machine::look();
+    let machine = Machine::look(peers);
     let parts = match found {
         Ok(parts) => parts,
         Err(missing) => {

@@ -1,0 +1,75 @@
+//! The readers of a round: a thread for each, through the trait of the peers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use stillpoint_peers::{ReadJob, ReadOutcome};
+
+use crate::gate::Gate;
+use crate::machine::cpus;
+use crate::random::Random;
+
+/// Runs `work` beside readers, one for each of `cpus`, which are told to end when it has returned. It calls the function
+/// it is given to let them begin, which says whether all of them are there. An error says what went wrong with readers.
+pub(crate) fn beside_readers<R>(
+    cpus: &[usize],
+    seed: u64,
+    read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> Result<ReadOutcome, String> + Sync,
+    work: impl FnOnce(&dyn Fn() -> bool) -> R,
+) -> (R, Result<Vec<ReadOutcome>, String>) {
+    let (gate, stop) = (Gate::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (mut readers, mut refused) = (Vec::with_capacity(cpus.len()), None);
+        for (index, &cpu) in cpus.iter().enumerate() {
+            let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop };
+            let (gate, body) = (&gate, &read);
+            let thread = thread::Builder::new().name(format!("reader {index}"));
+            match thread.spawn_scoped(scope, move || self::read(&job, cpu, gate, body)) {
+                Ok(reader) => readers.push(reader),
+                Err(error) => refused = Some(format!("cannot start reader {index}: {error}")),
+            }
+        }
+        let ready = refused.is_none() && gate.gathered(readers.len());
+
+        // No early return from here on: the readers end only when they are told to.
+        let done = work(&|| {
+            gate.open();
+            ready
+        });
+        // Relaxed: nothing is published with the flag; the joins below order what the readers leave behind.
+        stop.store(true, Ordering::Relaxed);
+        let outcomes: Vec<Result<ReadOutcome, String>> = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
+            .collect();
+        (done, refused.map_or_else(|| outcomes.into_iter().collect(), Err))
+    })
+}
+
+/// What one reader does on its CPU, once everybody has passed the gate; an error if it could not.
+pub(crate) fn read(
+    job: &ReadJob<'_>,
+    cpu: usize,
+    gate: &Gate,
+    read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> Result<ReadOutcome, String>,
+) -> Result<ReadOutcome, String> {
+    let outcome = cpus::pin(cpu).and_then(|()| {
+        catch_unwind(AssertUnwindSafe(|| read(job, &|| gate.pass())))
+            .unwrap_or_else(|_| Err(format!("reader {} panicked", job.index)))
+    });
+    if outcome.is_err() {
+        gate.fail();
+    }
+    outcome
+}
+
+/// The lookups that found something else than they looked for; anything but 0 voids a round.
+pub(crate) fn mismatches(outcomes: &[ReadOutcome]) -> u64 {
+    outcomes.iter().map(|outcome| outcome.mismatches).sum()
+}
+
+/// The seed of one reader's keys.
+fn reader_seed(seed: u64, index: usize) -> u64 {
+    Random::new(seed).nth(index + 1)
+}
