@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::experiment::BenchArgs;
-use crate::{bench, doctor, guest, simulate, torture};
+use crate::{bench, doctor, guest, module, simulate, torture};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -36,10 +36,10 @@ pub(crate) enum Command {
     #[command(hide = true)]
     GuestInit,
     /// Build the kernel module and test it in virtual machines
-    Module(guest::module::Options),
+    Module(module::Options),
     /// The library on that module, inside such a virtual machine
     #[command(hide = true)]
-    ModuleInside(guest::module::inside::Inside),
+    ModuleInside(module::inside::Inside),
     /// Simulate barriers on machines that are not here
     Simulate(simulate::Options),
     /// Print the completions for a shell

@@ -14,10 +14,12 @@ mod interrupt;
 mod machine;
 mod membarrier;
 mod micro;
+mod module;
 mod output;
 mod peers;
 mod pool;
 mod preempt;
+mod qemu;
 mod random;
 mod reclaim;
 mod simulate;
@@ -51,8 +53,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Guest(options) => guest::run(options),
         Command::GuestInit => guest::inside::run(),
-        Command::Module(options) => guest::module::run(options, peers::versions()),
-        Command::ModuleInside(inside) => guest::module::inside::run(inside),
+        Command::Module(options) => module::run(options, peers::versions()),
+        Command::ModuleInside(inside) => module::inside::run(inside),
         Command::Torture(options) => torture::run(options),
         Command::Simulate(options) => simulate::run(options, peers::versions()),
         Command::Completions(args) => {

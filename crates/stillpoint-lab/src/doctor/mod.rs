@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::error::Stop;
 use crate::flags::JsonFlag;
-use crate::guest;
 use crate::machine::Machine;
 use crate::output::json::Target;
 use crate::output::say;
 use crate::peers;
+use crate::qemu::needs;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     findings.extend(processor::findings(&machine));
     findings.extend(kernel::findings());
     findings.extend(memory::findings(&machine));
-    findings.push(match guest::needs::parts() {
+    findings.push(match needs::parts() {
         Ok(found) => Finding::present("guest", found),
         Err(missing) => Finding::absent(
             "guest",

@@ -1,6 +1,7 @@
 //! Reads what a guest wrote on its console: rows, an error, a panic of its kernel, or something cut off.
 
 use super::wire::{self, About, BEGIN, Closing, END, ERROR, MARK, Measured, ROW};
+use crate::qemu::{Purpose, has_said};
 
 /// What the kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing:";
@@ -36,17 +37,17 @@ pub(super) enum Failure {
 }
 
 /// What the program in the guest says first, and last.
-pub(super) const BEGINS: &str = "@stillpoint begin ";
-pub(super) const ENDS: &str = "@stillpoint end ";
+const BEGINS: &str = "@stillpoint begin ";
+const ENDS: &str = "@stillpoint end ";
+
+/// To measure: this program is the first process.
+pub(super) fn purpose() -> Purpose {
+    Purpose { arguments: "guest-init".to_owned(), begins: BEGINS, ends: ENDS }
+}
 
 /// Whether the program in the guest has begun.
 pub(super) fn has_begun(console: &[u8]) -> bool {
     has_said(console, BEGINS)
-}
-
-/// Whether these words are on the console.
-pub(super) fn has_said(console: &[u8], said: &str) -> bool {
-    console.windows(said.len()).any(|window| window == said.as_bytes())
 }
 
 /// The result that a guest wrote on its console.
@@ -241,5 +242,6 @@ mod tests {
         assert!(!has_begun(&text.as_bytes()[1..]) && !has_begun(b"") && !has_said(text.as_bytes(), ENDS));
         assert!(has_said(line(END, &CLOSING).as_bytes(), ENDS));
         assert!(BEGINS.starts_with(MARK) && ENDS.starts_with(MARK));
+        assert_eq!(purpose().arguments, "guest-init");
     }
 }

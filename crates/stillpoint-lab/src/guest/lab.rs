@@ -8,17 +8,17 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::console::{self, Report};
-use super::cpio::Archive;
 use super::hog;
-use super::needs::{self, Needs};
-use super::options::{Accel, Options};
-use super::qemu::{Ending, Guest, Purpose, Session};
+use super::options::Options;
 use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{ORDER, Order};
 use crate::error::Stop;
 use crate::output::json::Row;
 use crate::output::progress::Progress;
+use crate::qemu::cpio::Archive;
+use crate::qemu::needs::{self, Needs};
+use crate::qemu::{Accel, Ending, Guest, Session};
 use crate::{interrupt, output};
 
 /// Time for the start of a guest, and for what it does beside its measurements.
@@ -124,7 +124,7 @@ impl Lab {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
             files: self.files.path(),
-            purpose: &Purpose::measure(),
+            purpose: &console::purpose(),
             accel,
             vcpus: setting.vcpus,
             host_cpus: &self.host_cpus,
@@ -133,23 +133,14 @@ impl Lab {
         };
         let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
         let session = hog::beside(hogs, || guest.run())??;
-        if let Some(transcript) = &mut self.transcript {
-            transcript
-                .write_all(&session.console)
-                .map_err(|error| format!("cannot write what the guest printed: {error}"))?;
-        }
+        session.keep(self.transcript.as_mut())?;
         Ok(session)
     }
 }
 
 /// What a guest finds when it starts: this program, the order, and folders to mount on.
 fn first_files(order: &Order, program: &[u8]) -> Result<Vec<u8>, Stop> {
-    let mut archive = Archive::default();
-    for folder in ["dev", "proc", "sys"] {
-        archive.folder(folder);
-    }
-    // The kernel opens it for the first process, before that can mount anything.
-    archive.device("dev/console", 5, 1);
+    let mut archive = Archive::to_start_from();
     let order = serde_json::to_vec(order)
         .map_err(|error| Stop::Failed(format!("the order has no form in JSON: {error}")))?;
     archive
@@ -161,19 +152,18 @@ fn first_files(order: &Order, program: &[u8]) -> Result<Vec<u8>, Stop> {
 
 /// What a session is worth. A result that is whole counts however the machine went off afterwards.
 fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
-    let Session { ending, console, complaints, wall, measured, waited } = session;
-    let report = console::read(&console).map_err(|failure| match &ending {
+    let Session { wall, measured, waited, .. } = session;
+    let report = console::read(&session.console).map_err(|failure| match &session.ending {
         Ending::Interrupted => "interrupted".to_owned(),
         Ending::Limit(limit) => {
             let limit = humantime::format_duration(*limit);
             format!("ended after {limit}, as it had no result by then: {failure}")
         }
         Ending::Exit(status) if status.success() => failure.to_string(),
-        Ending::Exit(status) if complaints.is_empty() => format!("QEMU ended with {status}: {failure}"),
-        Ending::Exit(status) => {
-            let complaints = complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ");
-            format!("QEMU ended with {status}: {complaints}")
+        Ending::Exit(status) if session.complaints.is_empty() => {
+            format!("QEMU ended with {status}: {failure}")
         }
+        Ending::Exit(status) => format!("QEMU ended with {status}: {}", session.complaints()),
     })?;
     let about = &report.about;
     if about.vcpus != setting.vcpus {

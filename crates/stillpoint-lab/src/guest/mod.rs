@@ -7,32 +7,24 @@
 
 mod console;
 mod contenders;
-mod cpio;
 mod evaluate;
 mod hog;
 pub(crate) mod inside;
 mod lab;
-pub(crate) mod module;
-pub(crate) mod needs;
 mod options;
-mod program;
-mod qemu;
 mod ratio;
 mod settings;
 mod show;
 mod wire;
 
-use std::fs::File;
-use std::path::Path;
-
 use serde::Serialize;
 
 use self::lab::{Lab, Ran};
-use self::needs::Needs;
-use self::options::Accel;
 use crate::error::Stop;
 use crate::machine::{Machine, cpus};
 use crate::output::json::{self, Target};
+use crate::qemu::needs::{self, Needs};
+use crate::qemu::{self, Accel};
 use crate::{interrupt, output, peers};
 
 pub(crate) use self::options::Options;
@@ -59,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     if options.accel == Accel::Kvm && !needs::has_kvm() {
         return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
     }
-    let needs = Needs::find(options)?;
+    let needs = Needs::find(options.qemu.as_deref(), options.kernel.as_deref(), options.init.as_deref())?;
     let target = Target::open(options.json.json.as_deref())?;
     let silent = target.takes_stdout();
     let machine = Machine::look(peers::versions());
@@ -75,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
             return target.write(&machine, &[], Extra { skipped: Some(missing), guests: Vec::new() });
         }
     };
-    let transcript = options.console.as_deref().map(create).transpose()?;
+    let transcript = qemu::transcript(options.console.as_deref())?;
     interrupt::listen();
     let mut lab = Lab::new(options, needs, host_cpus, transcript)?;
     if !silent {
@@ -93,8 +85,4 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         [] => json::judge(&rows),
         failures => Err(Stop::Failed(failures.join("; "))),
     }
-}
-
-fn create(path: &Path) -> Result<File, Stop> {
-    File::create(path).map_err(|error| Stop::usage(format!("cannot write {}: {error}", path.display())))
 }

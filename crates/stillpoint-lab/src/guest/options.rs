@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 
 use super::contenders;
 use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
+use crate::qemu::Accel;
 
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]
@@ -62,26 +63,4 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     pub(super) json: JsonFlag,
-}
-
-/// What runs the guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Accel {
-    /// The processor where /dev/kvm is there and starts the guest, else QEMU
-    Auto,
-    /// The processor, by /dev/kvm
-    Kvm,
-    /// QEMU, in software: one thread for each virtual CPU
-    Tcg,
-}
-
-impl Accel {
-    /// The name in tables and in `params.accel`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::Options;
 use crate::error::Stop;
-use crate::guest::needs;
-use crate::guest::program::{self, Program};
+use crate::qemu::needs;
+use crate::qemu::program::{self, Program};
 
 /// Where distributions put headers: `linux-headers-VERSION`.
 const HEADER_FOLDER: &str = "/usr/src";
@@ -60,7 +60,7 @@ impl Parts {
         }
         let program = Program::find(None)?;
         let path = std::env::var_os("PATH");
-        let tools = ["make", "gcc"].map(|tool| (tool, needs::in_path(tool, path.as_deref()).is_some()));
+        let tools = ["make", "gcc"].map(|tool| (tool, program::in_path(tool, path.as_deref()).is_some()));
         Ok(match (qemu, sources, pair) {
             (Some(qemu), Some(sources), Some((kernel, headers))) if tools.iter().all(|tool| tool.1) => {
                 Ok(Self { qemu, kernel, headers, sources, program })

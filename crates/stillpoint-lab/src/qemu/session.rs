@@ -1,8 +1,8 @@
 //! Runs one guest to its end: starts QEMU on the chosen CPUs, collects what the guest says, and watches the time.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::CpuSet;
 
-use super::console;
-use super::options::Accel;
+use super::Accel;
 use crate::interrupt;
 
 /// Memory of a guest in MiB: the program, and the arrays of the contenders.
@@ -33,41 +32,34 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 loglevel=4 panic=-1 nowatchdog ts
 
 /// What a guest is for.
 #[derive(Debug, Clone)]
-pub(super) struct Purpose {
+pub(crate) struct Purpose {
     /// Arguments of its first process.
-    pub(super) arguments: String,
+    pub(crate) arguments: String,
     /// What the console shows when the first process has begun, and when it has said everything.
-    pub(super) begins: &'static str,
-    pub(super) ends: &'static str,
-}
-
-impl Purpose {
-    /// To measure: this program is the first process.
-    pub(super) fn measure() -> Self {
-        Self { arguments: "guest-init".to_owned(), begins: console::BEGINS, ends: console::ENDS }
-    }
+    pub(crate) begins: &'static str,
+    pub(crate) ends: &'static str,
 }
 
 /// One guest.
 #[derive(Debug)]
-pub(super) struct Guest<'a> {
-    pub(super) qemu: &'a Path,
-    pub(super) kernel: &'a Path,
+pub(crate) struct Guest<'a> {
+    pub(crate) qemu: &'a Path,
+    pub(crate) kernel: &'a Path,
     /// The first file system.
-    pub(super) files: &'a Path,
-    pub(super) purpose: &'a Purpose,
-    pub(super) accel: Accel,
-    pub(super) vcpus: usize,
-    pub(super) host_cpus: &'a [usize],
+    pub(crate) files: &'a Path,
+    pub(crate) purpose: &'a Purpose,
+    pub(crate) accel: Accel,
+    pub(crate) vcpus: usize,
+    pub(crate) host_cpus: &'a [usize],
     /// Time for all of it.
-    pub(super) limit: Duration,
+    pub(crate) limit: Duration,
     /// Time until the program in the guest has begun.
-    pub(super) start_limit: Duration,
+    pub(crate) start_limit: Duration,
 }
 
 /// How a guest ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// QEMU ended by itself: the guest was switched off, or QEMU could not go on.
     Exit(ExitStatus),
     /// The time was over.
@@ -78,16 +70,16 @@ pub(super) enum Ending {
 
 /// All that is known of a guest that has ended.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) ending: Ending,
-    pub(super) console: Vec<u8>,
+pub(crate) struct Session {
+    pub(crate) ending: Ending,
+    pub(crate) console: Vec<u8>,
     /// What QEMU said on standard error.
-    pub(super) complaints: String,
-    pub(super) wall: Duration,
+    pub(crate) complaints: String,
+    pub(crate) wall: Duration,
     /// From the beginning to the end of the program in the guest, by the host's clock and as often as it looked.
-    pub(super) measured: Option<Duration>,
+    pub(crate) measured: Option<Duration>,
     /// The time that QEMU's threads were ready to run and did not, summed; `None` where the kernel does not count it.
-    pub(super) waited: Option<Duration>,
+    pub(crate) waited: Option<Duration>,
 }
 
 impl Guest<'_> {
@@ -109,7 +101,7 @@ impl Guest<'_> {
     ///
     /// # Errors
     /// When QEMU cannot be started, or not on these CPUs.
-    pub(super) fn run(&self) -> Result<Session, String> {
+    pub(crate) fn run(&self) -> Result<Session, String> {
         let begin = Instant::now();
         let mut qemu = Running(self.start()?);
         let console = Collected::from(qemu.0.stdout.take());
@@ -127,13 +119,10 @@ impl Guest<'_> {
                 break Ending::Interrupted;
             }
             let elapsed = begin.elapsed();
-            if began.is_none() && console.with(|said| console::has_said(said, self.purpose.begins)) {
+            if began.is_none() && console.with(|said| has_said(said, self.purpose.begins)) {
                 began = Some(elapsed);
             }
-            if ended.is_none()
-                && began.is_some()
-                && console.with(|said| console::has_said(said, self.purpose.ends))
-            {
+            if ended.is_none() && began.is_some() && console.with(|said| has_said(said, self.purpose.ends)) {
                 ended = Some(elapsed);
             }
             let late = elapsed >= self.start_limit && began.is_none();
@@ -174,6 +163,25 @@ impl Guest<'_> {
             starter.join().unwrap_or_else(|_| Err("the thread that starts QEMU panicked".to_owned()))
         })
     }
+}
+
+impl Session {
+    /// What QEMU said on standard error, in one line.
+    pub(crate) fn complaints(&self) -> String {
+        self.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ")
+    }
+
+    /// Adds what the guest printed to a transcript, if there is one.
+    pub(crate) fn keep(&self, transcript: Option<&mut File>) -> Result<(), String> {
+        transcript
+            .map_or(Ok(()), |transcript| transcript.write_all(&self.console))
+            .map_err(|error| format!("cannot write what the guest printed: {error}"))
+    }
+}
+
+/// Whether these words are on the console.
+pub(crate) fn has_said(console: &[u8], said: &str) -> bool {
+    console.windows(said.len()).any(|window| window == said.as_bytes())
 }
 
 /// A process, and what it started, that do not outlive this value.
@@ -283,7 +291,11 @@ mod tests {
             qemu: &qemu,
             kernel: Path::new("/boot/kernel"),
             files: Path::new("/tmp/files"),
-            purpose: &Purpose::measure(),
+            purpose: &Purpose {
+                arguments: "argument".to_owned(),
+                begins: "@test begin ",
+                ends: "@test end ",
+            },
             accel: Accel::Tcg,
             vcpus: 3,
             host_cpus: &host_cpus,
@@ -309,13 +321,9 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert_eq!(session.complaints, "no such machine");
         let arguments = String::from_utf8(session.console).unwrap();
-        for part in [
-            "-smp 3",
-            "-accel tcg,thread=multi",
-            "-kernel /boot/kernel",
-            "-initrd /tmp/files",
-            "-- guest-init",
-        ] {
+        for part in
+            ["-smp 3", "-accel tcg,thread=multi", "-kernel /boot/kernel", "-initrd /tmp/files", "-- argument"]
+        {
             assert!(arguments.contains(part), "'{part}' is not in {arguments}");
         }
     }
@@ -332,7 +340,7 @@ mod tests {
     #[test]
     fn a_guest_that_began_has_the_whole_time_and_no_more() {
         let (limit, start) = (Duration::from_secs(2), Duration::from_secs(1));
-        let session = with_script("echo '@stillpoint begin {}'; exec sleep 1000", limit, start);
+        let session = with_script("echo '@test begin {}'; exec sleep 1000", limit, start);
         assert_eq!(session.ending, Ending::Limit(limit));
     }
 

@@ -1,11 +1,11 @@
 //! The program for the guest: this one, linked statically, since the guest has no libraries.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::needs::in_path;
 use crate::error::Stop;
 use crate::output;
 
@@ -17,7 +17,7 @@ const START: u64 = 1 << 16;
 
 /// Where the static program comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Program {
+pub(crate) enum Program {
     File(PathBuf),
     /// The folder of the workspace that this program was built from, and cargo.
     Build {
@@ -31,7 +31,7 @@ impl Program {
     ///
     /// # Errors
     /// The outer one: `named` is not such a program.
-    pub(super) fn find(named: Option<&Path>) -> Result<Result<Self, String>, Stop> {
+    pub(crate) fn find(named: Option<&Path>) -> Result<Result<Self, String>, Stop> {
         if let Some(file) = named {
             return match is_static_file(file) {
                 Ok(true) => Ok(Ok(Self::File(file.to_owned()))),
@@ -57,7 +57,7 @@ impl Program {
     }
 
     /// What will be done, for people.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::File(file) => format!("{} is static", file.display()),
             Self::Build { .. } => "cargo builds the static program".to_owned(),
@@ -65,7 +65,7 @@ impl Program {
     }
 
     /// The bytes of the program, built if need be.
-    pub(super) fn read(&self) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Stop> {
         let file = match self {
             Self::File(file) => file.clone(),
             Self::Build { workspace, cargo } => build(workspace, cargo)?,
@@ -80,6 +80,18 @@ impl Program {
     }
 }
 
+/// An executable file in the folders of `path`.
+pub(crate) fn in_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs = |file: &PathBuf| {
+        fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path?)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(runs)
+}
+
 fn how_to_build() -> String {
     format!(
         "build it by RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target {TARGET}, and give it \
@@ -88,7 +100,7 @@ fn how_to_build() -> String {
 }
 
 /// The folder of the sources, if they are still where this program was built.
-pub(super) fn workspace() -> Option<PathBuf> {
+pub(crate) fn workspace() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let workspace = own.ancestors().nth(2)?;
     (own.join("Cargo.toml").is_file() && workspace.join("Cargo.lock").is_file()).then(|| workspace.to_owned())
@@ -160,6 +172,7 @@ fn is_static(file: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     /// A header with segments of these kinds and nothing else.
     fn elf(machine: u16, segments: &[u32]) -> Vec<u8> {
@@ -205,5 +218,17 @@ mod tests {
         let found = Program::find(Some(file.path())).unwrap().unwrap();
         assert_eq!(found.read().unwrap(), elf(62, &[1]));
         assert!(Program::find(Some(Path::new("/nonexistent"))).is_err());
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_folders_of_path_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tool");
+        fs::write(&file, "").unwrap();
+        let path = std::env::join_paths([Path::new(""), Path::new("/nonexistent"), folder.path()]).unwrap();
+        assert_eq!(in_path("tool", Some(&path)), None, "it is not executable");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(in_path("tool", Some(&path)), Some(file));
+        assert_eq!(in_path("tool", None), None);
     }
 }

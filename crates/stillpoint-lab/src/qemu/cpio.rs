@@ -12,7 +12,7 @@ const TRAILER: &str = "TRAILER!!!";
 
 /// An archive that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Archive {
+pub(crate) struct Archive {
     bytes: Vec<u8>,
     entries: u32,
 }
@@ -26,14 +26,25 @@ struct Header {
 }
 
 impl Archive {
+    /// With folders to mount on, and the console, which the kernel opens for the first process before that can mount
+    /// anything.
+    pub(crate) fn to_start_from() -> Self {
+        let mut archive = Self::default();
+        for folder in ["dev", "proc", "sys"] {
+            archive.folder(folder);
+        }
+        archive.device("dev/console", 5, 1);
+        archive
+    }
+
     /// Adds an empty folder; those above it come first.
-    pub(super) fn folder(&mut self, name: &str) {
+    pub(crate) fn folder(&mut self, name: &str) {
         self.entry(name, Header { mode: FOLDER | 0o755, ..Header::default() });
     }
 
     /// Adds a file, which anyone may run when it is `executable`. `None` when it is too large for the format, which
     /// holds files below 4 GiB.
-    pub(super) fn file(&mut self, name: &str, executable: bool, contents: &[u8]) -> Option<()> {
+    pub(crate) fn file(&mut self, name: &str, executable: bool, contents: &[u8]) -> Option<()> {
         let mode = FILE | if executable { 0o755 } else { 0o644 };
         let size = u32::try_from(contents.len()).ok()?;
         self.entry(name, Header { mode, size, ..Header::default() });
@@ -43,13 +54,13 @@ impl Archive {
     }
 
     /// Adds the node of a character device.
-    pub(super) fn device(&mut self, name: &str, major: u32, minor: u32) {
+    fn device(&mut self, name: &str, major: u32, minor: u32) {
         let mode = CHARACTER_DEVICE | 0o600;
         self.entry(name, Header { mode, device: (major, minor), ..Header::default() });
     }
 
     /// The whole archive.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry(TRAILER, Header::default());
         self.bytes
     }

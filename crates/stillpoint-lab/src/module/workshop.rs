@@ -9,8 +9,8 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::parts::Parts;
 use crate::error::Stop;
-use crate::guest::cpio::Archive;
 use crate::output;
+use crate::qemu::cpio::Archive;
 
 const MODULE: &str = "stillpoint_membarrier.ko";
 const INTERPOSER: &str = "libstillpoint_membarrier.so";
@@ -30,11 +30,7 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     make(own, &["module", &headers])?;
     make(own, &["user", "BUILD=build"])?;
     let build = own.join("build");
-    let mut archive = Archive::default();
-    for folder in ["dev", "proc", "sys"] {
-        archive.folder(folder);
-    }
-    archive.device("dev/console", 5, 1);
+    let mut archive = Archive::to_start_from();
     add(&mut archive, "init", &build.join("check"))?;
     add(&mut archive, MODULE, &own.join(MODULE))?;
     // liburcu is one test of many, and says there that it was left out.

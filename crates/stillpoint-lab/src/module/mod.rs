@@ -11,7 +11,6 @@ mod workshop;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,14 +19,12 @@ use serde::Serialize;
 
 use self::parts::Parts;
 use self::report::{Check, Outcome};
-use super::options::Accel;
-use super::qemu::{Ending, Guest, Purpose};
-use super::{create, needs};
 use crate::error::Stop;
 use crate::flags::{JsonFlag, parse_duration};
 use crate::machine::{Machine, cpus};
 use crate::output::json::Target;
 use crate::output::progress::Progress;
+use crate::qemu::{self, Accel, Ending, Guest, Purpose, needs};
 use crate::{interrupt, output};
 
 /// Numbers of virtual CPUs: so many receivers, and one initiator, that the longest paths are 2, 3 and 4.
@@ -127,7 +124,7 @@ pub(crate) fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<
             return target.write(&machine, &[], Extra { skipped: Some(missing), machines: Vec::new() });
         }
     };
-    let mut transcript = options.console.as_deref().map(create).transpose()?;
+    let mut transcript = qemu::transcript(options.console.as_deref())?;
     interrupt::listen();
     say(format!("{}, headers in {}", parts.kernel.display(), parts.headers.display()));
     let built = workshop::build(&parts)?;
@@ -193,19 +190,12 @@ fn boot(
         start_limit: options.limit,
     };
     let session = guest.run()?;
-    if let Some(transcript) = transcript {
-        transcript
-            .write_all(&session.console)
-            .map_err(|error| format!("cannot write what the guest printed: {error}"))?;
-    }
-    let report = report::read(&session.console).map_err(|reason| {
-        let complaints = session.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ");
-        match &session.ending {
-            Ending::Interrupted => "interrupted".to_owned(),
-            Ending::Limit(limit) => format!("ended after {}: {reason}", humantime::format_duration(*limit)),
-            Ending::Exit(status) if status.success() => reason,
-            Ending::Exit(status) => format!("QEMU ended with {status}: {complaints}; {reason}"),
-        }
+    session.keep(transcript)?;
+    let report = report::read(&session.console).map_err(|reason| match &session.ending {
+        Ending::Interrupted => "interrupted".to_owned(),
+        Ending::Limit(limit) => format!("ended after {}: {reason}", humantime::format_duration(*limit)),
+        Ending::Exit(status) if status.success() => reason,
+        Ending::Exit(status) => format!("QEMU ended with {status}: {}; {reason}", session.complaints()),
     })?;
     if report.cpus != vcpus {
         return Err(format!("the guest's kernel runs on {} virtual CPUs only", report.cpus));

@@ -1,38 +1,40 @@
 //! What a guest is made of, where it is found, and the packages that bring what is missing.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use super::options::Options;
-use super::program::Program;
+use super::program::{Program, in_path};
 use crate::error::Stop;
 
 /// The file name of QEMU for this architecture.
-pub(super) const QEMU: &str = "qemu-system-x86_64";
-pub(super) const QEMU_PACKAGE: &str = "qemu-system-x86";
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+pub(crate) const QEMU_PACKAGE: &str = "qemu-system-x86";
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where distributions put kernels: the folder, and the folder of a kernel's modules with the kernel inside.
-pub(super) const KERNEL_FOLDER: &str = "/boot";
-pub(super) const MODULE_FOLDER: &str = "/usr/lib/modules";
+pub(crate) const KERNEL_FOLDER: &str = "/boot";
+pub(crate) const MODULE_FOLDER: &str = "/usr/lib/modules";
 
 /// The parts of a guest.
 #[derive(Debug)]
-pub(super) struct Needs {
-    pub(super) qemu: PathBuf,
-    pub(super) kernel: PathBuf,
-    pub(super) program: Program,
+pub(crate) struct Needs {
+    pub(crate) qemu: PathBuf,
+    pub(crate) kernel: PathBuf,
+    pub(crate) program: Program,
 }
 
 impl Needs {
-    /// Finds the parts; the inner error is what is missing on this machine, in one line with what to do about it.
+    /// Finds the parts, those that are not named where they usually are; the inner error is what is missing on this machine, in one line with what to do about it.
     ///
     /// # Errors
     /// The outer one: a file that was named and does not serve.
-    pub(super) fn find(options: &Options) -> Result<Result<Self, String>, Stop> {
-        let qemu = named(options.qemu.as_deref())?.or_else(qemu);
-        let kernel = named(options.kernel.as_deref())?.or_else(kernel);
-        let program = Program::find(options.init.as_deref())?;
+    pub(crate) fn find(
+        qemu: Option<&Path>,
+        kernel: Option<&Path>,
+        program: Option<&Path>,
+    ) -> Result<Result<Self, String>, Stop> {
+        let qemu = named(qemu)?.or_else(self::qemu);
+        let kernel = named(kernel)?.or_else(self::kernel);
+        let program = Program::find(program)?;
         if let Some(reason) = other_architecture() {
             return Ok(Err(reason));
         }
@@ -44,7 +46,7 @@ impl Needs {
 }
 
 /// A file that was named by a flag, checked.
-pub(super) fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
+pub(crate) fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     let Some(file) = file else { return Ok(None) };
     let checked = File::open(file).and_then(|open| open.metadata());
     match checked {
@@ -54,7 +56,7 @@ pub(super) fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     }
 }
 
-pub(super) fn other_architecture() -> Option<String> {
+pub(crate) fn other_architecture() -> Option<String> {
     (!cfg!(target_arch = "x86_64"))
         .then(|| format!("guests are x86_64, and this is {}", std::env::consts::ARCH))
 }
@@ -98,20 +100,8 @@ pub(crate) fn parts() -> Result<String, String> {
 }
 
 /// QEMU in the folders of `PATH`.
-pub(super) fn qemu() -> Option<PathBuf> {
+pub(crate) fn qemu() -> Option<PathBuf> {
     in_path(QEMU, std::env::var_os("PATH").as_deref())
-}
-
-/// An executable file in the folders of `path`.
-pub(super) fn in_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    let runs = |file: &PathBuf| {
-        fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    std::env::split_paths(path?)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(runs)
 }
 
 /// The newest kernel of this machine that can be read.
@@ -141,19 +131,18 @@ fn kernel_in(boot: &Path, modules: &Path) -> Option<PathBuf> {
 }
 
 /// The numbers in a version, so that 6.10 is above 6.9.
-pub(super) fn numbers(version: &str) -> Vec<u64> {
+pub(crate) fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Whether this process may use the processor's own virtual machines.
-pub(super) fn has_kvm() -> bool {
+pub(crate) fn has_kvm() -> bool {
     OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_newest_kernel_is_found_and_a_cloud_kernel_goes_first() {
@@ -173,18 +162,6 @@ mod tests {
         put(boot.join("vmlinuz-5.10.0-9-cloud-amd64"));
         let cloud = put(boot.join("vmlinuz-5.10.0-10-cloud-amd64"));
         assert_eq!(kernel_in(&boot, &modules), Some(cloud));
-    }
-
-    #[test]
-    fn a_program_is_found_in_the_folders_of_path_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tool");
-        fs::write(&file, "").unwrap();
-        let path = std::env::join_paths([Path::new(""), Path::new("/nonexistent"), folder.path()]).unwrap();
-        assert_eq!(in_path("tool", Some(&path)), None, "it is not executable");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(in_path("tool", Some(&path)), Some(file));
-        assert_eq!(in_path("tool", None), None);
     }
 
     #[test]
