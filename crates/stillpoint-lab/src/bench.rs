@@ -1,10 +1,12 @@
 //! `stillpoint bench`: everything is checked, then measured, then written.
 
-use crate::error::Stop;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::{Machine, cpus};
+use stillpoint_harness::output::json::{self, Nothing, Row, Target};
+use stillpoint_harness::{interrupt, output};
+
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
-use crate::machine::{Machine, cpus};
-use crate::output::json::{self, Nothing, Row, Target};
-use crate::{interrupt, membarrier, micro, output, peers, pool, preempt, reclaim, table, timer};
+use crate::{membarrier, micro, peers, pool, preempt, reclaim, table, timer};
 
 /// An experiment that was planned; it is told whether to be silent.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;

@@ -85,7 +85,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         if error.use_stderr()
             && error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         {
-            crate::output::tell(one_line(&error.to_string()));
+            stillpoint_harness::output::tell(one_line(&error.to_string()));
         } else {
             // Nothing is left to do when the help cannot be printed.
             let _ = error.print();
@@ -111,9 +111,9 @@ pub(crate) fn completions(args: &CompletionsArgs) {
 }
 
 /// Writes `stillpoint.1` and a page for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<(), crate::error::Stop> {
+pub(crate) fn man(args: &ManArgs) -> Result<(), stillpoint_harness::error::Stop> {
     clap_mangen::generate_to(command(), &args.folder).map_err(|error| {
-        crate::error::Stop::usage(format!(
+        stillpoint_harness::error::Stop::usage(format!(
             "cannot write the manual pages to {}: {error}",
             args.folder.display()
         ))

@@ -5,33 +5,27 @@ mod cli;
 #[cfg(test)]
 mod defective;
 mod doctor;
-mod error;
 mod experiment;
-mod flags;
-mod gate;
 mod guest;
-mod interrupt;
-mod machine;
 mod membarrier;
 mod micro;
 mod module;
-mod output;
 mod peers;
 mod pool;
 mod preempt;
-mod qemu;
-mod random;
 mod reclaim;
 mod simulate;
-mod stats;
 mod table;
 mod timer;
 mod torture;
 
 use std::process::ExitCode;
 
+use stillpoint_harness::experiment::child;
+use stillpoint_harness::output;
+
 use crate::cli::Command;
-use crate::experiment::{OnHugePages, child};
+use crate::experiment::OnHugePages;
 
 fn main() -> ExitCode {
     let children = [

@@ -5,10 +5,10 @@ use std::io;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use stillpoint::fence::{self, Backend};
+use stillpoint_harness::machine::proc;
 use stillpoint_multicast::signals::PROVIDER;
 
 use crate::doctor::Finding;
-use crate::machine::proc;
 
 pub(crate) fn findings() -> Vec<Finding> {
     vec![membarrier(), asymmetric(), module(), signals(), rseq(), realtime()]

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use stillpoint_harness::machine::{Machine, proc};
+use stillpoint_harness::output::format::bytes;
+
 use crate::doctor::Finding;
-use crate::machine::{Machine, proc};
-use crate::output::format::bytes;
 
 pub(crate) fn findings(machine: &Machine) -> Vec<Finding> {
     vec![reserved_pages(), transparent_pages(), numa(machine), frames()]

@@ -6,14 +6,14 @@ mod processor;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::JsonFlag;
+use stillpoint_harness::machine::Machine;
+use stillpoint_harness::output::json::Target;
+use stillpoint_harness::output::say;
+use stillpoint_harness::qemu::needs;
 
-use crate::error::Stop;
-use crate::flags::JsonFlag;
-use crate::machine::Machine;
-use crate::output::json::Target;
-use crate::output::say;
 use crate::peers;
-use crate::qemu::needs;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]

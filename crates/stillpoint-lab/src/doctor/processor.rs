@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use stillpoint_harness::machine::cpus::format_list;
+use stillpoint_harness::machine::{Machine, proc};
+use stillpoint_harness::output::format::hertz;
+
 use crate::doctor::Finding;
-use crate::machine::cpus::format_list;
-use crate::machine::{Machine, proc};
-use crate::output::format::hertz;
 
 pub(crate) fn findings(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![cores(machine), tsc(machine)];

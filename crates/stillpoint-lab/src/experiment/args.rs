@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
 
-use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
 use crate::peers::group;
 
 /// The usual number of elements.

@@ -1,19 +1,14 @@
 //! What the experiments of `stillpoint bench` have in common.
 
 mod args;
-pub(crate) mod child;
 pub(crate) mod readers;
-pub(crate) mod rounds;
-pub(crate) mod show;
-pub(crate) mod threads;
-pub(crate) mod timing;
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output;
+use stillpoint_harness::output::json::Row;
 
-use crate::error::Stop;
-use crate::machine::cpus;
-use crate::output;
-use crate::output::json::Row;
 use crate::peers::group;
 
 pub(crate) use args::{BenchArgs, Experiment, Inside, MAX_READERS, Structure};

@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use stillpoint_harness::gate::Gate;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::random::Random;
 use stillpoint_peers::{ReadJob, ReadOutcome};
-
-use crate::gate::Gate;
-use crate::machine::cpus;
-use crate::random::Random;
 
 /// Runs `work` beside readers, one for each of `cpus`, which are told to end when it has returned. It calls the function
 /// it is given to let them begin, which says whether all of them are there. An error says what went wrong with readers.

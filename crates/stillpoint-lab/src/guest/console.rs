@@ -1,7 +1,8 @@
 //! Reads what a guest wrote on its console: rows, an error, a panic of its kernel, or something cut off.
 
+use stillpoint_harness::qemu::{Purpose, has_said};
+
 use super::wire::{self, About, BEGIN, Closing, END, ERROR, MARK, Measured, ROW};
-use crate::qemu::{Purpose, has_said};
 
 /// What the kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing:";

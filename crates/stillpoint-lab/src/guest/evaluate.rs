@@ -9,18 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
+use stillpoint_harness::gate::Gate;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::number;
+use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::{Delays, ReadJob, ReadOutcome};
 
 use super::contenders::{Subject, make};
 use super::wire::{Measured, Order};
 use crate::experiment::readers;
-use crate::gate::Gate;
-use crate::machine::cpus;
-use crate::output::json::number;
 use crate::reclaim::names::OWN_CORE;
 use crate::reclaim::round::{self, Round};
 use crate::reclaim::setting::Setting;
-use crate::stats::Distribution;
 
 /// Between two waits the writer computes for this long, as between two deletes.
 const PAUSE: Duration = Duration::from_micros(200);

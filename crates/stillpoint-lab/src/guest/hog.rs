@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::machine::cpus;
+use stillpoint_harness::machine::cpus;
 
 /// Runs `work` while one thread spins on each of `cpus`.
 ///

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::{cpus, proc};
 
 use super::evaluate;
 use super::wire::{About, BEGIN, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
-use crate::error::Stop;
-use crate::machine::{cpus, proc};
 
 /// Runs the order of this guest.
 ///

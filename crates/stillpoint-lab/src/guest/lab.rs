@@ -6,6 +6,13 @@ use std::io::Write;
 use std::time::Duration;
 
 use serde::Serialize;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::qemu::cpio::Archive;
+use stillpoint_harness::qemu::needs::{self, Needs};
+use stillpoint_harness::qemu::{Accel, Ending, Guest, Session};
+use stillpoint_harness::{interrupt, output};
 
 use super::console::{self, Report};
 use super::hog;
@@ -13,13 +20,6 @@ use super::options::Options;
 use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{ORDER, Order};
-use crate::error::Stop;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
-use crate::qemu::cpio::Archive;
-use crate::qemu::needs::{self, Needs};
-use crate::qemu::{Accel, Ending, Guest, Session};
-use crate::{interrupt, output};
 
 /// Time for the start of a guest, and for what it does beside its measurements.
 const START: Duration = Duration::from_secs(120);

@@ -18,14 +18,15 @@ mod show;
 mod wire;
 
 use serde::Serialize;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::{Machine, cpus};
+use stillpoint_harness::output::json::{self, Target};
+use stillpoint_harness::qemu::needs::{self, Needs};
+use stillpoint_harness::qemu::{self, Accel};
+use stillpoint_harness::{interrupt, output};
 
 use self::lab::{Lab, Ran};
-use crate::error::Stop;
-use crate::machine::{Machine, cpus};
-use crate::output::json::{self, Target};
-use crate::qemu::needs::{self, Needs};
-use crate::qemu::{self, Accel};
-use crate::{interrupt, output, peers};
+use crate::peers;
 
 pub(crate) use self::options::Options;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use stillpoint_harness::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
+use stillpoint_harness::qemu::Accel;
 
 use super::contenders;
-use crate::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
-use crate::qemu::Accel;
 
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]

@@ -1,8 +1,9 @@
 //! Ratios within one run: the only figures of an emulated machine that say something about another one.
 
+use stillpoint_harness::output::json::{Row, number};
+
 use super::contenders::{ASYMMETRIC, SYMMETRIC};
 use super::settings::{BASELINE, OVERCOMMIT};
-use crate::output::json::{Row, number};
 
 /// Each metric with the name of its ratio to the same contender's in the baseline.
 pub(super) const TO_BASELINE: [(&str, &str); 4] = [

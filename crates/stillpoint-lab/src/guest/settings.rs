@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use stillpoint_harness::output::json::Row;
+
 use super::contenders::CONTENDERS;
 use super::lab::Ran;
 use super::options::Options;
 use super::wire::{Measured, Order};
 use crate::experiment::asked_for;
-use crate::output::json::Row;
 
 /// Every virtual CPU can have a CPU of the host.
 pub(super) const BASELINE: &str = "baseline";

@@ -1,12 +1,13 @@
 //! The tables of the guests: figures of each, then the ratios between them.
 
+use stillpoint_harness::output::format::{micros, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{say, table};
+
 use super::contenders::{ASYMMETRIC, CONTENDERS};
 use super::lab::Ran;
 use super::ratio::{self, TO_BASELINE, TO_SYMMETRIC};
 use super::settings::OVERCOMMIT;
-use crate::output::format::{micros, rate};
-use crate::output::json::Row;
-use crate::output::{say, table};
 
 /// The share of time for which the virtual CPUs of a baseline may wait, as QEMU itself needs some of it.
 const UNDISTURBED: f64 = 0.1;

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
+use stillpoint_harness::gate::Gate;
 use stillpoint_multicast::signals::{self, SignalMember};
 
 use super::State;
-use crate::gate::Gate;
 
 /// A stack that is enough for a signal handler, so that hundreds of threads need little memory.
 const STACK: usize = 256 * 1024;

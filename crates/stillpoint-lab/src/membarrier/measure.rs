@@ -5,14 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
+use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::stats::{Distribution, median};
 
 use super::barriers::{Barrier, Timed};
 use super::{Plan, Setting, State, crowd, readers};
-use crate::experiment::rounds::in_turns;
-use crate::interrupt;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
-use crate::stats::{Distribution, median};
 
 /// A slice has so many barriers at least: some take longer than a slice.
 const LEAST: usize = 2;

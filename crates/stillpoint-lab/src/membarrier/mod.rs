@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::child;
+use stillpoint_harness::output::json::Row;
 
-use crate::error::Stop;
-use crate::experiment::child;
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
-use crate::output::json::Row;
 use crate::peers::group;
 
 /// The contenders, in the order of the tables.

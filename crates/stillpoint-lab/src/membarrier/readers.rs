@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
+use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::gate::Gate;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::stats::median;
 use stillpoint_multicast::signals;
 
 use super::Plan;
-use crate::experiment::rounds::in_turns;
-use crate::gate::Gate;
-use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::Row;
-use crate::stats::median;
 
 /// Sections between two looks at the end: short beside a slice.
 const BURST: u64 = 256;

@@ -1,12 +1,12 @@
 //! The tables of the experiment.
 
 use serde_json::Value;
+use stillpoint_harness::output::format::{micros, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::say;
+use stillpoint_harness::output::table::{self, Column};
 
 use super::CONTENDERS;
-use crate::output::format::{micros, rate};
-use crate::output::json::Row;
-use crate::output::say;
-use crate::output::table::{self, Column};
 
 const BARRIERS: &[Column<'_>] = &[
     ("contender", &|row| row.contender.clone()),

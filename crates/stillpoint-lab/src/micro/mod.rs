@@ -5,15 +5,15 @@ mod show;
 
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::Micro;
 
-use crate::error::Stop;
-use crate::experiment::rounds::in_turns;
 use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
-use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
 use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.

@@ -1,8 +1,9 @@
 //! The table of the experiment: operations by contenders.
 
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{say, table};
+
 use crate::micro::{OPERATIONS, order};
-use crate::output::json::Row;
-use crate::output::{say, table};
 
 /// Prints the costs, a line for each contender and a column for each operation.
 pub(crate) fn table(rows: &[Row], cpu: usize) {

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use stillpoint::fence::{self, Backend, Mode};
 use stillpoint::rcu::Domain;
-
-use crate::error::Stop;
-use crate::machine::cpus;
-use crate::output::say;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::say;
 
 /// Turns of a loop that the slow side stays inside.
 const STAY: u32 = 200;

@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::{JsonFlag, parse_duration};
+use stillpoint_harness::machine::{Machine, cpus};
+use stillpoint_harness::output::json::Target;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::qemu::{self, Accel, Ending, Guest, Purpose, needs};
+use stillpoint_harness::{interrupt, output};
 
 use self::parts::Parts;
 use self::report::{Check, Outcome};
-use crate::error::Stop;
-use crate::flags::{JsonFlag, parse_duration};
-use crate::machine::{Machine, cpus};
-use crate::output::json::Target;
-use crate::output::progress::Progress;
-use crate::qemu::{self, Accel, Ending, Guest, Purpose, needs};
-use crate::{interrupt, output};
 
 /// Numbers of virtual CPUs: so many receivers, and one initiator, that the longest paths are 2, 3 and 4.
 const VCPUS: [u16; 3] = [4, 8, 16];

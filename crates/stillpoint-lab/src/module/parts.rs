@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::qemu::needs;
+use stillpoint_harness::qemu::program::{self, Program};
+
 use super::Options;
-use crate::error::Stop;
-use crate::qemu::needs;
-use crate::qemu::program::{self, Program};
 
 /// Where distributions put headers: `linux-headers-VERSION`.
 const HEADER_FOLDER: &str = "/usr/src";

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output;
+use stillpoint_harness::qemu::cpio::Archive;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::parts::Parts;
-use crate::error::Stop;
-use crate::output;
-use crate::qemu::cpio::Archive;
 
 const MODULE: &str = "stillpoint_membarrier.ko";
 const INTERPOSER: &str = "libstillpoint_membarrier.so";

@@ -1,14 +1,15 @@
 //! The child process in which the pools are measured.
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::child;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::OBJECT;
 
 use super::Plan;
-use crate::error::Stop;
-use crate::experiment::{OnHugePages, child, has_dpdk};
-use crate::interrupt;
-use crate::machine::huge_pages::HugePages;
-use crate::output::json::Row;
+use crate::experiment::{OnHugePages, has_dpdk};
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Order {

@@ -5,6 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::experiment::threads::on_each;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::stats::median;
 use stillpoint_peers::pool::{self, PoolContender, PoolThread};
 
 use super::child::Order;
@@ -12,14 +19,7 @@ use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
-use crate::experiment::rounds::in_turns;
-use crate::experiment::threads::on_each;
 use crate::experiment::{OnHugePages, prepare_child};
-use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
-use crate::stats::median;
 
 type Contenders = Vec<Box<dyn PoolContender>>;
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::LengthFlags;
+use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::Shape;
 
 use super::{CONTENDERS, SCENARIOS, child, show};
-use crate::error::Stop;
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
-use crate::flags::LengthFlags;
-use crate::output::json::Row;
 use crate::peers;
 
 /// Objects that a cache of DPDK holds at most, and ours.

@@ -1,9 +1,10 @@
 //! The tables of the experiment: contenders by settings, one table for each scenario.
 
+use stillpoint_harness::output::format::rate;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{say, table};
+
 use super::CONTENDERS;
-use crate::output::format::rate;
-use crate::output::json::Row;
-use crate::output::{say, table};
 
 /// Prints a table for each scenario and number of objects kept.
 pub(super) fn tables(rows: &[Row], notes: &[String]) {

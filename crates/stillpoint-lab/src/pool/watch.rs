@@ -5,9 +5,10 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use stillpoint_harness::output::json::Row;
+
 use super::child::Answer;
 use super::plan::Plan;
-use crate::output::json::Row;
 
 /// What the measuring thread says.
 pub(super) enum Report {

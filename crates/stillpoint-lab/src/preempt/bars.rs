@@ -1,7 +1,8 @@
 //! What the rows were to reach, and whether they did.
 
+use stillpoint_harness::output::json::Row;
+
 use crate::experiment::Inside;
-use crate::output::json::Row;
 use crate::preempt::plan::{BASELINE, BOOSTED, CROWDED};
 
 /// A bar, and the figures that met or missed it.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use stillpoint_harness::experiment::child::{self, OnInterrupt};
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
-use crate::experiment::child::{self, OnInterrupt};
 use crate::preempt::round::{self, Outcome, Round};
 use crate::reclaim::ours;
 use crate::reclaim::plan::is_ours;
@@ -56,10 +56,10 @@ mod tests {
 
     use super::*;
     use crate::experiment::Inside;
-    use crate::machine::cpus;
     use crate::preempt::plan::{CONTENDERS, Setting};
     use crate::preempt::workload::WORKLOADS;
     use crate::reclaim::plan::contenders;
+    use stillpoint_harness::machine::cpus;
 
     /// Every contender in every workload, with readers of every kind; all on one CPU, as any machine has one.
     #[test]

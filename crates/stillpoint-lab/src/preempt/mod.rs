@@ -13,16 +13,16 @@ mod show;
 pub(crate) mod workload;
 mod writing;
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::{Row, number};
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::Work;
 
-use crate::error::Stop;
-use crate::experiment::rounds::{in_parts, in_turns};
-use crate::machine::cpus;
-use crate::output::json::{Row, number};
-use crate::output::progress::Progress;
 use crate::preempt::plan::{Cell, Part, Setting};
 use crate::preempt::round::Outcome;
-use crate::stats::Distribution;
 
 pub(crate) use plan::Plan;
 pub(crate) use round::Round;
@@ -30,7 +30,7 @@ pub(crate) use round::Round;
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
 fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
-        crate::output::tell(line);
+        stillpoint_harness::output::tell(line);
     }
     let steps_per_us = calibrate(plan.cores[0])?;
     let progress = Progress::new(plan.steps());

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds;
+use stillpoint_harness::experiment::timing::Budget;
+use stillpoint_harness::machine::cpus::format_list;
+use stillpoint_harness::output::json::Row;
 use stillpoint_peers::Work;
 
-use crate::error::Stop;
-use crate::experiment::timing::Budget;
-use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS, rounds};
-use crate::machine::cpus::format_list;
-use crate::output::json::Row;
+use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS};
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
 use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::machine::cpus;
+use stillpoint_harness::machine::cpus;
 
 /// How long a booster may take to give back what it has taken.
 const PATIENCE: Duration = Duration::from_secs(2);

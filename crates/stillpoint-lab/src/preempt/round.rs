@@ -16,14 +16,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
+use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
 
 use crate::experiment::readers::{beside_readers, mismatches};
-use crate::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
 use crate::preempt::plan::Setting;
 use crate::preempt::policy;
 use crate::preempt::writing::{Writing, resident_bytes};
-use crate::stats::Distribution;
 
 /// Calls that wait for a grace period follow each other this often at the most.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
     use crate::experiment::Inside;
-    use crate::machine::cpus;
     use crate::preempt::workload::Workload;
+    use stillpoint_harness::machine::cpus;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100_000)));

@@ -1,10 +1,11 @@
 //! The tables of the experiment.
 
-use crate::experiment::show::{disturbed, failed};
-use crate::output::format::{bytes, micros, rate};
-use crate::output::json::Row;
-use crate::output::say;
-use crate::output::table::{self, Column};
+use stillpoint_harness::experiment::show::{disturbed, failed};
+use stillpoint_harness::output::format::{bytes, micros, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::say;
+use stillpoint_harness::output::table::{self, Column};
+
 use crate::preempt::bars::{self, times};
 use crate::preempt::plan::{BASELINE, Plan, Setting};
 use crate::preempt::workload::Workload;

@@ -6,9 +6,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::random::Random;
 use stillpoint_peers::Element;
-
-use crate::random::Random;
 
 /// A workload, which is a scenario of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,16 +138,16 @@ impl Store {
     /// The next change. Of mail, a half are appends; the others create or delete, so that the number of messages stays
     /// near what it was.
     pub(crate) fn next(&mut self) -> Change {
-        let slot = self.random.next() as usize % self.objects.len();
+        let slot = self.random.draw() as usize % self.objects.len();
         if self.workload != Workload::Mail {
             return self.create(slot);
         }
-        match self.random.next() % 4 {
+        match self.random.draw() % 4 {
             0 | 1 => {
                 let slot = self.nearest(slot, |object| object.is_some());
                 self.append(slot)
             }
-            _ if self.random.next() as usize % self.objects.len() >= self.filled => {
+            _ if self.random.draw() as usize % self.objects.len() >= self.filled => {
                 let slot = self.nearest(slot, |object| object.is_none());
                 self.create(slot)
             }
@@ -172,8 +171,8 @@ impl Store {
 
     /// The words of a new message.
     fn length(&mut self) -> usize {
-        let least = SHORTEST << (self.random.next() % DOUBLINGS);
-        least + self.random.next() as usize % least
+        let least = SHORTEST << (self.random.draw() % DOUBLINGS);
+        least + self.random.draw() as usize % least
     }
 
     fn change(&mut self, slot: usize, words: Option<usize>) -> Change {

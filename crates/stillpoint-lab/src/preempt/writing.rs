@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::experiment::threads::thread_cpu_time;
+use stillpoint_harness::machine::proc;
 use stillpoint_peers::{Contender, Delays, Element, Writer};
 
-use crate::experiment::threads::thread_cpu_time;
-use crate::machine::proc;
 use crate::preempt::round::Round;
 use crate::preempt::workload::{Change, Store, Workload};
 

@@ -15,28 +15,28 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::thread;
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::json::{Row, number};
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::table::rte_hash_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
-use crate::error::Stop;
 use crate::experiment::Structure;
-use crate::experiment::rounds::{in_parts, in_turns};
-use crate::interrupt;
-use crate::machine::cpus;
-use crate::machine::huge_pages::HugePages;
-use crate::output::json::{Row, number};
-use crate::output::progress::Progress;
 use crate::reclaim::names::Entry;
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
-use crate::stats::Distribution;
 
 pub(crate) use plan::Plan;
 
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
 fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
-        crate::output::tell(line);
+        stillpoint_harness::output::tell(line);
     }
     let progress = Progress::new(plan.steps());
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
@@ -64,7 +64,7 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
     let megabytes = ((plan.elements * 96 * tables) >> 20) + 64 * tables;
     let pages = HugePages::reserve(megabytes);
     if pages.is_none() {
-        crate::output::tell(
+        stillpoint_harness::output::tell(
             "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages",
         );
     }

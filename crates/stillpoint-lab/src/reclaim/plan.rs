@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::error::Stop;
-use crate::experiment::timing::Budget;
-use crate::experiment::{self, asked_for, rounds};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds;
+use stillpoint_harness::experiment::timing::Budget;
+use stillpoint_harness::machine::proc;
+use stillpoint_harness::output::format::bytes;
+use stillpoint_harness::output::json::Row;
+
+use crate::experiment::{self, asked_for};
 use crate::experiment::{BenchArgs, Experiment, Structure};
-use crate::machine::proc;
-use crate::output::format::bytes;
-use crate::output::json::Row;
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;

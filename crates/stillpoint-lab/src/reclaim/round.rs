@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread};
+use stillpoint_harness::interrupt;
+use stillpoint_harness::random::Random;
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
 
 use crate::experiment::readers::{beside_readers, mismatches};
-use crate::experiment::threads::{Account, as_writer, prepare_writer_thread};
-use crate::interrupt;
-use crate::random::Random;
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
 
@@ -122,7 +122,7 @@ fn write(writer: &mut dyn Writer, round: &Round<'_>, begin: Instant) -> Written 
         while work.elapsed() < WORK {
             std::hint::spin_loop();
         }
-        writer.replace(keys.next() as usize & (round.elements - 1));
+        writer.replace(keys.draw() as usize & (round.elements - 1));
         written.deletes += 1;
         written.peak_pending = written.peak_pending.max(written.deletes.saturating_sub(round.delays.freed()));
         next += INTERVAL;
@@ -172,7 +172,7 @@ fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), S
 mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
-    use crate::machine::cpus;
+    use stillpoint_harness::machine::cpus;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));

@@ -1,8 +1,9 @@
 //! Who runs where: the settings of the scenarios on the CPUs of this machine.
 
-use crate::error::Stop;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::cpus::format_list;
+
 use crate::experiment::in_scenario;
-use crate::machine::cpus::format_list;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
 
 /// A scenario with its readers and CPUs.

@@ -1,13 +1,14 @@
 //! The tables and charts of the experiment.
 
+use stillpoint_harness::experiment::show;
+use stillpoint_harness::output::chart::{self, Bar};
+use stillpoint_harness::output::format::{micros, percent_below, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::table::{self, Column};
+use stillpoint_harness::output::{heading, say};
 use stillpoint_peers::Contender;
 
-use crate::experiment::{Structure, show};
-use crate::output::chart::{self, Bar};
-use crate::output::format::{micros, percent_below, rate};
-use crate::output::json::Row;
-use crate::output::table::{self, Column};
-use crate::output::{heading, say};
+use crate::experiment::Structure;
 use crate::reclaim::names::BASELINE;
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;

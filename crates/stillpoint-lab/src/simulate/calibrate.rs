@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Map, Value};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::{self as here, cpus, proc};
+use stillpoint_harness::output;
+use stillpoint_harness::output::json::{Row, number};
+use stillpoint_harness::stats::median;
 
 use super::contender;
 use super::experiment;
 use super::machine::{Machine, Times, Topology};
-use crate::error::Stop;
-use crate::interrupt;
-use crate::machine::{self as here, cpus, proc};
-use crate::output;
-use crate::output::json::{Row, number};
-use crate::stats::median;
 
 /// The scenario of rows that were measured by this program.
 pub(super) const MEASURED: &str = "measured";

@@ -1,11 +1,12 @@
 //! Single points of the figures: one contender under one load.
 
+use stillpoint_harness::interrupt;
+
 use super::contender::{self, Contender};
 use super::machine::Machine;
 use super::places::Places;
 use super::task::{Pace, Task};
 use super::world::World;
-use crate::interrupt;
 
 /// Initiators begin within so many nanoseconds of each other.
 const SPREAD: f64 = 2000.0;

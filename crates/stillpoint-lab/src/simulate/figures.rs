@@ -3,12 +3,12 @@
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::ShapeStyle;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::json::Row;
 
 use super::contender::CONTENDERS;
 use super::machine::Machine;
 use super::rows::{INITIATORS, RECEIVERS, SYNCHRONIZE};
-use crate::error::Stop;
-use crate::output::json::Row;
 
 /// One figure.
 struct Figure {

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::Stop;
+use stillpoint_harness::error::Stop;
 
 /// The machines that come with the program, by name.
 pub(super) const BUILT_IN: &[(&str, &str)] =

@@ -23,15 +23,15 @@ mod world;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::Machine;
+use stillpoint_harness::output::json::{self, Row, Target};
+use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
 use self::machine::Machine as Simulated;
 pub(crate) use self::options::Options;
 use self::options::{Place, Subject};
-use crate::error::Stop;
-use crate::machine::Machine;
-use crate::output::json::{self, Row, Target};
-use crate::{interrupt, output};
 
 /// What the JSON says beside the rows.
 #[derive(Debug, Serialize)]

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::JsonFlag;
+use stillpoint_harness::output::json;
 
 use super::{contender, rows};
-use crate::error::Stop;
-use crate::flags::JsonFlag;
-use crate::output::json;
 
 /// What is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

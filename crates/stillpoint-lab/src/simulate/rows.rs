@@ -1,14 +1,14 @@
 //! The points of the figures, as rows.
 
 use serde_json::{Map, Value};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::output::json::{Row, number};
 
 use super::contender::{self, Contender};
 use super::experiment;
 use super::machine::Machine;
 use super::options::Options;
-use crate::error::Stop;
-use crate::interrupt;
-use crate::output::json::{Row, number};
 
 /// The three figures.
 pub(super) const RECEIVERS: &str = "receivers";
@@ -203,6 +203,6 @@ mod tests {
         assert_eq!(whole.metric("ops_per_s"), Some(1.235));
         let broken = Some("a receiver executed its barrier 2 times".to_owned());
         let void = row(RECEIVERS, contender, (RECEIVERS, 3.into()), &[("ops_per_s", 1.0)], broken);
-        assert!(void.metrics.is_empty() && crate::output::json::judge(&[whole, void]).is_err());
+        assert!(void.metrics.is_empty() && stillpoint_harness::output::json::judge(&[whole, void]).is_err());
     }
 }

@@ -1,12 +1,13 @@
 //! The tables: a line for each point, a column for each contender.
 
+use stillpoint_harness::output::format::{micros, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{say, table};
+
 use super::calibrate::MEASURED;
 use super::contender;
 use super::machine::Machine;
 use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
-use crate::output::format::{micros, rate};
-use crate::output::json::Row;
-use crate::output::{say, table};
 
 /// A table of one metric.
 struct Shown {

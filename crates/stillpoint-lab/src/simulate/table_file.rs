@@ -1,6 +1,6 @@
 //! Rows as comma-separated values.
 
-use crate::output::json::Row;
+use stillpoint_harness::output::json::Row;
 
 /// A line for each figure: scenario, contender, the parameter and its value, metric, value.
 pub(super) fn text(rows: &[Row]) -> String {

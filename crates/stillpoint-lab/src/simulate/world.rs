@@ -8,13 +8,14 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
+use stillpoint_harness::interrupt;
+use stillpoint_harness::random::Random;
+
 use super::handler::Handler;
 use super::machine::Machine;
 use super::operation::{Message, Operation};
 use super::places::{Distance, Places};
 use super::task::{Measured, Task};
-use crate::interrupt;
-use crate::random::Random;
 
 /// Events between two looks at whether Ctrl-C was pressed.
 const LOOKS_UP: u64 = 4096;
@@ -231,7 +232,7 @@ impl<'a> World<'a> {
 
     /// A random number from 0 to 1.
     pub(super) fn uniform(&mut self) -> f64 {
-        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     pub(super) fn distance(&self, a: usize, b: usize) -> Distance {

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
+use stillpoint_harness::experiment::rounds::turns;
+use stillpoint_harness::experiment::threads::on_each;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::proc::resident_bytes;
+use stillpoint_harness::output::json::{Row, rounded};
+use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::table::{Dash, Papaya, PapayaGuard, Scc, TableContender, TableKey};
 
 use super::ours::{Guarded, Protected};
 use super::{Plan, Setting};
 use crate::experiment::prepare_child;
-use crate::experiment::rounds::turns;
-use crate::experiment::threads::on_each;
-use crate::interrupt;
-use crate::machine::proc::resident_bytes;
-use crate::output::json::{Row, rounded};
-use crate::output::progress::Progress;
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);

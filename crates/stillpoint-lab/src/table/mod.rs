@@ -10,12 +10,13 @@ mod ours;
 mod show;
 
 use serde::{Deserialize, Serialize};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::child;
+use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
 
-use crate::error::Stop;
-use crate::experiment::{self, BenchArgs, Experiment, OnHugePages, child, has_dpdk, in_scenario};
-use crate::machine::huge_pages::HugePages;
-use crate::output::json::Row;
+use crate::experiment::{self, BenchArgs, Experiment, OnHugePages, has_dpdk, in_scenario};
 use crate::peers;
 
 /// The contenders, in the order of the table.

@@ -1,9 +1,9 @@
 //! The tables of the experiment: contenders by metrics, one table for each setting.
 
-use crate::output::format::{self, rate};
-use crate::output::json::Row;
-use crate::output::say;
-use crate::output::table::{self, Column};
+use stillpoint_harness::output::format::{self, rate};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::say;
+use stillpoint_harness::output::table::{self, Column};
 
 const COLUMNS: &[Column<'_>] = &[
     ("contender", &|row| row.contender.clone()),

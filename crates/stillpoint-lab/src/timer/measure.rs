@@ -3,6 +3,12 @@
 use std::collections::BTreeMap;
 
 use stillpoint::timer::Clock;
+use stillpoint_harness::experiment::rounds::{Rounds, in_turns};
+use stillpoint_harness::interrupt;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::random::Random;
+use stillpoint_harness::stats::median;
 use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer};
 
 use super::cycles::Bracket;
@@ -10,12 +16,6 @@ use super::floor::Floor;
 use super::ours::Ours;
 use super::{HOUR, Plan, SPAN, remote, steady};
 use crate::experiment::prepare_child;
-use crate::experiment::rounds::{Rounds, in_turns};
-use crate::interrupt;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
-use crate::random::Random;
-use crate::stats::median;
 
 /// Operations of a slice at least.
 const LEAST: usize = 10_000;
@@ -105,11 +105,11 @@ struct Work {
 
 impl Work {
     fn new(timers: usize, random: &mut Random) -> Self {
-        let mut delays = || (0..timers).map(|_| 1 + random.next() % SPAN).collect::<Vec<u64>>();
+        let mut delays = || (0..timers).map(|_| 1 + random.draw() % SPAN).collect::<Vec<u64>>();
         let (delays, later) = (delays(), delays());
         let mut shuffled: Vec<u32> = (0..timers as u32).collect();
         for last in (1..timers).rev() {
-            shuffled.swap(last, (random.next() % (last as u64 + 1)) as usize);
+            shuffled.swap(last, (random.draw() % (last as u64 + 1)) as usize);
         }
         Self {
             far: delays.iter().map(|delay| delay + FAR).collect(),

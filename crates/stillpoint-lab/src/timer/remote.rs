@@ -3,15 +3,15 @@
 use std::sync::Barrier;
 
 use stillpoint::timer::{Limit, Mailbox, SharedTimer, TimerService};
+use stillpoint_harness::experiment::rounds::Rounds;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::random::Random;
 
 use super::cycles::Bracket;
 use super::measure::{Figures, with_quartiles};
 use super::{Plan, SPAN};
-use crate::experiment::rounds::Rounds;
-use crate::interrupt;
-use crate::machine::cpus;
-use crate::output::json::Row;
-use crate::random::Random;
 
 const TIMERS: usize = 10_000;
 /// Timers of a burst.
@@ -27,7 +27,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             break;
         }
         let mut random = Random::new(plan.seed);
-        let deadlines: Vec<u64> = (0..TIMERS).map(|_| 1 + random.next() % SPAN).collect();
+        let deadlines: Vec<u64> = (0..TIMERS).map(|_| 1 + random.draw() % SPAN).collect();
         let mut service = TimerService::with_capacity(0, 2 * TIMERS);
         let mut mailbox = service.remote().mailbox(TIMERS);
         let turn = Barrier::new(2);

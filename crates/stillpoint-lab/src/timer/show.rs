@@ -1,7 +1,7 @@
 //! The tables of the experiment.
 
-use crate::output::json::Row;
-use crate::output::{say, table};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{say, table};
 
 /// A column: its header and its metric.
 type Column = (&'static str, &'static str);

@@ -5,16 +5,16 @@
 
 use std::collections::VecDeque;
 
+use stillpoint_harness::machine::tsc;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::random::Random;
 use stillpoint_peers::timer::TimerContender;
 
 use super::Plan;
 use super::cycles::Bracket;
 use super::measure::{self, Figures};
 use super::ours::Ours;
-use crate::machine::tsc;
-use crate::output::json::Row;
-use crate::output::progress::Progress;
-use crate::random::Random;
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
 /// The timeout, in milliseconds: that many polls until each timer has fired once.
@@ -34,7 +34,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
         let mut random = Random::new(plan.seed);
         // The first deadlines: any time within the timeout, in the order of their being due.
         let first = || {
-            let mut first: Vec<u64> = (0..timers).map(|_| 1 + random.next() % TIMEOUT).collect();
+            let mut first: Vec<u64> = (0..timers).map(|_| 1 + random.draw() % TIMEOUT).collect();
             first.sort_unstable();
             first
         };

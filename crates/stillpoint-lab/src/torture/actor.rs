@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use stillpoint_harness::interrupt;
 use stillpoint_multicast::signals;
 
 use super::arena::{Context, Maker};
 use super::roll::{Present, Roll};
 use super::section::Sections;
 use super::tally::{Count, Tally};
-use crate::interrupt;
 
 /// One thread of the mixed part.
 pub(super) struct Actor<'s> {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::output::say;
+use stillpoint_harness::output::say;
 
 /// The kinds of events that one part counts.
 pub(super) trait Event: Copy + 'static {

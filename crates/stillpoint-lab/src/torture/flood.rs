@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
+use stillpoint_harness::output::say;
 
 use super::actor::{Actor, Shared, join, rest};
 use super::arena::{Context, Handle, Hold, Kind, Maker};
@@ -17,7 +18,6 @@ use super::part::{Part, Stage};
 use super::setting::Setting;
 use super::times::{self, Times};
 use super::world::{PATIENCE, when_full};
-use crate::output::say;
 
 const CELLS: usize = 8;
 /// One retires to a reclaimer, the other one to a background thread.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use stillpoint_harness::output::say;
 
 use super::actor::{Actor, Shared, is_over, join};
 use super::arena::Maker;
@@ -19,7 +20,6 @@ use super::part::{Part, Stage};
 use super::setting::Setting;
 use super::times::{self, Times};
 use super::world::World;
-use crate::output::say;
 
 /// Threads of the parent besides the one that forks: a writer, two readers, one that starts threads.
 const THREADS: usize = 4;

@@ -1,7 +1,8 @@
 //! Looks at objects, by the kind of reader and the age of the object: the "reader pipe" of the kernel's rcutorture.
 
+use stillpoint_harness::output::say;
+
 use super::arena::{Kind, OLDEST};
-use crate::output::say;
 
 const AGES: usize = OLDEST as usize + 1;
 

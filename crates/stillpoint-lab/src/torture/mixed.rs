@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
+use stillpoint_harness::output::say;
 
 use super::actor::{Actor, Shared, join, rest};
 use super::arena::Maker;
@@ -19,7 +20,6 @@ use super::times::Times;
 use super::trouble::{Parkings, Trouble};
 use super::world::World;
 use super::writer::Writer;
-use crate::output::say;
 
 /// The mixed part, and what it has done so far.
 #[derive(Default)]

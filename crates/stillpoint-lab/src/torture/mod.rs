@@ -71,13 +71,14 @@ mod watchdog;
 mod world;
 mod writer;
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::interrupt;
+
 use self::arena::Context;
 use self::findings::Findings;
 use self::plan::Plan;
 use self::variant::Broken;
 use self::watchdog::Watchdog;
-use crate::error::Stop;
-use crate::interrupt;
 
 pub(crate) use self::options::Options;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
+use stillpoint_harness::output::say;
 
 use super::actor::{is_over, join};
 use super::arena::{Context, Kind, Maker};
@@ -13,7 +14,6 @@ use super::counts::Counts;
 use super::findings::Findings;
 use super::times::{self, Times};
 use super::ward::{Sight, Ward};
-use crate::output::say;
 
 /// Time between two looks. Each takes a millisecond or two, so that the other parts are hardly disturbed.
 const PERIOD: Duration = Duration::from_millis(50);

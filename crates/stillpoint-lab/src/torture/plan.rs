@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::{self, Backend, Mode};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::cpus;
 use stillpoint_multicast::signals;
 
 use super::actor::{is_over, join};
@@ -20,8 +22,6 @@ use super::part::{Part, Stage};
 use super::races::Races;
 use super::table::{TableRaces, Tables};
 use super::watchdog::Watchdog;
-use crate::error::Stop;
-use crate::machine::cpus;
 
 /// About the length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);

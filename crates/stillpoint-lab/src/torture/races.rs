@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Boost;
+use stillpoint_harness::output::say;
 use stillpoint_multicast::signals;
 
 use super::actor::is_over;
@@ -14,7 +15,6 @@ use super::litmus::{Announce, Free, Litmus};
 use super::part::{Part, Stage};
 use super::stores::Stores;
 use super::{awaited, boosting, room, stops, tokens};
-use crate::output::say;
 
 /// All races, one after the other, and what they have done so far.
 pub(super) struct Races {

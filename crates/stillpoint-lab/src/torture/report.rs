@@ -1,13 +1,14 @@
 //! What a run prints.
 
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::output::say;
+
 use super::arena::Context;
 use super::findings::Findings;
 use super::hog;
 use super::plan::{Plan, Run, mode_names};
 use super::variant::Broken;
-use crate::error::Stop;
-use crate::interrupt;
-use crate::output::say;
 
 /// What is about to run.
 pub(super) fn introduce(plan: &Plan, broken: Option<Broken>) {

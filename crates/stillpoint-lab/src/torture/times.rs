@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::output::format::micros;
-use crate::output::say;
+use stillpoint_harness::output::format::micros;
+use stillpoint_harness::output::say;
 
 /// The columns; each ends below its time.
 const COLUMNS: [(&str, u64); 8] = [

@@ -4,9 +4,8 @@ use std::fmt;
 
 use stillpoint::busted::{self as rcu, Variant as Rcu};
 use stillpoint::table::busted::{self as table, Variant as Table};
-
-use crate::error::Stop;
-use crate::output::say;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::say;
 
 /// What the names of the table's variants begin with.
 const TABLE: &str = "table-";

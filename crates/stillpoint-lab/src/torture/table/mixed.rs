@@ -4,11 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use stillpoint_harness::output::say;
 
 use super::reader::Reading;
 use super::world::{Event, World};
 use super::writer::Writing;
-use crate::output::say;
 use crate::torture::actor::{Actor, Shared, is_over, join, rest};
 use crate::torture::arena::{Context, Kind, Maker};
 use crate::torture::counts::Counts;

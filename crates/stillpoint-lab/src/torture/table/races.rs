@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
+use stillpoint_harness::output::say;
 
 use super::bout::{Against, Bout, Slot};
 use super::content::{Content, Key, builder};
-use crate::output::say;
 use crate::torture::actor::{is_over, join};
 use crate::torture::arena::{Hold, Kind, Maker};
 use crate::torture::counts::least;

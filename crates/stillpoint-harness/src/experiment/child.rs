@@ -1,0 +1,124 @@
+//! Measuring in a process of its own: this program once more, with an order in its environment.
+
+use std::fmt::Display;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Stop;
+use crate::{interrupt, output};
+
+/// How often the parent looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What becomes of the child when this process is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnInterrupt {
+    /// It is told, and answers with what it has.
+    Wait,
+    /// Its answer is of no use.
+    End,
+}
+
+/// What a child process is asked to do.
+pub trait Order: Serialize + DeserializeOwned {
+    /// Holds the order, in the child only.
+    const VARIABLE: &'static str;
+    /// What the child does, for errors.
+    const WORK: &'static str;
+    /// What becomes of the child then.
+    const ON_INTERRUPT: OnInterrupt = OnInterrupt::Wait;
+
+    /// What the child answers.
+    type Answer: Serialize + DeserializeOwned;
+
+    /// In the child: does it.
+    fn obey(self) -> Result<Self::Answer, String>;
+}
+
+/// Runs this program with the order in its environment, and returns what it answers; `None` when it was ended.
+pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
+    let failed = |why: &str, error: &dyn Display| Stop::Failed(format!("{why}: {error}"));
+    let order = serde_json::to_string(order).map_err(|error| failed("the order has no form", &error))?;
+    let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
+    let mut child = Command::new(program)
+        .env(O::VARIABLE, order)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed("the child process does not start", &error))?;
+    let process = Pid::from_child(&child);
+    // An error says that the child has ended by itself.
+    let _last = interrupt::at_the_end(move || _ = kill_process(process, Signal::KILL));
+    let (send, answer) = channel();
+    let pipe = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // An answer that was cut short is nonsense, and is told so.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        let _ = send.send(bytes);
+    });
+    let mut told = false;
+    let bytes = loop {
+        match answer.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout)
+                if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() =>
+            {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+            Err(RecvTimeoutError::Timeout) if !told && interrupt::requested() => {
+                let _ = kill_process(process, Signal::INT);
+                told = true;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            answer => break answer.unwrap_or_default(),
+        }
+    };
+    let status = child.wait().map_err(|error| failed("the child process is lost", &error))?;
+    let ended = O::ON_INTERRUPT == OnInterrupt::End || !status.success();
+    if ended && interrupt::requested() {
+        return Ok(None);
+    }
+    if !status.success() {
+        return Err(Stop::Failed(format!("the child process that {} ended with {status}", O::WORK)));
+    }
+    // What libraries print comes before the last line.
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().last().unwrap_or_default();
+    serde_json::from_str(line)
+        .map(Some)
+        .map_err(|error| failed("the child process answered nonsense", &error))
+}
+
+/// In the child: does what the variable says. `None` in a process that is no such child.
+pub fn run_if_child<O: Order>() -> Option<ExitCode> {
+    let order = std::env::var(O::VARIABLE).ok()?;
+    interrupt::listen();
+    // Nobody waits for the answer when the parent is gone. An error leaves the child alone with its work.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    let answer = serde_json::from_str::<O>(&order)
+        .map_err(|error| format!("{} is not for users: {error}", O::VARIABLE))
+        .and_then(O::obey)
+        .and_then(|answer| serde_json::to_string(&answer).map_err(|error| error.to_string()));
+    Some(match answer {
+        Ok(text) => {
+            output::say(text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            output::tell(format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    })
+}

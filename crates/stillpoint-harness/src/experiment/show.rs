@@ -1,0 +1,35 @@
+//! Lines below the tables that several experiments have.
+
+use crate::output::json::Row;
+use crate::output::say;
+
+/// The share of a CPU that spoils a figure.
+const DISTURBANCE: f64 = 0.08;
+/// The kernel accounts for CPU time in ticks of 10 ms: fewer seconds than this in a round are not to be told from
+/// none.
+const DISTINCT: f64 = 0.03;
+
+/// Says when other programs took part of the CPUs.
+pub fn disturbed(rows: &[Row]) {
+    let foreign: Vec<f64> = rows
+        .iter()
+        .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params["round_s"].as_f64()?)))
+        .filter(|&(cpus, seconds)| cpus > DISTURBANCE && cpus * seconds > DISTINCT)
+        .map(|(cpus, _)| cpus)
+        .collect();
+    if let Some(most) = foreign.iter().copied().max_by(f64::total_cmp) {
+        let disturbed = foreign.len();
+        say(format!(
+            "Other programs ran on these CPUs during {disturbed} of {} rows (up to {most:.2} CPUs): \
+             their figures are worse than they should be.",
+            rows.len()
+        ));
+    }
+}
+
+/// Says why rows do not count.
+pub fn failed(rows: &[Row], name: impl Fn(&Row) -> String) {
+    for (row, reason) in rows.iter().filter_map(|row| Some((row, row.void.as_ref()?))) {
+        say(format!("{} failed: {reason}", name(row)));
+    }
+}

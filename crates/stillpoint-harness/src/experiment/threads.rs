@@ -1,0 +1,110 @@
+//! What the threads of the experiments have in common.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::machine::{cpus, load};
+
+/// Pins the calling thread, a writer or one that works for it, with the least timer slack, for every contender alike:
+/// the usual 50 µs would be added to each of its sleeps. Threads that start from this one inherit both.
+pub fn prepare_writer_thread(cpu: usize) -> Result<(), String> {
+    cpus::pin(cpu)?;
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
+        .map_err(|error| format!("cannot set the timer slack: {error}"))
+}
+
+/// Runs `work` on a prepared thread of its own, the writer's.
+pub fn as_writer<R: Send>(cpu: usize, work: impl FnOnce() -> Result<R, String> + Send) -> Result<R, String> {
+    thread::scope(|scope| {
+        let writer = thread::Builder::new().name("writer".to_owned());
+        match writer.spawn_scoped(scope, || prepare_writer_thread(cpu).and_then(|()| work())) {
+            Ok(writer) => writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned())),
+            Err(error) => Err(format!("cannot start the writer's thread: {error}")),
+        }
+    })
+}
+
+/// Calls `work` on a thread for each of `cpus` at the same time, with its number and a barrier of all of them.
+pub fn on_each<R: Send>(
+    cpus: &[usize],
+    work: impl Fn(usize, &Barrier) -> R + Sync,
+) -> Result<Vec<R>, String> {
+    let barrier = Barrier::new(cpus.len());
+    thread::scope(|scope| {
+        let start = |(index, &cpu): (usize, &usize)| {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                // Also without its CPU: the others wait at the barrier.
+                let pinned = cpus::pin(cpu);
+                let done = work(index, barrier);
+                pinned.map(|()| done)
+            })
+        };
+        let threads: Vec<_> = cpus.iter().enumerate().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// The CPU time of this process since some time, and that of everything else on the CPUs of a round.
+pub struct Account {
+    cpus: Vec<usize>,
+    own: Duration,
+    busy: Option<Duration>,
+}
+
+impl Account {
+    /// From now on, on the CPUs of the readers and of the writer.
+    pub fn open(readers: &[usize], writer: usize) -> Self {
+        let mut cpus: Vec<usize> = readers.iter().copied().chain([writer]).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let (own, busy) = (process_cpu_time(), load::busy(&cpus));
+        Self { cpus, own, busy }
+    }
+
+    /// Until now; nothing of others where it is not known.
+    pub fn close(self) -> (Duration, Duration) {
+        let own = process_cpu_time() - self.own;
+        let busy = load::busy(&self.cpus).zip(self.busy);
+        let busy = busy.map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        (own, busy.saturating_sub(own))
+    }
+}
+
+/// User and system time of all threads, those that have ended included.
+pub(crate) fn process_cpu_time() -> Duration {
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+/// User and system time of the calling thread.
+pub fn thread_cpu_time() -> Duration {
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_uses_no_cpu_time() {
+        let (before, busy_before) = (thread_cpu_time(), process_cpu_time());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(thread_cpu_time() - before < Duration::from_millis(40));
+        let begun = thread_cpu_time();
+        while thread_cpu_time() - begun < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        assert!(process_cpu_time() - busy_before >= Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,101 @@
+//! Flags that several commands have.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::machine::cpus;
+
+/// Where results for tools go.
+#[derive(Debug, Args)]
+pub struct JsonFlag {
+    /// Write the result as JSON to FILE, or to standard output in place of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<String>,
+}
+
+/// How long to measure.
+#[derive(Debug, Args)]
+pub struct LengthFlags {
+    /// Only the contenders and settings whose figures have a bar to reach
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+
+    /// Everything, ten seconds a row
+    #[arg(long)]
+    pub full: bool,
+
+    /// Time to measure for each row, over all its rounds, such as 2s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Rounds for each row; their median counts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+}
+
+impl LengthFlags {
+    /// What a short run has, a usual one or a full one.
+    pub fn pick<T>(&self, quick: T, usual: T, full: T) -> T {
+        match (self.quick, self.full) {
+            (true, _) => quick,
+            (_, true) => full,
+            _ => usual,
+        }
+    }
+
+    /// What was asked for, or else what a full run has or a usual one.
+    pub fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
+        match asked {
+            [] if self.full => full.to_vec(),
+            [] => usual.to_vec(),
+            asked => asked.to_vec(),
+        }
+    }
+
+    /// The rounds asked for, or those of [`pick`](Self::pick).
+    pub fn rounds_or(&self, quick: u32, usual: u32, full: u32) -> u32 {
+        self.rounds.unwrap_or(self.pick(quick, usual, full))
+    }
+
+    /// The time of one round of a row with that many rounds; `usual` unless it was given.
+    pub fn slice(&self, rounds: u32, usual: Duration) -> Duration {
+        self.duration.map_or(usual, |row| row / rounds)
+    }
+}
+
+/// A list of CPUs; a type of its own, as clap takes a bare `Vec` for one value each.
+#[derive(Debug, Clone)]
+pub struct CpuList(pub Vec<usize>);
+
+/// Reads the value of `--cpus`.
+pub fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    cpus::parse_list(text).map(CpuList)
+}
+
+/// Reads a time from 1ms to 1h, in seconds unless it has a unit.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (shortest, longest) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let duration = match text.trim().parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text.trim()).map_err(|error| error.to_string())?,
+    };
+    if duration < shortest || duration > longest {
+        return Err("must be from 1ms to 1h".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_unless_they_have_a_unit() {
+        assert_eq!(parse_duration("1.5").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
+        for text in ["0", "-1", "2h", "soon", "inf", "nan"] {
+            assert!(parse_duration(text).is_err(), "{text:?} was taken");
+        }
+    }
+}

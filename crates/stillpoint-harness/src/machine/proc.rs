@@ -1,0 +1,85 @@
+//! Facts read from `/proc` and `/sys`.
+
+use std::fs;
+use std::path::Path;
+
+/// The trimmed contents of a file of one line, if there is one.
+pub fn line(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The value of `key` in a text of lines such as `key : value`.
+pub fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn cpuinfo(key: &str) -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    field(&text, key).map(str::to_owned)
+}
+
+/// The model of the processor.
+pub(crate) fn cpu_model() -> String {
+    cpuinfo("model name").unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
+}
+
+/// The processor's feature flags.
+pub(crate) fn cpu_flags() -> Vec<String> {
+    let flags = cpuinfo("flags").or_else(|| cpuinfo("Features")).unwrap_or_default();
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A field of `/proc/meminfo`, in bytes.
+pub fn memory(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = field(&text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident_bytes() -> Option<usize> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    Some(resident_pages(&statm)? * rustix::param::page_size())
+}
+
+/// The second number: `size resident shared ...`, in pages.
+fn resident_pages(statm: &str) -> Option<usize> {
+    statm.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The number of NUMA nodes that are online.
+pub(crate) fn numa_nodes() -> usize {
+    line("/sys/devices/system/node/online")
+        .and_then(|list| super::cpus::parse_list(&list).ok())
+        .map_or(1, |nodes| nodes.len().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "MemTotal:       24684084 kB\nMem:  1 kB\nmodel name\t: AMD EPYC\n";
+        assert_eq!(field(text, "Mem"), Some("1 kB"));
+        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
+        assert_eq!(field(text, "MemFree"), None);
+    }
+
+    #[test]
+    fn touched_memory_is_resident() {
+        assert_eq!(resident_pages("12345 678 90 1 0 2 0\n"), Some(678));
+        let before = resident_bytes().unwrap();
+        let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert!(resident_bytes().unwrap() >= before + (32 << 20), "of {} bytes", touched.len());
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(memory("MemTotal").unwrap() > 1 << 20);
+        assert_eq!(memory("NoSuchField"), None);
+    }
+}

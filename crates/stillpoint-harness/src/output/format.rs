@@ -1,0 +1,84 @@
+//! Figures for people: three significant digits and a unit.
+
+/// Three significant digits.
+fn significant(value: f64) -> String {
+    match value.abs() {
+        size if size < 9.995 => format!("{value:.2}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A duration given in microseconds.
+pub fn micros(micros: f64) -> String {
+    match micros {
+        us if us < 999.5 => format!("{} µs", significant(us)),
+        us if us < 999_500.0 => format!("{} ms", significant(us / 1e3)),
+        us => format!("{} s", significant(us / 1e6)),
+    }
+}
+
+/// A rate a second.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate < 999.5 => format!("{}/s", significant(rate)),
+        rate if rate < 999_500.0 => format!("{}k/s", significant(rate / 1e3)),
+        rate => format!("{}M/s", significant(rate / 1e6)),
+    }
+}
+
+/// A frequency.
+pub fn hertz(hz: u64) -> String {
+    format!("{:.3} GHz", hz as f64 / 1e9)
+}
+
+/// An amount of memory.
+pub fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        size if size < 1024.0 * 1024.0 => format!("{} KiB", significant(size / 1024.0)),
+        size if size < 1024.0 * 1024.0 * 1024.0 => format!("{} MiB", significant(size / 1024.0 / 1024.0)),
+        size => format!("{} GiB", significant(size / 1024.0 / 1024.0 / 1024.0)),
+    }
+}
+
+/// By how many percent `value` lies below `base`; more digits the closer it comes to all of it.
+pub fn percent_below(value: f64, base: f64) -> String {
+    let percent = (1.0 - value / base) * 100.0;
+    match percent {
+        p if p >= 99.9 => format!("{p:.3} %"),
+        p if p >= 99.0 => format!("{p:.2} %"),
+        p if p >= -1_000.0 => format!("{p:.0} %"),
+        _ => format!("{}x slower", significant(value / base)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits_and_the_right_unit() {
+        assert_eq!(micros(0.123), "0.12 µs");
+        assert_eq!(micros(13.44), "13.4 µs");
+        assert_eq!(micros(171.2), "171 µs");
+        assert_eq!(micros(999.7), "1.00 ms");
+        assert_eq!(micros(44_065.0), "44.1 ms");
+        assert_eq!(micros(1_250_000.0), "1.25 s");
+    }
+
+    #[test]
+    fn rates_and_sizes_have_units() {
+        assert_eq!(rate(27_010_000.0), "27.0M/s");
+        assert_eq!(rate(5_000.0), "5.00k/s");
+        assert_eq!(bytes(3 << 29), "1.50 GiB");
+        assert_eq!(hertz(2_596_000_000), "2.596 GHz");
+    }
+
+    #[test]
+    fn percentages_keep_the_digits_that_matter() {
+        assert_eq!(percent_below(13.4, 44_065.0), "99.970 %");
+        assert_eq!(percent_below(1_500.0, 6_600.0), "77 %");
+        assert_eq!(percent_below(12.0, 10.0), "-20 %");
+        assert_eq!(percent_below(300.0, 10.0), "30.0x slower");
+    }
+}

@@ -1,0 +1,322 @@
+//! Results for tools: one JSON object with flat rows, written as a whole or not at all.
+
+use std::borrow::Cow;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::Stop;
+use crate::stats::{Distribution, median};
+
+/// The version of the format; it changes only when a tool that reads the old one would be misled.
+const SCHEMA: u32 = 1;
+
+/// One measured row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Row {
+    /// What was measured.
+    pub experiment: Cow<'static, str>,
+    /// In which situation.
+    pub scenario: String,
+    /// Who.
+    pub contender: String,
+    /// What was chosen.
+    pub params: Map<String, Value>,
+    /// The figures.
+    pub metrics: Map<String, Value>,
+    /// Why the row does not count; its metrics are empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub void: Option<String>,
+}
+
+impl Row {
+    /// A row that has no parameters and no figures yet.
+    pub fn new(experiment: &'static str, scenario: impl Into<String>, contender: impl Into<String>) -> Self {
+        Self {
+            experiment: experiment.into(),
+            scenario: scenario.into(),
+            contender: contender.into(),
+            params: Map::new(),
+            metrics: Map::new(),
+            void: None,
+        }
+    }
+
+    /// The same row with one more parameter.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.params.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same row with the figures of what was measured; an error says why it does not count.
+    pub fn measured<T>(mut self, outcome: Result<T, String>, figures: impl FnOnce(&mut Self, T)) -> Self {
+        match outcome {
+            Ok(outcome) => figures(&mut self, outcome),
+            Err(reason) => self.void = Some(reason),
+        }
+        self
+    }
+
+    /// Adds a metric with that many digits after the point: what lies below is noise in the text.
+    pub fn put(&mut self, name: impl Into<String>, value: f64, digits: i32) {
+        self.metrics.insert(name.into(), rounded(value, digits));
+    }
+
+    /// Adds the median of a figure over the rounds.
+    pub fn put_median<T>(&mut self, name: &str, digits: i32, rounds: &[T], of: impl Fn(&T) -> f64) {
+        self.put(name, median(rounds.iter().map(of).collect()), digits);
+    }
+
+    /// Adds the medians over the rounds of what describes a distribution in microseconds.
+    pub fn put_distribution(&mut self, prefix: &str, rounds: &[Distribution]) {
+        let mut put = |name, figure: fn(&Distribution) -> f64| {
+            self.put_median(&format!("{prefix}_{name}"), 3, rounds, figure);
+        };
+        put("mean", |round| round.mean);
+        put("p50", |round| round.p50);
+        put("p99", |round| round.p99);
+        put("p999", |round| round.p999);
+        put("max", |round| round.max);
+    }
+
+    /// Adds the least and the most of the rounds, as `{name}_least` and `{name}_most`.
+    pub fn put_spread(&mut self, name: &str, rounds: impl Iterator<Item = f64> + Clone) {
+        self.put(format!("{name}_least"), rounds.clone().fold(f64::INFINITY, f64::min), 3);
+        self.put(format!("{name}_most"), rounds.fold(0.0, f64::max), 3);
+    }
+
+    /// The metric `name`, unless the row is void.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.get(name)?.as_f64()
+    }
+
+    /// The metric `name` for people; blank where there is none.
+    pub fn shown(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        self.metric(name).map(show).unwrap_or_default()
+    }
+
+    /// The same in the first column of figures, which says of a void row why it is.
+    pub fn shown_or_void(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        self.void.clone().unwrap_or_else(|| self.shown(name, show))
+    }
+
+    /// The same where the reason takes a line of its own.
+    pub fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
+        if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
+    }
+
+    /// A parameter that is a number.
+    pub fn param(&self, name: &str) -> Option<u64> {
+        self.params.get(name)?.as_u64()
+    }
+}
+
+/// An error that names the rows that do not count, if there are any.
+pub fn judge(rows: &[Row]) -> Result<(), Stop> {
+    let void: Vec<String> = rows
+        .iter()
+        .filter_map(|row| Some(format!("{} {} ({})", row.scenario, row.contender, row.void.as_ref()?)))
+        .collect();
+    match void.as_slice() {
+        [] => Ok(()),
+        void => {
+            Err(Stop::Failed(format!("{} of {} rows failed: {}", void.len(), rows.len(), void.join(", "))))
+        }
+    }
+}
+
+/// A figure as JSON: whole numbers without a fraction.
+pub fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
+    }
+}
+
+/// A figure with that many digits after the point.
+pub fn rounded(value: f64, digits: i32) -> Value {
+    let scale = 10f64.powi(digits);
+    number((value * scale).round() / scale)
+}
+
+/// The whole result of a command; `extra` holds the fields that this command alone has.
+#[derive(Debug, Serialize)]
+struct Report<'a, M: Serialize, E: Serialize> {
+    schema: u32,
+    command: String,
+    /// What was measured on.
+    machine: &'a M,
+    rows: &'a [Row],
+    #[serde(flatten)]
+    extra: E,
+}
+
+/// No further fields.
+#[derive(Debug, Serialize)]
+pub struct Nothing {}
+
+/// Where the JSON goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// None is written.
+    Nowhere,
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Target {
+    /// The value of `--json`: a file, or `-` for standard output. The file is checked now, so that a long run
+    /// does not end with a result that cannot be kept.
+    pub fn open(flag: Option<&str>) -> Result<Self, Stop> {
+        match flag {
+            None => Ok(Self::Nowhere),
+            Some("-") => Ok(Self::Stdout),
+            Some(path) => {
+                let path = PathBuf::from(path);
+                probe(&path).map_err(|error| cannot_write(&path, &error))?;
+                Ok(Self::File(path))
+            }
+        }
+    }
+
+    /// Whether standard output belongs to the JSON, so that nothing else may be printed there.
+    pub fn takes_stdout(&self) -> bool {
+        *self == Self::Stdout
+    }
+
+    /// Writes the result of a command.
+    pub fn write(&self, machine: &impl Serialize, rows: &[Row], extra: impl Serialize) -> Result<(), Stop> {
+        let report = Report { schema: SCHEMA, command: command_line(), machine, rows, extra };
+        let mut text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Stop::usage(format!("the result has no form in JSON: {error}")))?;
+        text.push('\n');
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Stdout => match io::stdout().write_all(text.as_bytes()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    Err(Stop::usage(format!("cannot write to standard output: {error}")))
+                }
+                _ => Ok(()),
+            },
+            Self::File(path) => store(path, text.as_bytes()).map_err(|error| cannot_write(path, &error)),
+        }
+    }
+}
+
+/// The error of a result that cannot be kept.
+pub fn cannot_write(path: &Path, error: &io::Error) -> Stop {
+    Stop::usage(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Devices and pipes are written to directly; a rename would replace them.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// Whether a file can be written here; leaves nothing behind.
+pub fn probe(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if is_special(path) { Ok(()) } else { temporary(path).map(drop) }
+}
+
+/// A file beside `path`, so that renaming it to `path` is atomic; it is gone when dropped.
+fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // The mode of an ordinary new file, less the caller's umask; that of temporary files is stricter.
+    tempfile::Builder::new()
+        .prefix(".stillpoint-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+}
+
+/// Writes a file as a whole or not at all.
+pub fn store(path: &Path, text: &[u8]) -> io::Result<()> {
+    if is_special(path) {
+        return OpenOptions::new().write(true).open(path)?.write_all(text);
+    }
+    // A symbolic link stays: the file that it names is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut file = temporary(&path)?;
+    file.write_all(text)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+/// The command as it was typed, quoted for a shell.
+fn command_line() -> String {
+    let quote = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    std::iter::once("stillpoint".to_owned())
+        .chain(std::env::args_os().skip(1).map(|word| quote(word.to_string_lossy().into_owned())))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_have_no_fraction() {
+        assert_eq!(number(20_000.0).to_string(), "20000");
+        assert_eq!(number(13.5).to_string(), "13.5");
+    }
+
+    #[test]
+    fn an_unwritable_place_is_found_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        assert!(Target::open(Some(&inside("no/such/folder.json"))).is_err());
+        assert!(Target::open(Some(&inside(""))).is_err(), "a folder is no file");
+        assert!(Target::open(Some(&inside("new.json"))).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the check left something behind");
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_a_device_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        let link = folder.path().join("link.json");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        store(&link, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        store(Path::new("/dev/null"), b"nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn one_void_row_fails_the_run_and_is_named() {
+        let row = |contender: &str| Row::new("reclaim", "spread", contender);
+        let void = row("ck/epoch").measured(Err::<(), _>("3 lookups".to_owned()), |_, ()| ());
+        assert!(judge(&[row("seize")]).is_ok());
+        let stop = judge(&[row("seize"), void]).unwrap_err();
+        assert!(
+            matches!(&stop, Stop::Failed(message) if message.contains("spread ck/epoch (3 lookups)")),
+            "{stop}"
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! Virtual machines by QEMU: what they take, the first file system that they start from, and one run to its end.
+
+pub mod cpio;
+pub mod needs;
+pub mod program;
+mod session;
+
+use std::fs::File;
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use crate::error::Stop;
+
+pub use self::session::{Ending, Guest, Purpose, Session, has_said};
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// The processor where /dev/kvm is there and starts the guest, else QEMU
+    Auto,
+    /// The processor, by /dev/kvm
+    Kvm,
+    /// QEMU, in software: one thread for each virtual CPU
+    Tcg,
+}
+
+impl Accel {
+    /// The name in tables and in `params.accel`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// A file for what the guests print on their consoles.
+pub fn transcript(path: Option<&Path>) -> Result<Option<File>, Stop> {
+    let create = |path: &Path| {
+        File::create(path).map_err(|error| Stop::usage(format!("cannot write {}: {error}", path.display())))
+    };
+    path.map(create).transpose()
+}

@@ -1,0 +1,373 @@
+//! Runs one guest to its end: starts QEMU on the chosen CPUs, collects what the guest says, and watches the time.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::CpuSet;
+
+use super::Accel;
+use crate::interrupt;
+
+/// Memory of a guest in MiB: the program, and the arrays of the contenders.
+const MEMORY: usize = 512;
+/// More than this of a console is not kept: a kernel that complains without end.
+const MOST_OUTPUT: u64 = 4 << 20;
+/// How often the end of QEMU is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the guest's kernel is told. Errors of its start are shown (levels below 4); a panic ends the machine; what
+/// complains about processors that stand still would complain about the experiment itself, and takes their time stamp
+/// counters for broken, where the next best clock is an emulated device that all of them queue for. What follows the two
+/// dashes are arguments of the first process.
+const KERNEL_PARAMETERS: &str = "console=ttyS0 loglevel=4 panic=-1 nowatchdog tsc=reliable \
+                                 rcupdate.rcu_cpu_stall_suppress=1 rdinit=/init --";
+
+/// What a guest is for.
+#[derive(Debug, Clone)]
+pub struct Purpose {
+    /// Arguments of its first process.
+    pub arguments: String,
+    /// What the console shows when the first process has begun; `ends` is what it shows when that has said everything.
+    pub begins: &'static str,
+    /// See `begins`.
+    pub ends: &'static str,
+}
+
+/// One guest.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// QEMU's program.
+    pub qemu: &'a Path,
+    /// The image of its kernel.
+    pub kernel: &'a Path,
+    /// The first file system.
+    pub files: &'a Path,
+    /// What it is for.
+    pub purpose: &'a Purpose,
+    /// What runs its instructions.
+    pub accel: Accel,
+    /// Its virtual CPUs.
+    pub vcpus: usize,
+    /// CPUs of the host that it runs on.
+    pub host_cpus: &'a [usize],
+    /// Time for all of it.
+    pub limit: Duration,
+    /// Time until the program in the guest has begun.
+    pub start_limit: Duration,
+}
+
+/// How a guest ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// QEMU ended by itself: the guest was switched off, or QEMU could not go on.
+    Exit(ExitStatus),
+    /// The time was over.
+    Limit(Duration),
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// All that is known of a guest that has ended.
+#[derive(Debug)]
+pub struct Session {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it printed.
+    pub console: Vec<u8>,
+    /// What QEMU said on standard error.
+    pub complaints: String,
+    /// The time of all of it.
+    pub wall: Duration,
+    /// From the beginning to the end of the program in the guest, by the host's clock and as often as it looked.
+    pub measured: Option<Duration>,
+    /// The time that QEMU's threads were ready to run and did not, summed; `None` where the kernel does not count it.
+    pub waited: Option<Duration>,
+}
+
+impl Guest<'_> {
+    /// The arguments of QEMU.
+    fn arguments(&self) -> Vec<String> {
+        let (accel, cpu) = match self.accel {
+            Accel::Kvm => ("kvm", "host"),
+            Accel::Auto | Accel::Tcg => ("tcg,thread=multi", "max"),
+        };
+        let (memory, vcpus) = (MEMORY.to_string(), self.vcpus.to_string());
+        let fixed = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"];
+        let chosen = ["-machine", "pc", "-accel", accel, "-cpu", cpu, "-smp", &vcpus, "-m", &memory];
+        let parameters = format!("{KERNEL_PARAMETERS} {}", self.purpose.arguments);
+        let booted = ["-append", &parameters];
+        fixed.into_iter().chain(chosen).chain(booted).map(str::to_owned).collect()
+    }
+
+    /// Runs the guest until it is switched off, or its time is over.
+    ///
+    /// # Errors
+    /// When QEMU cannot be started, or not on these CPUs.
+    pub fn run(&self) -> Result<Session, String> {
+        let begin = Instant::now();
+        let mut qemu = Running(self.start()?);
+        let console = Collected::from(qemu.0.stdout.take());
+        let complaints = Collected::from(qemu.0.stderr.take());
+        let mut waiting = Waiting::of(qemu.0.id());
+        let (mut began, mut ended) = (None, None);
+        let ending = loop {
+            match qemu.0.try_wait() {
+                Ok(Some(status)) => break Ending::Exit(status),
+                Ok(None) => {}
+                Err(error) => return Err(format!("cannot wait for QEMU: {error}")),
+            }
+            waiting.look();
+            if interrupt::requested() {
+                break Ending::Interrupted;
+            }
+            let elapsed = begin.elapsed();
+            if began.is_none() && console.with(|said| has_said(said, self.purpose.begins)) {
+                began = Some(elapsed);
+            }
+            if ended.is_none() && began.is_some() && console.with(|said| has_said(said, self.purpose.ends)) {
+                ended = Some(elapsed);
+            }
+            let late = elapsed >= self.start_limit && began.is_none();
+            if late || elapsed >= self.limit {
+                break Ending::Limit(if late { self.start_limit } else { self.limit });
+            }
+            thread::sleep(LOOK);
+        };
+        drop(qemu);
+        let wall = begin.elapsed();
+        let complaints = String::from_utf8_lossy(&complaints.whole()).trim().to_owned();
+        // The machine may be off before the end of the program was looked for.
+        let measured = began.map(|began| ended.unwrap_or(wall) - began);
+        Ok(Session { ending, console: console.whole(), complaints, wall, measured, waited: waiting.sum() })
+    }
+
+    /// From a thread that runs on the chosen CPUs alone, whose affinity QEMU's threads inherit.
+    fn start(&self) -> Result<Child, String> {
+        let mut command = Command::new(self.qemu);
+        command
+            .args(self.arguments())
+            .arg("-kernel")
+            .arg(self.kernel)
+            .arg("-initrd")
+            .arg(self.files)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut cpus = CpuSet::new();
+        self.host_cpus.iter().for_each(|&cpu| cpus.set(cpu));
+        thread::scope(|scope| {
+            let starter = scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &cpus)
+                    .map_err(|error| format!("cannot run on the CPUs {:?}: {error}", self.host_cpus))?;
+                command.spawn().map_err(|error| format!("cannot start {}: {error}", self.qemu.display()))
+            });
+            starter.join().unwrap_or_else(|_| Err("the thread that starts QEMU panicked".to_owned()))
+        })
+    }
+}
+
+impl Session {
+    /// What QEMU said on standard error, in one line.
+    pub fn complaints(&self) -> String {
+        self.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ")
+    }
+
+    /// Adds what the guest printed to a transcript, if there is one.
+    pub fn keep(&self, transcript: Option<&mut File>) -> Result<(), String> {
+        transcript
+            .map_or(Ok(()), |transcript| transcript.write_all(&self.console))
+            .map_err(|error| format!("cannot write what the guest printed: {error}"))
+    }
+}
+
+/// Whether these words are on the console.
+pub fn has_said(console: &[u8], said: &str) -> bool {
+    console.windows(said.len()).any(|window| window == said.as_bytes())
+}
+
+/// A process, and what it started, that do not outlive this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The whole group, as QEMU may be started by a script: also when the script has ended, which leaves the number
+        // to the group as long as a member lives. Without one the call fails, which is what is wanted.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// What comes out of a pipe, collected by a thread, so that the other side never waits.
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Collected {
+    fn from(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let thread = pipe.map(|pipe| {
+            let bytes = Arc::clone(&bytes);
+            thread::spawn(move || collect(pipe, &bytes))
+        });
+        Self { bytes, thread }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// All of it, once the other side is closed.
+    fn whole(mut self) -> Vec<u8> {
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic: a pipe that cannot be read has ended.
+            let _ = thread.join();
+        }
+        self.with(<[u8]>::to_vec)
+    }
+}
+
+fn collect(mut pipe: impl Read, bytes: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 4096];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                if (bytes.len() as u64) < MOST_OUTPUT {
+                    bytes.extend_from_slice(&buffer[..count]);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The time that the threads of a process were ready to run and did not.
+struct Waiting {
+    tasks: String,
+    /// For each thread, in nanoseconds; threads that have ended keep what was seen last.
+    nanoseconds: HashMap<String, u64>,
+}
+
+impl Waiting {
+    fn of(process: u32) -> Self {
+        Self { tasks: format!("/proc/{process}/task"), nanoseconds: HashMap::new() }
+    }
+
+    fn look(&mut self) {
+        for thread in fs::read_dir(&self.tasks).into_iter().flatten().flatten() {
+            let figures = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            if let Some(waited) = waited(&figures) {
+                self.nanoseconds.insert(thread.file_name().to_string_lossy().into_owned(), waited);
+            }
+        }
+    }
+
+    fn sum(&self) -> Option<Duration> {
+        let sum = self.nanoseconds.values().sum();
+        (!self.nanoseconds.is_empty()).then(|| Duration::from_nanos(sum))
+    }
+}
+
+/// The second figure of `schedstat`: the time on a run queue.
+fn waited(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Runs a script in the place of QEMU.
+    fn with_script(script: &str, limit: Duration, start_limit: Duration) -> Session {
+        let folder = tempfile::tempdir().unwrap();
+        let qemu = folder.path().join("qemu");
+        fs::write(&qemu, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+        let host_cpus = crate::machine::cpus::allowed();
+        let guest = Guest {
+            qemu: &qemu,
+            kernel: Path::new("/boot/kernel"),
+            files: Path::new("/tmp/files"),
+            purpose: &Purpose {
+                arguments: "argument".to_owned(),
+                begins: "@test begin ",
+                ends: "@test end ",
+            },
+            accel: Accel::Tcg,
+            vcpus: 3,
+            host_cpus: &host_cpus,
+            limit,
+            start_limit,
+        };
+        // Another test may be between writing a script of its own and closing it when this one starts a process,
+        // which inherits that file and keeps it busy for a moment.
+        loop {
+            match guest.run() {
+                Err(error) if error.contains("busy") => thread::sleep(Duration::from_millis(10)),
+                session => return session.unwrap(),
+            }
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn what_qemu_says_and_how_it_ends_are_kept() {
+        let session = with_script("echo \"$@\"; echo no such machine >&2; exit 3", LONG, LONG);
+        let Ending::Exit(status) = session.ending else { panic!("{session:?}") };
+        assert_eq!(status.code(), Some(3));
+        assert_eq!(session.complaints, "no such machine");
+        let arguments = String::from_utf8(session.console).unwrap();
+        for part in
+            ["-smp 3", "-accel tcg,thread=multi", "-kernel /boot/kernel", "-initrd /tmp/files", "-- argument"]
+        {
+            assert!(arguments.contains(part), "'{part}' is not in {arguments}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_never_begins_is_ended() {
+        let limit = Duration::from_millis(300);
+        let session = with_script("echo booting; sleep 1000; echo never", LONG, limit);
+        assert_eq!(session.ending, Ending::Limit(limit));
+        assert_eq!(session.console, b"booting\n");
+        assert!(session.wall < LONG);
+    }
+
+    #[test]
+    fn a_guest_that_began_has_the_whole_time_and_no_more() {
+        let (limit, start) = (Duration::from_secs(2), Duration::from_secs(1));
+        let session = with_script("echo '@test begin {}'; exec sleep 1000", limit, start);
+        assert_eq!(session.ending, Ending::Limit(limit));
+    }
+
+    #[test]
+    fn more_output_than_is_kept_holds_nobody_up() {
+        let session = with_script("head -c 9000000 /dev/zero", LONG, LONG);
+        assert!(matches!(session.ending, Ending::Exit(status) if status.success()));
+        assert!((4 << 20..5 << 20).contains(&session.console.len()), "{}", session.console.len());
+    }
+
+    #[test]
+    fn the_time_on_a_run_queue_is_the_second_figure() {
+        assert_eq!(waited("1000 250 7\n"), Some(250));
+        assert_eq!(waited(""), None);
+        assert_eq!(Waiting::of(u32::MAX).sum(), None);
+        let mut own = Waiting::of(std::process::id());
+        own.look();
+        assert!(own.sum().is_some() || !Path::new("/proc/self/schedstat").exists());
+    }
+}
