@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::experiment::BenchArgs;
-use crate::{bench, doctor, guest, module, simulate, torture};
+use crate::{bench, doctor, guest, module, simulate};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Measure an experiment and print its tables
     Bench(BenchArgs),
     /// Check the library under stress, or see that a broken variant of it is caught
-    Torture(torture::Options),
+    Torture(stillpoint_torture::Options),
     /// Measure in virtual machines with more virtual CPUs than the host has CPUs
     Guest(guest::Options),
     /// The first process of such a virtual machine

@@ -17,7 +17,6 @@ mod reclaim;
 mod simulate;
 mod table;
 mod timer;
-mod torture;
 
 use std::process::ExitCode;
 
@@ -49,7 +48,7 @@ fn main() -> ExitCode {
         Command::GuestInit => guest::inside::run(),
         Command::Module(options) => module::run(options, peers::versions()),
         Command::ModuleInside(inside) => module::inside::run(inside),
-        Command::Torture(options) => torture::run(options),
+        Command::Torture(options) => stillpoint_torture::run(options),
         Command::Simulate(options) => simulate::run(options, peers::versions()),
         Command::Completions(args) => {
             cli::completions(args);

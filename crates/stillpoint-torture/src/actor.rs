@@ -1,0 +1,206 @@
+//! The threads: what they may use, how they let time pass, how they end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use rustix::io;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use stillpoint_harness::interrupt;
+use stillpoint_multicast::signals;
+
+use super::arena::{Context, Maker};
+use super::roll::{Present, Roll};
+use super::section::Sections;
+use super::tally::{Count, Tally};
+
+/// One thread of the mixed part.
+pub(crate) struct Actor<'s> {
+    /// Its slot in the sections of each world.
+    pub(crate) slot: usize,
+    pub(crate) maker: Maker,
+    pub(crate) rng: Rng,
+    pub(crate) tally: Tally,
+    shared: &'s Shared<'s>,
+}
+
+/// What the actors of a part share.
+pub(crate) struct Shared<'p> {
+    pub(crate) stop: AtomicBool,
+    pub(crate) roll: Roll,
+    pub(crate) cpus: &'p [usize],
+}
+
+impl<'p> Shared<'p> {
+    pub(crate) fn new(slots: usize, cpus: &'p [usize]) -> Self {
+        Self { stop: AtomicBool::new(false), roll: Roll::new(slots), cpus }
+    }
+
+    pub(crate) fn stop(&self) {
+        // Relaxed: a flag; the threads are joined.
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<'s> Actor<'s> {
+    pub(crate) fn new(slot: usize, maker: Maker, rng: Rng, shared: &'s Shared<'s>) -> Self {
+        Self { slot, maker, rng, tally: Tally::default(), shared }
+    }
+
+    /// The calling thread plays the actor from now on, until the result is dropped.
+    pub(crate) fn appear(&self) -> Present<'s> {
+        self.shared.roll.enter(self.slot)
+    }
+
+    /// The last thing that the thread does: it may run anywhere again, and counts how often it was preempted.
+    pub(crate) fn settle(&mut self) {
+        // Where it was refused before, it is now.
+        let _ = run_on(self.shared.cpus);
+        self.tally.counts.add_many(Count::Preempted, preemptions());
+    }
+
+    /// The actor has begun a section.
+    pub(crate) fn begin(&self, sections: &Sections) -> Instant {
+        sections.begin(self.slot);
+        Instant::now()
+    }
+
+    /// The actor is about to end the section that it began then.
+    pub(crate) fn end(&mut self, sections: &Sections, begun: Instant) {
+        self.tally.sections.add(begun.elapsed());
+        sections.end(self.slot);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Relaxed: a flag; the threads are joined.
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// True once in `number` times, on average.
+    pub(crate) fn once_in(&mut self, number: u32) -> bool {
+        self.rng.u32(0..number) == 0
+    }
+
+    /// Lets time pass: none, some, or more than is good.
+    pub(crate) fn pause(&mut self) {
+        match self.rng.u32(0..1000) {
+            0..600 => {}
+            600..850 => {
+                let magnitude = self.rng.u32(1..14);
+                let turns = self.rng.u32(0..1 << magnitude);
+                (0..turns).for_each(|_| std::hint::spin_loop());
+            }
+            850..966 => thread::yield_now(),
+            966..970 => self.block_fences(),
+            970..980 => self.move_away(),
+            980..998 => self.sleep(Duration::from_micros(200)),
+            _ => self.sleep(Duration::from_millis(4)),
+        }
+    }
+
+    /// Blocks the signal of fences for a moment: whoever fences by signals waits for this thread meanwhile.
+    fn block_fences(&mut self) {
+        self.tally.count(Count::Blocked);
+        let _blocked = Blocked::new();
+        if self.rng.bool() {
+            let turns = self.rng.u32(0..1 << 12);
+            (0..turns).for_each(|_| std::hint::spin_loop());
+        } else {
+            self.sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Registers by `register`, now and then while the signal of fences is blocked: then the reader fences itself.
+    pub(crate) fn register<R>(&mut self, register: impl FnOnce() -> R) -> R {
+        let _blocked = self.once_in(8).then(|| {
+            self.tally.count(Count::Unbound);
+            Blocked::new()
+        });
+        register()
+    }
+
+    fn sleep(&mut self, longest: Duration) {
+        self.tally.count(Count::Slept);
+        thread::sleep(longest.mul_f64(self.rng.f64()));
+    }
+
+    /// Changes to another CPU, or sets the thread free again.
+    fn move_away(&mut self) {
+        let cpus = self.shared.cpus;
+        let moved = match cpus.get(self.rng.usize(0..=cpus.len())) {
+            Some(&cpu) => run_on(&[cpu]),
+            None => run_on(cpus),
+        };
+        if moved.is_ok() {
+            self.tally.count(Count::Moved);
+        }
+    }
+}
+
+/// The calling thread blocks the signal of fences until this is dropped.
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn new() -> Self {
+        let signal = signals::signal().unwrap_or(signals::DEFAULT_SIGNAL);
+        // SAFETY: all zeroes are a valid set; the sets are alive for the calls, and the signal is valid.
+        unsafe {
+            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, signal);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set came from the call above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// Lets the calling thread run on these CPUs only.
+pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set)
+}
+
+/// How often the calling thread was made to give its CPU up.
+fn preemptions() -> u64 {
+    // SAFETY: all zeroes are a valid `rusage`, which the call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is alive for the call.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
+}
+
+/// Whether the run is to end before its time.
+pub(crate) fn is_over(context: &Context) -> bool {
+    context.findings.any() || interrupt::requested()
+}
+
+/// Lets the others work, unless the run is over early.
+pub(crate) fn rest(context: &Context, duration: Duration) {
+    let end = Instant::now() + duration;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || is_over(context) {
+            return;
+        }
+        thread::sleep(left.min(Duration::from_millis(5)));
+    }
+}
+
+/// Joins a thread; that it panicked is a finding.
+pub(crate) fn join<T: Default>(context: &Context, thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        context.findings.add(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
+        T::default()
+    })
+}

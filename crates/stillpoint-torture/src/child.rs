@@ -1,0 +1,140 @@
+//! What the child of a fork does with the domain that it has inherited.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fastrand::Rng;
+use stillpoint::rcu::{Guard, Protected, Reader, ReaderKind, SynchronizeError};
+
+use super::arena::{Handle, Kind, Maker};
+use super::looks::Looks;
+use super::world::{PATIENCE, World};
+
+/// Objects that are retired in each of its phases.
+const OBJECTS: u64 = 100;
+
+pub(crate) struct Child<'c> {
+    pub(crate) world: &'c World,
+    pub(crate) reader: &'c Reader,
+    pub(crate) maker: &'c mut Maker,
+    pub(crate) rng: Rng,
+    /// What the thread that forked held.
+    pub(crate) guard: Option<Guard<'c>>,
+    pub(crate) protected: Option<Protected<'c, Handle>>,
+}
+
+impl Child<'_> {
+    /// Everything, and what was found.
+    pub(crate) fn live(mut self) -> Vec<String> {
+        let findings = self.world.context.findings;
+        if findings.any() {
+            // The parent's; it ends anyway.
+            return Vec::new();
+        }
+        // SAFETY: this is the only thread of the child, and the one that forked.
+        unsafe { self.world.domain.reset_after_fork() };
+        self.count_readers();
+        self.check_tokens();
+        self.reclaim();
+        self.share();
+        findings.texts()
+    }
+
+    fn find(&self, what: impl FnOnce() -> String) {
+        self.world.context.findings.add(what);
+    }
+
+    /// There is one, its own.
+    fn count_readers(&self) {
+        let readers = self.world.domain.stats().readers;
+        if readers != 1 {
+            self.find(|| format!("there are {readers} readers after the reset, and not 1"));
+        }
+    }
+
+    /// Its own guard counts, and nobody else's.
+    fn check_tokens(&mut self) {
+        let domain = &self.world.domain;
+        if let Some(guard) = self.guard.take() {
+            let token = domain.start();
+            if domain.check(token) {
+                self.find(|| "a token was over inside the guard that was held over the fork".to_owned());
+            }
+            drop(guard);
+        }
+        if !domain.check(domain.start()) {
+            self.find(|| "a token was not over although no reader was left".to_owned());
+        }
+        if let Err(error) = domain.synchronize_timeout(PATIENCE) {
+            self.find(|| format!("a wait failed: {error}"));
+        }
+    }
+
+    /// Frees what it retires, but for what it protects.
+    fn reclaim(&mut self) {
+        let World { context, domain, .. } = self.world;
+        let mut reclaimer = domain.reclaimer();
+        let before = context.destroyed();
+        let mut retired = 0;
+        for _ in 0..OBJECTS {
+            if let Some(old) = self.world.cell(&mut self.rng).swap(self.maker.make()) {
+                retired += u64::from(reclaimer.retire(old).is_ok());
+            }
+        }
+        if self.protected.is_some() {
+            // Whether its object is among them is a matter of chance.
+            match reclaimer.flush_timeout(PATIENCE / 100) {
+                Ok(()) => {}
+                Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::ProtectedLoad, .. }) => {}
+                answer => self.find(|| format!("a flush beside a protected load ended with {answer:?}")),
+            }
+            self.protected = None;
+        }
+        match reclaimer.flush_timeout(PATIENCE) {
+            Ok(()) if context.destroyed() - before >= retired => {}
+            answer => {
+                let freed = context.destroyed() - before;
+                self.find(|| {
+                    format!("{freed} of {retired} objects were freed, and the flush said {answer:?}")
+                });
+            }
+        }
+    }
+
+    /// Reads with a thread of its own while it reclaims.
+    fn share(&mut self) {
+        let World { context, domain, .. } = self.world;
+        let (stop, hold) = (AtomicBool::new(false), self.world.hold(Kind::Protected));
+        let (world, mut rng) = (self.world, self.rng.fork());
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let reader = domain.reader();
+                let mut looks = Looks::default();
+                // Relaxed: a flag; the thread is joined.
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(object) = world.cell(&mut rng).protect(&reader) else { continue };
+                    if let Some(identity) = context.meet(&object, hold, &mut looks) {
+                        context.meet_again(&object, identity, hold, &mut looks);
+                    }
+                }
+            });
+            let mut reclaimer = domain.reclaimer();
+            for _ in 0..OBJECTS {
+                if let Some(old) = self.world.cell(&mut self.rng).swap(self.maker.make()) {
+                    drop(reclaimer.retire(old));
+                }
+                reclaimer.poll();
+                // A section of its own in between.
+                drop(self.reader.pin());
+            }
+            // Relaxed: see above.
+            stop.store(true, Ordering::Relaxed);
+            if reading.join().is_err() {
+                self.find(|| "a thread of the child panicked".to_owned());
+            }
+            if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
+                self.find(|| format!("what a thread of the child had read was not freed: {error}"));
+            }
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! Floods: writers that retire as fast as they can while readers come and go, and never stop coming.
+//!
+//! No reader stays for long, so everything must be freed at the rate at which it is retired, in a backlog that never
+//! exceeds its limit: whoever finds it full has room again within a bounded time, and what is left at the end is freed
+//! while the readers go on.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
+use stillpoint_harness::output::say;
+
+use super::actor::{Actor, Shared, join, rest};
+use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::counts::{Counts, events};
+use super::part::{Part, Stage};
+use super::setting::Setting;
+use super::times::{self, Times};
+use super::world::{PATIENCE, when_full};
+
+const CELLS: usize = 8;
+/// One retires to a reclaimer, the other one to a background thread.
+const WRITERS: usize = 2;
+/// Retirements between two looks at the stop flag.
+const BURST: u32 = 64;
+
+/// Retirements between two looks at the whole domain.
+const LOOK_AT_DOMAIN: u64 = 16;
+
+events! {
+    /// What happens in a flood.
+    Flow {
+        Visits = "readers that came and went", 50;
+        Polled = "objects retired to a reclaimer", 2000;
+        Submitted = "objects submitted to a background thread", 2000;
+        Waits = "retirements that had to wait for room", 2;
+        Drained = "backlogs drained while readers went on", 0.5;
+    }
+}
+
+/// The part, and what it has done so far.
+#[derive(Default)]
+pub(crate) struct Flood {
+    tally: Tally,
+    time: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    counts: Counts<Flow>,
+    /// How long a retirement waited for room.
+    waits: Times,
+    /// How long the backlog took at the end.
+    drains: Times,
+    /// The largest backlog, in percent of its limit.
+    fullest: usize,
+}
+
+impl Tally {
+    fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.waits.merge(&other.waits);
+        self.drains.merge(&other.drains);
+        self.fullest = self.fullest.max(other.fullest);
+    }
+
+    fn drained(&mut self, begun: Instant) {
+        self.counts.add(Flow::Drained);
+        self.drains.add(begun.elapsed());
+    }
+}
+
+impl Part for Flood {
+    fn share(&self) -> u32 {
+        5
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        stage.enter("flood", time);
+        self.tally.merge(&run(stage, time, rng)?);
+        self.time += time;
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.tally.counts.missing(self.time).iter().map(|what| format!("flood: {what}")).collect()
+    }
+
+    fn show(&self) {
+        say(format!("Floods, with a backlog of {} % of its limit at the most", self.tally.fullest));
+        self.tally.counts.show();
+        times::show(&[("waits for room", &self.tally.waits), ("backlog drained", &self.tally.drains)]);
+    }
+}
+
+fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
+    let Stage { context, cpus, .. } = *stage;
+    let setting = Setting::random(stage.mode(rng), rng);
+    let domain = setting.build("flood")?;
+    let mut first = Maker::new(context, WRITERS);
+    let cells: Vec<_> =
+        (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new(&domain, *first)).collect();
+    let waters = Waters { context, domain: &domain, cells: &cells, capacity: setting.capacity };
+    let readers = cpus.len().max(2);
+    let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
+    let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
+    let mut background = domain
+        .reclaimer_builder()
+        .max_pending(limit)
+        .batch(batch)
+        .when_full(when_full(rng))
+        .build_background();
+    let handle = background.retire_handle();
+    Ok(thread::scope(|scope| {
+        let runner = scope.spawn(move || background.run());
+        let readers: Vec<_> = (0..readers)
+            .map(|slot| {
+                let actor = Actor::new(slot, Maker::none(context), rng.fork(), &reading);
+                scope.spawn(move || waters.visit(actor))
+            })
+            .collect();
+        let mut writer = |slot| Actor::new(slot, Maker::new(context, slot), rng.fork(), &writing);
+        let (polling, submitting) = (writer(0), writer(1));
+        let polling = scope.spawn(move || waters.retire(polling, limit, batch));
+        let submitting = scope.spawn(move || waters.submit(submitting, &handle));
+        rest(context, duration);
+        writing.stop();
+        let mut tally = join(context, polling);
+        tally.merge(&join(context, submitting));
+        reading.stop();
+        for reader in readers {
+            tally.counts.add_many(Flow::Visits, join(context, reader));
+        }
+        join(context, runner);
+        tally
+    }))
+}
+
+#[derive(Clone, Copy)]
+struct Waters<'f> {
+    context: &'static Context,
+    domain: &'f Domain,
+    cells: &'f [RcuCell<Handle>],
+    /// The domain's limit, if it has one.
+    capacity: Option<usize>,
+}
+
+impl Waters<'_> {
+    /// Reads for a moment, again and again, each time as a new reader. Returns how often.
+    fn visit(self, mut actor: Actor<'_>) -> u64 {
+        let Self { context, domain, cells, .. } = self;
+        let mut visits = 0;
+        while !actor.is_stopped() {
+            let cell = &cells[actor.rng.usize(0..CELLS)];
+            let kind = Kind::ALL[actor.rng.usize(0..Kind::ALL.len())];
+            let hold = Hold { kind, mode: domain.fence_mode() };
+            let mut look = |object: Option<&Handle>| {
+                let Some(object) = object else { return };
+                let Some(identity) = context.meet(object, hold, &mut actor.tally.looks) else { return };
+                actor.pause();
+                context.meet_again(object, identity, hold, &mut actor.tally.looks);
+            };
+            match kind {
+                Kind::Protected => look(cell.protect(&domain.reader()).as_deref()),
+                Kind::Guard => look(cell.load(&domain.reader().pin())),
+                Kind::Qsbr => look(cell.load(&domain.qsbr_reader())),
+            }
+            visits += 1;
+        }
+        visits
+    }
+
+    /// Unlinks one object after the other, until stopped, and hands each to `dispose`.
+    fn unlink(&self, actor: &mut Actor<'_>, mut dispose: impl FnMut(Retired<Handle>)) {
+        while !actor.is_stopped() {
+            for _ in 0..BURST {
+                let new = actor.maker.make();
+                if let Some(old) = self.cells[actor.rng.usize(0..CELLS)].swap(new) {
+                    dispose(old);
+                }
+            }
+        }
+    }
+
+    fn retire(self, mut actor: Actor<'_>, limit: usize, batch: usize) -> Tally {
+        let mut tally = Tally::default();
+        let builder = self.domain.reclaimer_builder().batch(batch).when_full(when_full(&mut actor.rng));
+        let by_bytes = actor.rng.bool();
+        let builder = if by_bytes {
+            builder.max_pending_bytes(limit * size_of::<Handle>())
+        } else {
+            builder.max_pending(limit)
+        };
+        let mut reclaimer = builder.build();
+        self.unlink(&mut actor, |old| {
+            let answer = reclaimer.retire(old);
+            self.wait_for_room(&mut tally, answer, |old| reclaimer.retire_timeout(old, PATIENCE));
+            tally.counts.add(Flow::Polled);
+            self.look_at(&mut tally, reclaimer.pending(), limit);
+            if let (Some(capacity), 0) = (self.capacity, tally.counts.of(Flow::Polled) % LOOK_AT_DOMAIN) {
+                self.look_at(&mut tally, self.domain.stats().pending as usize, capacity);
+            }
+        });
+        let begun = Instant::now();
+        match reclaimer.flush_timeout(PATIENCE) {
+            Ok(()) => tally.drained(begun),
+            Err(error) => self.context.findings.add(|| format!("a flood was not freed in the end: {error}")),
+        }
+        tally
+    }
+
+    fn submit(self, mut actor: Actor<'_>, handle: &RetireHandle) -> Tally {
+        let mut tally = Tally::default();
+        self.unlink(&mut actor, |old| {
+            let answer = handle.retire(old);
+            self.wait_for_room(&mut tally, answer, |old| handle.retire_timeout(old, PATIENCE));
+            tally.counts.add(Flow::Submitted);
+        });
+        let begun = Instant::now();
+        while handle.pending() != 0 && begun.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_micros(100));
+        }
+        match handle.pending() {
+            0 => tally.drained(begun),
+            left => {
+                self.context.findings.add(|| format!("{left} objects of a flood were not freed in the end"))
+            }
+        }
+        handle.stop();
+        tally
+    }
+
+    fn wait_for_room(
+        &self,
+        tally: &mut Tally,
+        answer: Result<(), RetireError<Handle>>,
+        again: impl FnOnce(Retired<Handle>) -> Result<(), RetireError<Handle>>,
+    ) {
+        let Err(RetireError { retired, reason }) = answer else { return };
+        if !reason.is_full() {
+            self.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
+        }
+        tally.counts.add(Flow::Waits);
+        let begun = Instant::now();
+        if again(retired).is_err() {
+            self.context.findings.add(|| {
+                format!("no room for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
+            });
+        }
+        tally.waits.add(begun.elapsed());
+    }
+
+    fn look_at(&self, tally: &mut Tally, pending: usize, limit: usize) {
+        tally.fullest = tally.fullest.max(pending * 100 / limit);
+        if pending > limit {
+            self.context.findings.add(|| format!("{pending} objects are pending where {limit} is the limit"));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Forks in the midst of it all: a child that resets its domain, goes on reclaiming, and tells what it found.
+//!
+//! The threads of the parent are anywhere when it forks: registering, inside sections, retiring, waiting. The child has
+//! none of them, and must not miss them.
+
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint_harness::output::say;
+
+use super::actor::{Actor, Shared, is_over, join};
+use super::arena::Maker;
+use super::child::Child;
+use super::counts::{Counts, events};
+use super::mixed;
+use super::part::{Part, Stage};
+use super::setting::Setting;
+use super::times::{self, Times};
+use super::world::World;
+
+/// Threads of the parent besides the one that forks: a writer, two readers, one that starts threads.
+const THREADS: usize = 4;
+/// Longest time between two forks.
+const PAUSE: Duration = Duration::from_millis(8);
+/// Seconds after which the kernel ends a child that does not end by itself: before the watchdog ends the parent.
+const LONGEST: u32 = 10;
+
+events! {
+    /// What children are born with.
+    Birth {
+        Free = "children without anything in hand", 0.2;
+        Guarded = "children born inside a guard", 0.2;
+        Protecting = "children born with a protected load", 0.2;
+    }
+}
+
+/// The part, and what it has done so far.
+#[derive(Default)]
+pub(crate) struct Forks {
+    births: Counts<Birth>,
+    lives: Times,
+    time: Duration,
+}
+
+impl Part for Forks {
+    fn share(&self) -> u32 {
+        6
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        stage.enter("fork", time);
+        let Stage { context, cpus, .. } = *stage;
+        let mut first = Maker::new(context, THREADS);
+        let setting = Setting::unlimited(stage.mode(rng), rng);
+        let (world, mut background) = World::new(context, &setting, THREADS + 1, &mut first, rng)?;
+        let shared = Shared::new(THREADS, cpus);
+        thread::scope(|scope| {
+            let background = scope.spawn(move || background.run());
+            let workers: Vec<_> = (0..THREADS)
+                .map(|slot| {
+                    let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
+                    let worlds = std::slice::from_ref(&world);
+                    scope.spawn(move || mixed::work(worlds, actor))
+                })
+                .collect();
+            let begun = Instant::now();
+            // One of each kind, however late it is.
+            for turn in 0.. {
+                thread::sleep(PAUSE.mul_f64(rng.f64()));
+                self.fork(&world, turn, &mut first, rng);
+                if is_over(context) || (turn >= 2 && begun.elapsed() >= time) {
+                    break;
+                }
+            }
+            shared.stop();
+            workers.into_iter().for_each(|worker| drop(join(context, worker)));
+            world.handle.stop();
+            join(context, background);
+        });
+        drop(first);
+        world.close(true);
+        self.time += time;
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.births.missing(self.time).iter().map(|what| format!("fork: {what}")).collect()
+    }
+
+    fn show(&self) {
+        say("Forks");
+        self.births.show();
+        times::show(&[("life of a child", &self.lives)]);
+    }
+}
+
+impl Forks {
+    /// Forks with a reader of the caller in one state or another.
+    fn fork(&mut self, world: &World, turn: u32, maker: &mut Maker, rng: &mut Rng) {
+        let reader = world.domain.reader();
+        let (guard, protected) = match turn % 3 {
+            0 => (None, None),
+            1 => (Some(reader.pin()), None),
+            _ => (None, world.cell(rng).protect(&reader)),
+        };
+        self.births.add(match turn % 3 {
+            0 => Birth::Free,
+            1 => Birth::Guarded,
+            _ => Birth::Protecting,
+        });
+        let child = Child { world, reader: &reader, maker, rng: rng.fork(), guard, protected };
+        let begun = Instant::now();
+        if let Err(what) = in_child(|| child.live()) {
+            world.context.findings.add(|| format!("the child of a fork failed: {what}"));
+        }
+        self.lives.add(begun.elapsed());
+    }
+}
+
+/// Runs `body` in a child, and waits for its end. An error says what the child found, or what happened to it.
+fn in_child(body: impl FnOnce() -> Vec<String>) -> Result<(), String> {
+    let (mut answer, mut report) = std::io::pipe().map_err(|error| format!("no pipe: {error}"))?;
+    // SAFETY: the child uses what `fork` leaves usable: the C library puts its allocator in order, and a wait for a
+    // lock that another thread had ends with the alarm.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(format!("no child: {}", std::io::Error::last_os_error()));
+    }
+    if child == 0 {
+        // SAFETY: no memory is passed. The parent's end, and too long a life, end the child.
+        unsafe {
+            libc::alarm(LONGEST);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+        let findings =
+            catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| vec!["it panicked".to_owned()]);
+        let written = report.write_all(findings.join("; ").as_bytes()).is_ok();
+        let failed = !findings.is_empty() || !written;
+        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        unsafe { libc::_exit(failed.into()) }
+    }
+    // A busy machine lets the child wait: what the body holds, such as a guard, is not to wait for it here.
+    drop((report, body));
+    let mut text = String::new();
+    // Ends when the child does. What cannot be read is missing from the text alone.
+    let _ = answer.read_to_string(&mut text);
+    let mut status = 0;
+    // SAFETY: `status` is alive for the call.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(format!("the child was lost: {error}"));
+        }
+    }
+    match status {
+        0 => Ok(()),
+        _ if libc::WIFSIGNALED(status) => Err(format!("signal {} ended it", libc::WTERMSIG(status))),
+        _ => Err(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_finds_comes_back() {
+        assert_eq!(in_child(Vec::new), Ok(()));
+        assert_eq!(in_child(|| vec!["this".to_owned(), "that".to_owned()]), Err("this; that".to_owned()));
+        // SAFETY: no preconditions.
+        let killed = in_child(|| unsafe { libc::_exit(libc::kill(libc::getpid(), libc::SIGKILL)) });
+        assert_eq!(killed, Err("signal 9 ended it".to_owned()));
+    }
+}

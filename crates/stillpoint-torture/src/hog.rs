@@ -1,0 +1,79 @@
+//! The hog: a thread of a higher class that takes a CPU away from whoever is on it, in bursts.
+//!
+//! Where the machine allows it, the hog is a real-time thread, before which no reader comes; else it has the best nice
+//! value it can get. It takes a fifth of one CPU at the most, far from the 95 % at which the kernel throttles real-time
+//! threads, so that the machine stays usable.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use super::actor::run_on;
+
+/// Longest burst.
+const LONGEST: Duration = Duration::from_millis(6);
+/// How many times as long as a burst the hog rests after it.
+const REST: u32 = 4;
+/// Lowest priority of the real-time class: above every ordinary thread, below everybody's real-time threads.
+const PRIORITY: libc::c_int = 1;
+const NICE: libc::c_int = -10;
+
+/// How the hog comes before others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    Realtime,
+    Nice,
+    Ordinary,
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rank::Realtime => write!(f, "SCHED_FIFO {PRIORITY}"),
+            Rank::Nice => write!(f, "nice {NICE}, as real time is not allowed"),
+            Rank::Ordinary => {
+                f.write_str("an ordinary thread, as neither real time nor a nice value is allowed")
+            }
+        }
+    }
+}
+
+/// Raises the calling thread as far as is allowed.
+pub(crate) fn raise() -> Rank {
+    let parameter = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: `parameter` is alive for the call; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } == 0 {
+        return Rank::Realtime;
+    }
+    // SAFETY: no memory is passed; 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } == 0 {
+        return Rank::Nice;
+    }
+    Rank::Ordinary
+}
+
+/// What this process may have, tried by a thread that ends at once.
+pub(crate) fn best_rank() -> Rank {
+    thread::spawn(raise).join().unwrap_or(Rank::Ordinary)
+}
+
+/// Takes bursts of one CPU after the other until stopped. Returns their number.
+pub(crate) fn run(stop: &AtomicBool, cpus: &[usize], mut rng: Rng) -> u64 {
+    raise();
+    let mut bursts = 0;
+    // Relaxed: a flag; the thread is joined.
+    while !stop.load(Ordering::Relaxed) {
+        // Where it is refused, the hog goes where the scheduler puts it.
+        let _ = run_on(&[cpus[rng.usize(0..cpus.len())]]);
+        let (begun, burst) = (Instant::now(), LONGEST.mul_f64(rng.f64()));
+        while begun.elapsed() < burst {
+            std::hint::spin_loop();
+        }
+        bursts += 1;
+        thread::sleep(burst * REST);
+    }
+    bursts
+}

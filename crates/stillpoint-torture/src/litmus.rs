@@ -1,0 +1,300 @@
+//! A reader and a writer on CPUs of their own, and nothing but the race between an announcement and a scan.
+//!
+//! A reader announces itself and loads at once; a writer unlinks, scans and frees at once. If a fence is missing on
+//! either side, the announcement may still sit in the reader's store buffer when the scan looks for it, while the
+//! load was done before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So the
+//! reader fills its store buffer first (`stores`), which keeps it open for a hundred or two; the writer unlinks at
+//! random moments of the reader's round; and the reader then looks at its object for so long that a writer that had
+//! missed it would have destroyed it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use stillpoint::fence::Mode;
+use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
+
+use super::actor::{join, rest, run_on};
+use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::looks::Looks;
+use super::races::Runs;
+use super::stores::Stores;
+
+/// Few, in one line, so that the reader mostly loads what the writer is about to unlink.
+const CELLS: usize = 2;
+/// Writers at a time, as far as there are CPUs.
+const MOST_WRITERS: usize = 2;
+/// Tries between two looks at the stop flag.
+const BATCH: u32 = 64;
+/// Longest time between a free and the next unlink, as a power of two of turns of a spinning loop.
+const LONGEST_SPIN: u32 = 8;
+/// Most stores before an announcement: about what a store buffer holds. More would only delay the announcement.
+const MOST_STORES: usize = 60;
+
+/// A race of one reader against one writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Litmus {
+    pub(crate) mode: Mode,
+    pub(crate) announce: Announce,
+    pub(crate) free: Free,
+}
+
+/// How the reader makes itself known, each time anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announce {
+    Pin,
+    BoundPin,
+    Protect,
+    BoundProtect,
+    Online,
+    BoundOnline,
+    Register,
+}
+
+/// How the writer frees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Free {
+    Try,
+    Poll,
+}
+
+impl Announce {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Announce::Pin => "pin",
+            Announce::BoundPin => "bound pin",
+            Announce::Protect => "protect",
+            Announce::BoundProtect => "bound protect",
+            Announce::Online => "online",
+            Announce::BoundOnline => "bound online",
+            Announce::Register => "register",
+        }
+    }
+}
+
+impl Free {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Free::Try => "try_free",
+            Free::Poll => "poll",
+        }
+    }
+}
+
+impl Litmus {
+    pub(crate) fn run(
+        &self,
+        context: &'static Context,
+        cpus: &[usize],
+        duration: Duration,
+        rng: &mut Rng,
+    ) -> Result<Runs, String> {
+        let domain = Domain::builder().fence(self.mode).build().map_err(|error| error.to_string())?;
+        let mut first = Maker::new(context, MOST_WRITERS);
+        let cells = RcuArray::new(&domain, CELLS, |_| first.make());
+        let opponents = Opponents { litmus: *self, context, domain, cells, stop: AtomicBool::new(false) };
+        // With two CPUs, the reader has one and the writer the other. A second writer wants a third CPU.
+        let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
+        let others = if others.is_empty() { cpus } else { others };
+        Ok(thread::scope(|scope| {
+            let reader = scope.spawn({
+                let (opponents, rng) = (&opponents, rng.fork());
+                move || opponents.read(*own, rng)
+            });
+            let writers: Vec<_> = others
+                .iter()
+                .take(MOST_WRITERS)
+                .enumerate()
+                .map(|(number, &cpu)| {
+                    let (opponents, rng) = (&opponents, rng.fork());
+                    scope.spawn(move || opponents.write(cpu, Maker::new(context, number), rng))
+                })
+                .collect();
+            rest(context, duration);
+            // Relaxed: a flag; the threads are joined.
+            opponents.stop.store(true, Ordering::Relaxed);
+            let over = writers.into_iter().map(|writer| join(context, writer)).sum();
+            Runs { tries: join(context, reader), over }
+        }))
+    }
+}
+
+struct Opponents {
+    litmus: Litmus,
+    context: &'static Context,
+    domain: Domain,
+    cells: RcuArray<Handle>,
+    stop: AtomicBool,
+}
+
+impl Opponents {
+    fn is_stopped(&self) -> bool {
+        // Relaxed: a flag; the threads are joined.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of tries.
+    fn read(&self, cpu: usize, mut rng: Rng) -> u64 {
+        // Where it is refused, the threads meet less often: the run will tell if it was too rarely.
+        let _ = run_on(&[cpu]);
+        let Self { domain, cells, .. } = self;
+        let stores = Stores::new();
+        match self.litmus.announce {
+            Announce::Pin => {
+                let reader = domain.reader();
+                self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
+                    stores.fill(fill);
+                    let guard = reader.pin();
+                    if let Some(object) = cells.load(cell, &guard) {
+                        watch.look(object);
+                    }
+                })
+            }
+            Announce::BoundPin => {
+                let mut reader = domain.reader();
+                let mut bound = cells.bind(&mut reader);
+                self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
+                    stores.fill(fill);
+                    let guard = bound.pin();
+                    if let Some(object) = guard.load(cell) {
+                        watch.look(object);
+                    }
+                })
+            }
+            Announce::Protect => {
+                let reader = domain.reader();
+                self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
+                    stores.fill(fill);
+                    if let Some(object) = cells.protect(cell, &reader) {
+                        watch.look(&object);
+                    }
+                })
+            }
+            Announce::BoundProtect => {
+                let mut reader = domain.reader();
+                let mut bound = cells.bind(&mut reader);
+                self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
+                    stores.fill(fill);
+                    if let Some(object) = bound.protect(cell) {
+                        watch.look(&object);
+                    }
+                })
+            }
+            Announce::Online => {
+                let mut reader = domain.qsbr_reader();
+                self.repeat(&mut rng, Kind::Qsbr, |watch, fill, cell| {
+                    reader.offline(|| stores.fill(fill));
+                    if let Some(object) = cells.load(cell, &reader) {
+                        watch.look(object);
+                    }
+                })
+            }
+            Announce::BoundOnline => {
+                let mut reader = domain.qsbr_reader();
+                let mut bound = cells.bind_qsbr(&mut reader);
+                self.repeat(&mut rng, Kind::Qsbr, |watch, fill, cell| {
+                    bound.offline(|| stores.fill(fill));
+                    if let Some(object) = bound.load(cell) {
+                        watch.look(object);
+                    }
+                })
+            }
+            Announce::Register => self.repeat(&mut rng, Kind::Qsbr, |watch, _, cell| {
+                let reader = domain.qsbr_reader();
+                if let Some(object) = cells.load(cell, &reader) {
+                    watch.look(object);
+                }
+            }),
+        }
+    }
+
+    /// Tries with all manners of delay until stopped.
+    fn repeat(
+        &self,
+        rng: &mut Rng,
+        kind: Kind,
+        mut attempt: impl FnMut(&mut Watch<'_>, usize, usize),
+    ) -> u64 {
+        let mut seen = Looks::default();
+        let mut tries = 0;
+        let hold = Hold { kind, mode: self.litmus.mode };
+        while !self.is_stopped() {
+            // What is polled may be freed after a heavy fence only, which the reader then has to outlast.
+            let patient = self.litmus.free == Free::Poll && rng.bool();
+            let magnitude = if patient { rng.u32(12..15) } else { rng.u32(0..12) };
+            let looks = rng.u32(0..1 << magnitude);
+            let mut watch = Watch { context: self.context, hold, seen: &mut seen, looks };
+            let fill = if rng.u32(0..4) == 0 { 0 } else { rng.usize(0..MOST_STORES) };
+            for number in 0..BATCH {
+                attempt(&mut watch, fill, number as usize % CELLS);
+            }
+            tries += u64::from(BATCH);
+        }
+        tries
+    }
+
+    /// Returns the number of objects freed.
+    fn write(&self, cpu: usize, mut maker: Maker, mut rng: Rng) -> u64 {
+        // As above.
+        let _ = run_on(&[cpu]);
+        let mut frees = 0;
+        let mut reclaimer = self.domain.reclaimer_builder().batch(1).fence_interval(Duration::ZERO).build();
+        while !self.is_stopped() {
+            let longest = 1 << rng.u32(0..=LONGEST_SPIN);
+            for number in 0..BATCH {
+                // Any moment in the reader's round must be met: left alone, the two would move in step.
+                (0..rng.u32(0..longest)).for_each(|_| std::hint::spin_loop());
+                let Some(new) = maker.make() else {
+                    frees += reclaimer.poll() as u64;
+                    continue;
+                };
+                let Some(old) = self.cells.swap(number as usize % CELLS, Some(new)) else { continue };
+                match self.litmus.free {
+                    Free::Try => frees += self.free(&mut reclaimer, old),
+                    Free::Poll => frees += poll(&mut reclaimer, old),
+                }
+            }
+        }
+        frees
+    }
+
+    /// Frees one object as soon as it can be, unless the reader is preempted.
+    fn free(&self, reclaimer: &mut Reclaimer, mut old: Retired<Handle>) -> u64 {
+        for _ in 0..1000 {
+            match old.try_free() {
+                Ok(()) => return 1,
+                Err(retired) => old = retired,
+            }
+        }
+        poll(reclaimer, old)
+    }
+}
+
+fn poll(reclaimer: &mut Reclaimer, old: Retired<Handle>) -> u64 {
+    // A full reclaimer leaves it to the domain.
+    drop(reclaimer.retire(old));
+    reclaimer.poll() as u64
+}
+
+/// How a reader looks at an object.
+struct Watch<'r> {
+    context: &'static Context,
+    hold: Hold,
+    seen: &'r mut Looks,
+    looks: u32,
+}
+
+impl Watch<'_> {
+    #[inline]
+    fn look(&mut self, object: &Handle) {
+        let Self { context, hold, looks, ref mut seen } = *self;
+        if let Some(identity) = context.meet(object, hold, seen) {
+            for _ in 0..looks {
+                if !context.meet_again(object, identity, hold, seen) {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The mixed part: all readers, all writers, two domains, more threads than cores.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use stillpoint_harness::output::say;
+
+use super::actor::{Actor, Shared, join, rest};
+use super::arena::Maker;
+use super::counts::Counts;
+use super::lull::Lull;
+use super::part::{Part, Stage};
+use super::reader;
+use super::setting::Setting;
+use super::tally::{Count, Tally};
+use super::times::Times;
+use super::trouble::{Parkings, Trouble};
+use super::world::World;
+use super::writer::Writer;
+
+/// The mixed part, and what it has done so far.
+#[derive(Default)]
+pub(crate) struct Mixed {
+    tally: Tally,
+    time: Duration,
+    rounds: u32,
+    /// As the context has them.
+    destroyed: [u64; 7],
+    delays: Times,
+}
+
+impl Part for Mixed {
+    fn share(&self) -> u32 {
+        30
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        stage.enter("mixed", time);
+        let tally = run(stage, time, rng)?;
+        self.tally.merge(&tally);
+        self.time += time;
+        self.rounds += 1;
+        (self.destroyed, self.delays) = (stage.context.destroyed_by_age(), stage.context.delays());
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let missing = self.tally.counts.missing(self.time).into_iter().chain(self.tally.looks.missing(3));
+        missing.map(|what| format!("mixed: {what}")).collect()
+    }
+
+    fn show(&self) {
+        say(format!("Mixed part: {} rounds of {:.1?}", self.rounds, self.time / self.rounds.max(1)));
+        self.tally.counts.show();
+        self.tally.looks.show(Some(&self.destroyed));
+        self.tally.show_times(&self.delays);
+    }
+}
+
+/// Runs one round, and checks at its end that nothing is left.
+fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
+    let Stage { context, threads, .. } = *stage;
+    // Relaxed, here and below: a count, read while no other thread is there.
+    let called = context.called.load(Ordering::Relaxed);
+    let mut first = Maker::new(context, threads);
+    let (mut worlds, mut backgrounds) = (Vec::new(), Vec::new());
+    let mut modes = stage.modes.to_vec();
+    rng.shuffle(&mut modes);
+    for mode in [modes[0], modes[modes.len() - 1]] {
+        let setting = Setting::random(mode, rng);
+        let (world, background) = World::new(context, &setting, threads, &mut first, rng)?;
+        worlds.push(world);
+        backgrounds.push(background);
+    }
+    drop(first);
+
+    let (shared, lull) = (Shared::new(threads, stage.cpus), Lull::default());
+    let mut tally = thread::scope(|scope| {
+        let backgrounds: Vec<_> =
+            backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
+        let workers: Vec<_> = (0..threads)
+            .map(|slot| {
+                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
+                let (worlds, lull) = (&worlds, &lull);
+                scope.spawn(move || {
+                    let arrival = lull.expect();
+                    let tally = work(worlds, actor);
+                    arrival.finish();
+                    tally
+                })
+            })
+            .collect();
+        let is_inside = |slot| worlds.iter().any(|world| world.sections.is_inside(slot));
+        let trouble = Trouble::start(scope, &shared.stop, (&shared.roll, stage.cpus), rng, is_inside);
+        rest(context, duration);
+        shared.stop();
+
+        let parkings = trouble.join(context);
+        lull.wait_for_all(threads);
+        let standing = stage.ordinary.check_all(context.findings);
+        lull.end();
+        let mut tally = Tally::default();
+        for worker in workers {
+            tally.merge(&join(context, worker));
+        }
+        count_trouble(&mut tally.counts, parkings, standing);
+        for world in &worlds {
+            if rng.bool() { world.handle.stop() } else { world.handle.abandon() }
+        }
+        for background in backgrounds {
+            join(context, background);
+        }
+        tally
+    });
+
+    for World { domain, reports, .. } in &worlds {
+        let stats = domain.stats();
+        let counts = &mut tally.counts;
+        counts.add_many(Count::Boosted, stats.boosted);
+        counts.add_many(Count::HandedBack, stats.handed_back);
+        counts.add_many(Count::WaitedForRoom, stats.waits);
+        counts.add_many(Count::Assisted, stats.assists);
+        counts.add_many(Count::Reports, reports.load(Ordering::Relaxed));
+    }
+    worlds.into_iter().for_each(|world| world.close(rng.bool()));
+    let called = context.called.load(Ordering::Relaxed) - called;
+    let deferred = tally.counts.of(Count::Deferred);
+    if called != deferred {
+        context.findings.add(|| format!("{deferred} callbacks were deferred, but {called} called"));
+    }
+    Ok(tally)
+}
+
+fn count_trouble(counts: &mut Counts<Count>, parkings: Parkings, standing: u64) {
+    counts.add_many(Count::Bursts, parkings.bursts);
+    counts.add_many(Count::Parked, parkings.parked);
+    counts.add_many(Count::ParkedInside, parkings.inside);
+    counts.add_many(Count::Standing, standing);
+}
+
+/// Of each four threads, one writes, two read, and one starts threads that do either for a moment.
+pub(crate) fn work(worlds: &[World], mut actor: Actor<'_>) -> Tally {
+    if actor.slot % 4 == 3 {
+        return churn(worlds, actor);
+    }
+    let present = actor.appear();
+    match actor.slot % 4 {
+        0 => write(worlds, &mut actor, u32::MAX),
+        _ => read(worlds, &mut actor, u32::MAX),
+    }
+    drop(present);
+    actor.settle();
+    actor.tally
+}
+
+/// Writes to all worlds in turns, `turns` times at the most.
+fn write(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
+    let mut writers: Vec<_> = worlds.iter().map(|world| Writer::new(world, &mut actor.rng)).collect();
+    for _ in 0..turns {
+        if actor.is_stopped() {
+            break;
+        }
+        let writer = actor.rng.usize(0..writers.len());
+        writers[writer].turn(actor);
+    }
+}
+
+/// Reads from one world or another, now and then from two at once, `turns` times at the most.
+fn read(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
+    for _ in 0..turns {
+        if actor.is_stopped() {
+            break;
+        }
+        let world = actor.rng.usize(0..worlds.len());
+        let other = worlds.iter().enumerate().find(|&(other, _)| other != world).map(|(_, other)| other);
+        let other = other.filter(|_| actor.once_in(8));
+        reader::visit(actor, &worlds[world], other);
+    }
+}
+
+/// Lets threads do the work that live for some turns only.
+fn churn(worlds: &[World], mut actor: Actor<'_>) -> Tally {
+    thread::scope(|scope| {
+        while !actor.is_stopped() {
+            actor.tally.count(Count::Threads);
+            let child = scope.spawn(move || {
+                let _present = actor.appear();
+                let turns = actor.rng.u32(1..8);
+                if actor.once_in(4) {
+                    write(worlds, &mut actor, 16 * turns);
+                } else {
+                    read(worlds, &mut actor, turns);
+                }
+                actor
+            });
+            actor = match child.join() {
+                Ok(actor) => actor,
+                Err(panic) => resume_unwind(panic),
+            };
+        }
+        actor.tally
+    })
+}

@@ -1,0 +1,55 @@
+//! The parts that a run repeats, and what they share.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use stillpoint::fence::Mode;
+
+use super::arena::Context;
+use super::leftover::Ordinary;
+use super::watchdog::Watchdog;
+
+/// Something that is run for a while, again and again, and counts what it does.
+///
+/// A new part goes into the list in `plan.rs`; it has to end all threads that it starts, and to destroy all objects
+/// that it makes from the stage's context, before `run` returns.
+pub(crate) trait Part {
+    /// Its share of a cycle, in percent.
+    fn share(&self) -> u32;
+
+    /// Runs for `time`. An error is a reason why this machine cannot run it.
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String>;
+
+    /// What was tried too rarely, in words.
+    fn missing(&self) -> Vec<String>;
+
+    /// Prints what was counted.
+    fn show(&self);
+}
+
+/// What a part is run with.
+pub(crate) struct Stage<'p> {
+    pub(crate) context: &'static Context,
+    /// The CPUs that this process may use.
+    pub(crate) cpus: &'p [usize],
+    /// The fence modes that this machine has.
+    pub(crate) modes: &'p [Mode],
+    /// Threads of the parts that want more threads than CPUs.
+    pub(crate) threads: usize,
+    pub(crate) watchdog: &'p Watchdog,
+    /// How every thread is to be left.
+    pub(crate) ordinary: &'p Ordinary,
+}
+
+impl Stage<'_> {
+    /// What follows is called so in findings, and takes so long.
+    pub(crate) fn enter(&self, name: &str, time: Duration) {
+        self.context.findings.enter(name);
+        self.watchdog.expect_end_in(time);
+    }
+
+    /// A fence mode.
+    pub(crate) fn mode(&self, rng: &mut Rng) -> Mode {
+        self.modes[rng.usize(0..self.modes.len())]
+    }
+}

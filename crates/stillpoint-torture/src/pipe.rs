@@ -1,0 +1,60 @@
+//! The pipe: unlinked objects that grow older with each grace period, and are freed at its end.
+//!
+//! A token is started for each age. When it is over the object is one grace period older, and a region reader that still
+//! looks at it has been overtaken. Some objects were retired on the way in, and vanish whenever the library frees them;
+//! others stay with the pipe until its end, so that every age is reached.
+
+use stillpoint::rcu::{Domain, Retired, Token};
+
+use super::actor::Actor;
+use super::arena::{Context, Handle, Identity, OLDEST};
+use super::tally::Count;
+
+/// Objects in the pipe of one writer.
+const LENGTH: usize = 64;
+
+/// The pipe of one writer.
+#[derive(Default)]
+pub(crate) struct Pipe {
+    objects: Vec<Aging>,
+}
+
+struct Aging {
+    identity: Identity,
+    /// Over when the object is a grace period older.
+    token: Token,
+    /// The object itself, unless it is retired.
+    kept: Option<Retired<Handle>>,
+}
+
+impl Pipe {
+    pub(crate) fn has_room(&self) -> bool {
+        self.objects.len() < LENGTH
+    }
+
+    /// Takes in an object that has just been unlinked, or only its name if it is retired at the same time.
+    pub(crate) fn enter(&mut self, domain: &Domain, identity: Identity, kept: Option<Retired<Handle>>) {
+        self.objects.push(Aging { identity, token: domain.start(), kept });
+    }
+
+    /// Moves everything on whose grace period is over.
+    pub(crate) fn advance(&mut self, context: &Context, domain: &Domain, actor: &mut Actor<'_>) {
+        self.objects.retain_mut(|Aging { identity, token, kept }| {
+            if !domain.check(*token) {
+                return true;
+            }
+            actor.tally.count(Count::Aged);
+            *token = domain.start();
+            let age = context.grow_older(*identity);
+            let Some(object) = kept.take_if(|_| age == Some(OLDEST)) else {
+                return age.is_some_and(|age| age < OLDEST);
+            };
+            match object.try_free() {
+                Ok(()) => actor.tally.count(Count::Piped),
+                // A protected load holds it.
+                Err(object) => *kept = Some(object),
+            }
+            kept.is_some()
+        });
+    }
+}

@@ -1,0 +1,147 @@
+//! What a run does, and when.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::fence::{self, Backend, Mode};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::machine::cpus;
+use stillpoint_multicast::signals;
+
+use super::actor::{is_over, join};
+use super::arena::Context;
+use super::flood::Flood;
+use super::forks::Forks;
+use super::leftover::Ordinary;
+use super::mixed::Mixed;
+use super::options::Options;
+use super::parked::Companion;
+use super::part::{Part, Stage};
+use super::races::Races;
+use super::table::{TableRaces, Tables};
+use super::watchdog::Watchdog;
+
+/// About the length of a cycle through all parts.
+const CYCLE: Duration = Duration::from_secs(4);
+
+/// A run that has tried too little of something when its time is up goes on, for so many times its cycles at the most: on
+/// a busy machine, a thread may not have been given a CPU when it was its turn.
+const LONGEST: u32 = 4;
+
+/// How long readers are parked in a long run, from its second cycle on.
+const LONG_STAY: Duration = Duration::from_secs(60);
+
+/// What is to be done.
+pub(crate) struct Plan {
+    pub(crate) duration: Duration,
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) modes: Vec<Mode>,
+}
+
+/// What was done.
+pub(crate) struct Run {
+    pub(crate) parts: Vec<Box<dyn Part>>,
+    pub(crate) companion: Companion,
+    pub(crate) cycles: u32,
+    pub(crate) took: Duration,
+}
+
+impl Run {
+    /// What was tried too rarely, in words.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let of_parts = self.parts.iter().flat_map(|part| part.missing());
+        of_parts.chain(self.companion.missing()).collect()
+    }
+}
+
+impl Plan {
+    pub(crate) fn new(options: &Options) -> Self {
+        let cpus = cpus::allowed();
+        let mut modes = vec![Mode::Symmetric];
+        if fence::asymmetric_supported().is_ok() {
+            modes.push(Mode::Asymmetric);
+        }
+        if Backend::Provided(signals::PROVIDER).probe().is_ok() {
+            modes.push(Mode::Provided(signals::PROVIDER));
+        }
+        let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
+        Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }
+    }
+
+    fn parts(&self) -> Vec<Box<dyn Part>> {
+        vec![
+            Box::new(Mixed::default()),
+            Box::new(Flood::default()),
+            Box::new(Races::new(&self.modes)),
+            Box::new(Tables::default()),
+            Box::new(TableRaces::new(&self.modes)),
+            Box::new(Forks::default()),
+        ]
+    }
+
+    pub(crate) fn run(&self, context: &'static Context, watchdog: &Watchdog) -> Result<Run, Stop> {
+        let (begun, mut rng) = (Instant::now(), Rng::with_seed(self.seed));
+        let Self { cpus, modes, threads, .. } = self;
+        let ordinary = Ordinary::of_caller()
+            .ok_or_else(|| Stop::usage("the scheduling policy of threads cannot be read on this machine"))?;
+        let stage = Stage { context, cpus, modes, threads: *threads, watchdog, ordinary: &ordinary };
+        let companion = Companion::new(context.findings);
+        let mut run = Run { parts: self.parts(), companion, cycles: 0, took: Duration::ZERO };
+        let shares: u32 = run.parts.iter().map(|part| part.share()).sum();
+        // A short run goes through all parts as well.
+        let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
+        let cycle = self.duration.div_f64(cycles);
+        let is_time_for =
+            |from: Instant, span: Duration| from.elapsed() + cycle / 2 < span && !is_over(context);
+        let is_thin = |run: &Run| {
+            run.cycles > 0 && f64::from(run.cycles) < cycles * f64::from(LONGEST) && !run.missing().is_empty()
+        };
+        while is_time_for(begun, self.duration) || is_thin(&run) && !is_over(context) {
+            let is_thin = is_thin(&run);
+            let mut turn = rng.fork();
+            let stop = AtomicBool::new(false);
+            let Run { parts, companion, cycles, .. } = &mut run;
+            let left = self.duration.saturating_sub(begun.elapsed());
+            let stay = if *cycles > 0 && left > LONG_STAY { LONG_STAY } else { cycle };
+            let parked = Instant::now();
+            let done = thread::scope(|scope| {
+                let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
+                let mut one_cycle = || -> Result<(), String> {
+                    parts.iter_mut().try_for_each(|part| -> Result<(), String> {
+                        // A busy machine may be late; the first cycle is never cut short.
+                        let is_late = *cycles > 0 && !is_thin && begun.elapsed() > self.duration;
+                        if is_over(context) || is_late {
+                            return Ok(());
+                        }
+                        part.run(&stage, cycle * part.share() / shares, &mut rng)?;
+                        context.audit();
+                        ordinary.check_all(context.findings);
+                        Ok(())
+                    })?;
+                    *cycles += 1;
+                    Ok(())
+                };
+                let mut done = one_cycle();
+                while done.is_ok() && is_time_for(parked, stay) && is_time_for(begun, self.duration) {
+                    done = one_cycle();
+                }
+                watchdog.expect_end_in(Duration::ZERO);
+                // Relaxed: a flag; the thread is joined.
+                stop.store(true, Ordering::Relaxed);
+                done.and(join(context, companion).unwrap_or(Ok(())))
+            });
+            done.map_err(Stop::Usage)?;
+        }
+        run.took = begun.elapsed();
+        Ok(run)
+    }
+}
+
+/// Names the fence modes.
+pub(crate) fn mode_names(modes: &[Mode]) -> String {
+    modes.iter().map(Mode::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,75 @@
+//! What a run prints.
+
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::interrupt;
+use stillpoint_harness::output::say;
+
+use super::arena::Context;
+use super::findings::Findings;
+use super::hog;
+use super::plan::{Plan, Run, mode_names};
+use super::variant::Broken;
+
+/// What is about to run.
+pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
+    let Plan { duration, seed, threads, cpus, modes } = plan;
+    let (cpus, modes) = (cpus.len(), mode_names(modes));
+    say(format!("Torture: {duration:?}, seed {seed}, {threads} threads on {cpus} CPUs, {modes} fences"));
+    say(format!("The hog is {}", hog::best_rank()));
+    if let Some(broken) = broken {
+        say(format!("Broken on purpose: {broken}: {}", broken.describe()));
+    }
+}
+
+/// Everything that was counted.
+pub(crate) fn show(run: &Run) {
+    for part in &run.parts {
+        say("");
+        part.show();
+    }
+    say("");
+    run.companion.show();
+}
+
+/// What was found.
+pub(crate) fn say_findings(findings: &Findings, broken: Option<Broken>) {
+    let after = findings.first_after().unwrap_or_default();
+    match broken {
+        Some(broken) => say(format!("\ncaught: {broken} after {after:.2?}")),
+        None => say(format!("\nFAILED after {after:.2?}")),
+    }
+    for text in findings.texts() {
+        say(format!("  {text}"));
+    }
+}
+
+/// The verdict.
+pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Result<(), Stop> {
+    let found = context.findings.number();
+    if found != 0 {
+        say_findings(context.findings, broken);
+        return Err(Stop::Failed(format!("{found} violations of the library's promises")));
+    }
+    say("");
+    if interrupt::requested() {
+        say(format!("Interrupted after {:.1?}: nothing found so far", run.took));
+        return Ok(());
+    }
+    let missing = run.missing();
+    if !missing.is_empty() {
+        return Err(Stop::Failed(format!("vacuous: too few {}", missing.join(", "))));
+    }
+    match broken {
+        Some(broken) => {
+            let checkers = broken.checkers();
+            say(format!("NOT caught: {broken}, in {:.1?}; to be caught by: {checkers}", run.took));
+        }
+        None => say(format!(
+            "Clean: {} objects, each destroyed once and never too early, {} cycles in {:.1?}",
+            context.made(),
+            run.cycles,
+            run.took
+        )),
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Who is there: the ids of the threads of a part, for those who trouble them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fastrand::Rng;
+
+/// One place for each slot.
+#[derive(Debug)]
+pub(crate) struct Roll(Box<[AtomicU32]>);
+
+/// A thread is there, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Present<'r>(&'r AtomicU32);
+
+// Relaxed throughout: an id that is out of date is a signal that reaches nobody, or somebody else.
+impl Roll {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// The calling thread has this slot from now on.
+    pub(crate) fn enter(&self, slot: usize) -> Present<'_> {
+        self.0[slot].store(own_id(), Ordering::Relaxed);
+        Present(&self.0[slot])
+    }
+
+    /// Some slot, and who has it.
+    pub(crate) fn pick(&self, rng: &mut Rng) -> Option<(usize, u32)> {
+        let slot = rng.usize(0..self.0.len());
+        Some((slot, self.thread_of(slot)?))
+    }
+
+    /// Who has this slot, if anybody.
+    pub(crate) fn thread_of(&self, slot: usize) -> Option<u32> {
+        let thread = self.0[slot].load(Ordering::Relaxed);
+        (thread != 0).then_some(thread)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub(crate) fn own_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}

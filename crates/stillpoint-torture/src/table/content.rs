@@ -1,0 +1,128 @@
+//! What the tables of a run hold: keys that know when they are compared dead, and values that are objects of the arena.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::{Table, TableBuilder};
+
+use crate::arena::{Context, Handle, Hold, Identity, Maker};
+use crate::looks::Looks;
+
+/// Ties a key to its seal; memory that was freed does not match.
+const SEAL: u64 = 0x5ea1_ed4b_57a9_0f10;
+const POISON: u64 = 0xdead_dead_dead_dead;
+
+// Relaxed throughout: as for the records of the arena.
+const RELAXED: Ordering = Ordering::Relaxed;
+
+pub(super) type Entries = Table<Key, Content>;
+
+/// A key. To compare it after its end is a finding.
+#[derive(Debug)]
+pub(super) struct Key {
+    number: AtomicU64,
+    seal: AtomicU64,
+    context: &'static Context,
+}
+
+impl Key {
+    pub(super) fn new(number: u64, context: &'static Context) -> Self {
+        Self { number: AtomicU64::new(number), seal: AtomicU64::new(number ^ SEAL), context }
+    }
+
+    /// Its number, unless it is no key any more.
+    pub(super) fn number(&self) -> Option<u64> {
+        let number = self.number.load(RELAXED);
+        (number ^ SEAL == self.seal.load(RELAXED)).then_some(number)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.number(), other.number()) {
+            (Some(own), Some(others)) => own == others,
+            (None, None) => false,
+            // The one that is alive is the one that is looked up.
+            (Some(number), None) | (None, Some(number)) => {
+                let context = if self.number().is_some() { self.context } else { other.context };
+                context.findings.add(|| format!("key {number} was compared with one that had been freed"));
+                false
+            }
+        }
+    }
+}
+
+impl Eq for Key {}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        Self::new(self.number.load(RELAXED), self.context)
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.number.load(RELAXED));
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.seal.store(POISON, RELAXED);
+    }
+}
+
+/// A value: an object, the key that it belongs to, and how many values that key had before.
+#[derive(Debug)]
+pub(super) struct Content {
+    handle: Handle,
+    key: u64,
+    pub(super) version: u64,
+}
+
+impl Content {
+    /// `None` when too many objects are alive.
+    pub(super) fn make(maker: &mut Maker, key: u64, version: u64) -> Option<Self> {
+        maker.make().map(|handle| Self { handle: *handle, key, version })
+    }
+
+    /// Which object it is, unless it is none any more.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.handle.identity()
+    }
+
+    /// Looks at what was found for a key, for the first time.
+    #[inline]
+    pub(super) fn meet(
+        &self,
+        context: &Context,
+        key: u64,
+        hold: Hold,
+        looks: &mut Looks,
+    ) -> Option<Identity> {
+        let identity = context.meet(&self.handle, hold, looks)?;
+        if self.key != key {
+            context.findings.add(|| format!("{hold} found the entry of key {} for key {key}", self.key));
+            return None;
+        }
+        Some(identity)
+    }
+
+    /// Looks again.
+    #[inline]
+    pub(super) fn meet_again(
+        &self,
+        context: &Context,
+        known: Identity,
+        hold: Hold,
+        looks: &mut Looks,
+    ) -> bool {
+        context.meet_again(&self.handle, known, hold, looks)
+    }
+}
+
+/// A table of this domain.
+pub(super) fn builder(domain: &Domain) -> TableBuilder<Key, Content> {
+    Table::builder(domain)
+}

@@ -1,0 +1,191 @@
+//! Readers of a table: every kind of lookup.
+
+use std::thread;
+
+use stillpoint::rcu::Reader;
+
+use super::content::Content;
+use super::world::{Event, REPLACED, RESIDENT, World};
+use crate::actor::Actor;
+use crate::arena::{Hold, Identity, Kind};
+use crate::counts::Counts;
+
+/// Keys of a burst.
+const BURST: usize = 8;
+/// Entries looked at again after an iteration.
+const REMEMBERED: usize = 16;
+
+/// One thread's reading side.
+pub(super) struct Reading<'w> {
+    world: &'w World,
+    pub(super) counts: Counts<Event>,
+    /// The versions of the replaced keys that were seen last.
+    seen: [u64; REPLACED as usize],
+}
+
+impl<'w> Reading<'w> {
+    pub(super) fn new(world: &'w World) -> Self {
+        Self { world, counts: Counts::default(), seen: [0; REPLACED as usize] }
+    }
+
+    /// Registers as a reader of some kind and reads for a while.
+    pub(super) fn visit(&mut self, actor: &mut Actor<'_>) {
+        match actor.rng.u32(0..8) {
+            0..4 => self.get(actor),
+            4..7 => self.pin(actor),
+            _ => self.get_in(actor),
+        }
+    }
+
+    /// Protected lookups.
+    fn get(&mut self, actor: &mut Actor<'_>) {
+        let (world, hold) = (self.world, self.world.hold(Kind::Protected));
+        let mut reader = world.domain.reader();
+        let mut lookup = world.table.reader(&mut reader);
+        for _ in 0..actor.rng.u32(1..=256) {
+            let number = world.any(&mut actor.rng);
+            self.counts.add(Event::Gets);
+            let found = lookup.get(&world.key(number));
+            let Some(entry) = found else {
+                self.expect_absence(number, hold);
+                continue;
+            };
+            if let Some(identity) = self.meet(actor, &entry, number, hold) {
+                if actor.once_in(4) {
+                    actor.pause();
+                }
+                entry.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+            }
+        }
+    }
+
+    /// Lookups, bursts and iterations under a guard.
+    fn pin(&mut self, actor: &mut Actor<'_>) {
+        let (world, hold) = (self.world, self.world.hold(Kind::Guard));
+        let mut reader = world.domain.reader();
+        if actor.once_in(4) {
+            return self.iterate(actor, &reader);
+        }
+        let mut lookup = world.table.reader(&mut reader);
+        for _ in 0..actor.rng.u32(1..=16) {
+            let guard = lookup.pin();
+            let since = actor.begin(&world.sections);
+            let numbers: [u64; BURST] = std::array::from_fn(|_| world.any(&mut actor.rng));
+            let keys = numbers.map(|number| world.key(number));
+            let found = if actor.rng.bool() {
+                self.counts.add(Event::Bursts);
+                guard.get_many(&keys)
+            } else {
+                self.counts.add_many(Event::GuardGets, BURST as u64);
+                std::array::from_fn(|at| guard.get(&keys[at]))
+            };
+            self.hold(actor, numbers.into_iter().zip(found), hold);
+            actor.end(&world.sections, since);
+            drop(guard);
+        }
+    }
+
+    /// Every entry, the resident ones exactly once.
+    fn iterate(&mut self, actor: &mut Actor<'_>, reader: &Reader) {
+        let (world, hold) = (self.world, self.world.hold(Kind::Guard));
+        let guard = reader.pin();
+        let since = actor.begin(&world.sections);
+        let mut times = [0; RESIDENT as usize];
+        let mut remembered: Vec<(&Content, Identity)> = Vec::new();
+        for (key, content) in world.table.iter(&guard) {
+            let Some(number) = key.number() else {
+                world.context.findings.add(|| "an iteration came upon a key that had been freed".to_owned());
+                break;
+            };
+            let Some(identity) = self.meet(actor, content, number, hold) else { break };
+            if let Some(times) = times.get_mut(number as usize) {
+                *times += 1;
+            }
+            if remembered.len() < REMEMBERED {
+                remembered.push((content, identity));
+            } else if actor.once_in(64) {
+                remembered[actor.rng.usize(0..REMEMBERED)] = (content, identity);
+            }
+            if actor.once_in(256) {
+                thread::yield_now();
+            }
+        }
+        for (content, identity) in remembered {
+            content.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+        }
+        if let Some(number) = times.iter().position(|&times| times != 1) {
+            let times = times[number];
+            world.context.findings.add(|| {
+                format!("an iteration came upon key {number}, which was there all the time, {times} times")
+            });
+        }
+        self.counts.add(Event::Iterations);
+        actor.end(&world.sections, since);
+        drop(guard);
+    }
+
+    /// Lookups in sections between quiescent states.
+    fn get_in(&mut self, actor: &mut Actor<'_>) {
+        let (world, hold) = (self.world, self.world.hold(Kind::Qsbr));
+        let mut reader = world.domain.qsbr_reader();
+        for _ in 0..actor.rng.u32(1..=64) {
+            let since = actor.begin(&world.sections);
+            let numbers: [u64; BURST] = std::array::from_fn(|_| world.any(&mut actor.rng));
+            let found = numbers.map(|number| (number, world.table.get_in(&reader, &world.key(number))));
+            self.counts.add_many(Event::QsbrGets, BURST as u64);
+            self.hold(actor, found.into_iter(), hold);
+            actor.end(&world.sections, since);
+            reader.quiescent();
+        }
+    }
+
+    /// Looks at what was found, twice.
+    fn hold<'g>(
+        &mut self,
+        actor: &mut Actor<'_>,
+        found: impl Iterator<Item = (u64, Option<&'g Content>)>,
+        hold: Hold,
+    ) {
+        let mut held = [None; BURST];
+        for (held, (number, content)) in held.iter_mut().zip(found) {
+            match content {
+                Some(content) => {
+                    *held = self.meet(actor, content, number, hold).map(|identity| (content, identity))
+                }
+                None => self.expect_absence(number, hold),
+            }
+        }
+        actor.pause();
+        for (content, identity) in held.into_iter().flatten() {
+            content.meet_again(self.world.context, identity, hold, &mut actor.tally.looks);
+        }
+    }
+
+    fn meet(
+        &mut self,
+        actor: &mut Actor<'_>,
+        content: &Content,
+        number: u64,
+        hold: Hold,
+    ) -> Option<Identity> {
+        let context = self.world.context;
+        let identity = content.meet(context, number, hold, &mut actor.tally.looks)?;
+        let replaced = number.checked_sub(RESIDENT).and_then(|index| self.seen.get_mut(index as usize));
+        if let Some(seen) = replaced {
+            let (before, now) = (*seen, content.version);
+            if now < before {
+                context
+                    .findings
+                    .add(|| format!("{hold} found version {now} of key {number} after version {before}"));
+            }
+            *seen = now;
+        }
+        Some(identity)
+    }
+
+    fn expect_absence(&self, number: u64, hold: Hold) {
+        if World::is_there(number) {
+            self.world.miss(number, hold);
+        }
+    }
+}

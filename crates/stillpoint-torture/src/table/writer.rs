@@ -1,0 +1,282 @@
+//! Writers of a table: every operation, on keys of their own and on keys of everybody.
+
+use stillpoint::table::{Full, Removed};
+
+use super::content::{Content, Key};
+use super::world::{Event, OWNED, World};
+use crate::actor::Actor;
+use crate::arena::Kind;
+use crate::counts::Counts;
+use crate::pipe::Pipe;
+
+/// Removed entries that a writer keeps for a while, at the most.
+const MOST_KEPT: usize = 32;
+
+type Gone<'w> = Removed<'w, Key, Content>;
+
+/// One thread's writing side.
+pub(super) struct Writing<'w> {
+    world: &'w World,
+    writer: u64,
+    pub(super) counts: Counts<Event>,
+    /// The version of each key of its own that is in the table.
+    own: Vec<Option<u64>>,
+    next_version: u64,
+    /// Unlinked, and not yet retired.
+    kept: Vec<Gone<'w>>,
+    pipe: Pipe,
+}
+
+impl<'w> Writing<'w> {
+    pub(super) fn new(world: &'w World, writer: u64) -> Self {
+        Self {
+            world,
+            writer,
+            counts: Counts::default(),
+            own: vec![None; OWNED as usize],
+            next_version: 1,
+            kept: Vec::new(),
+            pipe: Pipe::default(),
+        }
+    }
+
+    /// One thing or another.
+    pub(super) fn turn(&mut self, actor: &mut Actor<'_>) {
+        match actor.rng.u32(0..1000) {
+            0..300 => self.insert_own(actor),
+            300..450 => self.remove_own(actor),
+            450..550 => self.look_up_own(actor),
+            550..650 => self.replace(actor),
+            650..700 => self.update(actor),
+            700..800 => self.insert_shared(actor),
+            800..850 => self.remove_shared(actor),
+            850..900 => self.get_or_insert(actor),
+            900..940 => self.remove_if(actor),
+            940..941 => self.retain(actor),
+            941..942 => self.reserve(actor),
+            942..970 => {
+                self.world.table.poll();
+            }
+            970..990 => drop(self.kept.pop()),
+            _ => actor.pause(),
+        }
+        self.pipe.advance(self.world.context, &self.world.domain, actor);
+    }
+
+    fn find(&self, what: impl FnOnce() -> String) {
+        self.world.context.findings.add(what);
+    }
+
+    fn version(&mut self) -> u64 {
+        self.next_version += 1;
+        self.next_version
+    }
+
+    /// Inserts an entry. `None` when there is no room for it.
+    fn insert(&mut self, actor: &mut Actor<'_>, key: u64, version: u64) -> Option<Option<Gone<'w>>> {
+        let content = Content::make(&mut actor.maker, key, version)?;
+        match self.world.table.insert(self.world.key(key), content) {
+            Ok(old) => {
+                self.counts.add(if old.is_some() { Event::Replaced } else { Event::Inserted });
+                Some(old)
+            }
+            Err(full) => {
+                self.expect_own(full, key, version);
+                None
+            }
+        }
+    }
+
+    /// A full table hands back what it was given.
+    fn expect_own(&mut self, Full(back, content): Full<Key, Content>, key: u64, version: u64) {
+        self.counts.add(Event::Full);
+        if !self.world.is_limited {
+            self.find(|| "a table without a maximum was full".to_owned());
+        }
+        if back.number() != Some(key) || content.version != version {
+            self.find(|| format!("a full table handed back another entry for key {key}"));
+        }
+    }
+
+    /// An entry was unlinked just now.
+    fn unlinked(&mut self, actor: &mut Actor<'_>, old: &Gone<'_>) {
+        let Some(identity) = old.identity() else {
+            return self.find(|| "an entry was destroyed before it was retired".to_owned());
+        };
+        self.world.context.unlink(identity);
+        if self.pipe.has_room() && actor.once_in(4) {
+            self.pipe.enter(&self.world.domain, identity, None);
+        }
+    }
+
+    /// Retires such an entry, at once or later.
+    fn dispose(&mut self, actor: &mut Actor<'_>, old: Gone<'w>) {
+        self.unlinked(actor, &old);
+        if self.kept.len() < MOST_KEPT && actor.once_in(4) {
+            self.kept.push(old);
+        }
+    }
+
+    /// Checks what came back for a key of its own.
+    fn expect(&self, key: u64, known: Option<u64>, found: Option<u64>) {
+        if found != known {
+            self.find(|| format!("its only writer found {found:?} for key {key}, and not {known:?}"));
+        }
+    }
+
+    fn insert_own(&mut self, actor: &mut Actor<'_>) {
+        let (index, version) = (actor.rng.u64(0..OWNED), self.version());
+        let key = self.world.owned(self.writer, index);
+        let Some(old) = self.insert(actor, key, version) else { return };
+        let known = self.own[index as usize].replace(version);
+        self.expect(key, known, old.as_ref().map(|old| old.version));
+        old.into_iter().for_each(|old| self.dispose(actor, old));
+    }
+
+    fn remove_own(&mut self, actor: &mut Actor<'_>) {
+        let index = actor.rng.u64(0..OWNED);
+        let key = self.world.owned(self.writer, index);
+        let old = self.world.table.remove(&self.world.key(key));
+        let known = self.own[index as usize].take();
+        self.expect(key, known, old.as_ref().map(|old| old.version));
+        if let Some(old) = old {
+            self.counts.add(Event::Removed);
+            self.dispose(actor, old);
+        }
+    }
+
+    fn look_up_own(&mut self, actor: &mut Actor<'_>) {
+        let mut reader = self.world.domain.reader();
+        let mut lookup = self.world.table.reader(&mut reader);
+        for _ in 0..8 {
+            let index = actor.rng.u64(0..OWNED);
+            let key = self.world.owned(self.writer, index);
+            let found = lookup.get(&self.world.key(key)).map(|entry| entry.version);
+            self.expect(key, self.own[index as usize], found);
+            self.counts.add(Event::Known);
+        }
+    }
+
+    /// A new value for a key that is there all the time.
+    fn replace(&mut self, actor: &mut Actor<'_>) {
+        let (key, version) = (self.world.replaced_by(self.writer, &mut actor.rng), self.version());
+        match self.insert(actor, key, version) {
+            Some(Some(old)) => self.dispose(actor, old),
+            Some(None) => self.world.miss(key, self.world.hold(Kind::Protected)),
+            None => {}
+        }
+    }
+
+    /// As [`replace`](Writing::replace), by way of the old value.
+    fn update(&mut self, actor: &mut Actor<'_>) {
+        let (key, version) = (self.world.replaced_by(self.writer, &mut actor.rng), self.version());
+        let Some(content) = Content::make(&mut actor.maker, key, version) else { return };
+        let mut new = Some(content);
+        let mut reader = self.world.domain.reader();
+        let mut lookup = self.world.table.reader(&mut reader);
+        // Nobody else changes it, so that it is asked for once.
+        let answer = lookup.update(&self.world.key(key), |_| new.take().expect("asked for once"));
+        match answer {
+            Ok(Some(old)) => {
+                self.counts.add(Event::Updated);
+                self.unlinked(actor, &old);
+            }
+            Ok(None) => self.world.miss(key, self.world.hold(Kind::Protected)),
+            Err(full) => self.expect_own(full, key, version),
+        }
+    }
+
+    fn insert_shared(&mut self, actor: &mut Actor<'_>) {
+        let (key, version) = (self.world.shared(&mut actor.rng), self.version());
+        if let Some(Some(old)) = self.insert(actor, key, version) {
+            self.dispose(actor, old);
+        }
+    }
+
+    fn remove_shared(&mut self, actor: &mut Actor<'_>) {
+        let key = self.world.shared(&mut actor.rng);
+        if let Some(old) = self.world.table.remove(&self.world.key(key)) {
+            self.counts.add(Event::Removed);
+            self.dispose(actor, old);
+        }
+    }
+
+    fn get_or_insert(&mut self, actor: &mut Actor<'_>) {
+        let (key, version) = (self.world.shared(&mut actor.rng), self.version());
+        let Some(content) = Content::make(&mut actor.maker, key, version) else { return };
+        let (context, hold) = (self.world.context, self.world.hold(Kind::Protected));
+        let mut reader = self.world.domain.reader();
+        let mut lookup = self.world.table.reader(&mut reader);
+        match lookup.get_or_insert_with(self.world.key(key), || content) {
+            Ok(entry) => {
+                self.counts.add(Event::GotOrInserted);
+                let looks = &mut actor.tally.looks;
+                if let Some(identity) = entry.meet(context, key, hold, looks) {
+                    entry.meet_again(context, identity, hold, looks);
+                }
+            }
+            Err(full) => self.expect_own(full, key, version),
+        }
+    }
+
+    fn remove_if(&mut self, actor: &mut Actor<'_>) {
+        let key = self.world.shared(&mut actor.rng);
+        let mut reader = self.world.domain.reader();
+        let mut lookup = self.world.table.reader(&mut reader);
+        let old = lookup.remove_if(&self.world.key(key), |_, content| content.version % 2 == 0);
+        self.counts.add(Event::RemovedIf);
+        if let Some(old) = old {
+            if old.version % 2 != 0 {
+                self.find(|| {
+                    format!("version {} of key {key} was removed against the condition", old.version)
+                });
+            }
+            self.unlinked(actor, &old);
+        }
+    }
+
+    /// Sweeps half of its own entries out.
+    fn retain(&mut self, actor: &mut Actor<'_>) {
+        let world = self.world;
+        let first = world.owned(self.writer, 0);
+        let index = |key: &Key| key.number()?.checked_sub(first).filter(|&index| index < OWNED);
+        let reader = world.domain.reader();
+        let guard = reader.pin();
+        let since = actor.begin(&world.sections);
+        let own = &mut self.own;
+        let mut gone = Vec::new();
+        world.table.retain(&guard, |key, content| {
+            let Some(index) = index(key).filter(|_| content.version % 2 == 0) else { return true };
+            own[index as usize] = None;
+            gone.extend(content.identity());
+            false
+        });
+        actor.end(&world.sections, since);
+        drop(guard);
+        self.counts.add(Event::Retained);
+        self.counts.add_many(Event::Removed, gone.len() as u64);
+        let left = self.own.iter().flatten().filter(|&&version| version % 2 == 0).count();
+        if left != 0 {
+            self.find(|| format!("a sweep left {left} entries that only its caller changes"));
+        }
+    }
+
+    fn reserve(&mut self, actor: &mut Actor<'_>) {
+        if self.world.table.reserve(actor.rng.usize(0..4000)).is_ok() {
+            self.counts.add(Event::Reserved);
+        } else if !self.world.is_limited {
+            self.find(|| "a table without a maximum has no room".to_owned());
+        }
+    }
+
+    /// The end of the thread: the table must hold what it knows. What it keeps is retired.
+    pub(super) fn finish(&mut self) {
+        self.kept.clear();
+        let mut reader = self.world.domain.reader();
+        let mut lookup = self.world.table.reader(&mut reader);
+        for (index, &known) in self.own.iter().enumerate() {
+            let key = self.world.owned(self.writer, index as u64);
+            self.expect(key, known, lookup.get(&self.world.key(key)).map(|entry| entry.version));
+        }
+    }
+}

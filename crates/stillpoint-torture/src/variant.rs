@@ -1,0 +1,205 @@
+//! The controls: broken variants of the library, and which checker catches each.
+
+use std::fmt;
+
+use stillpoint::busted::{self as rcu, Variant as Rcu};
+use stillpoint::table::busted::{self as table, Variant as Table};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::say;
+
+/// What the names of the table's variants begin with.
+const TABLE: &str = "table-";
+
+/// A broken variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    Rcu(Rcu),
+    Table(Table),
+}
+
+/// The variants that a run catches, on x86-64 with two CPUs, within seconds. The models in `loom` catch them, too.
+const CAUGHT_BY_TORTURE: &[Broken] = &[
+    Broken::Rcu(Rcu::PinNoLight),
+    Broken::Rcu(Rcu::NestedLeave),
+    Broken::Rcu(Rcu::ProtectNoReload),
+    Broken::Rcu(Rcu::ProtectNoLight),
+    Broken::Rcu(Rcu::OnlineNoFence),
+    Broken::Rcu(Rcu::LeaveForgotten),
+    Broken::Rcu(Rcu::TokenByStore),
+    Broken::Rcu(Rcu::TokenTooEarly),
+    Broken::Rcu(Rcu::NoFence),
+    Broken::Rcu(Rcu::NoHeavy),
+    Broken::Rcu(Rcu::FenceFromBefore),
+    Broken::Rcu(Rcu::SkipWhenQuiet),
+    Broken::Rcu(Rcu::CursorForAll),
+    Broken::Rcu(Rcu::IgnoreRegions),
+    Broken::Rcu(Rcu::IgnoreHazards),
+    Broken::Rcu(Rcu::HazardsFirst),
+    Broken::Rcu(Rcu::DropFrees),
+    Broken::Rcu(Rcu::StopAfterCheck),
+    Broken::Rcu(Rcu::RoomByLoad),
+    Broken::Rcu(Rcu::RoomBeforeFree),
+    Broken::Rcu(Rcu::WakerAfterCheck),
+    Broken::Rcu(Rcu::BoostNoSecondRestore),
+    Broken::Table(Table::NoReload),
+    Broken::Table(Table::NoLight),
+    Broken::Table(Table::OldWordKept),
+    Broken::Table(Table::MarkLate),
+    Broken::Table(Table::IgnoreMark),
+    Broken::Table(Table::NextNotPinned),
+    Broken::Table(Table::CompareFirst),
+];
+
+const KEPT: &str =
+    "x86-64 reorders neither stores nor loads with each other, and nothing with a read-modify-write";
+
+const NARROW: &str = "its window of some nanoseconds is not met often enough";
+
+/// The variants that the models in `loom` alone catch, and why.
+const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
+    (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
+    (Broken::Rcu(Rcu::LeaveRelaxed), KEPT),
+    (Broken::Rcu(Rcu::PinTokenRelaxed), KEPT),
+    (Broken::Rcu(Rcu::HazardSetRelaxed), KEPT),
+    (Broken::Rcu(Rcu::HazardClearRelaxed), KEPT),
+    (Broken::Rcu(Rcu::ProtectReloadRelaxed), KEPT),
+    (Broken::Rcu(Rcu::QsbrLoadRelaxed), KEPT),
+    (Broken::Rcu(Rcu::QsbrStoreRelaxed), KEPT),
+    (Broken::Rcu(Rcu::OfflineRelaxed), KEPT),
+    (
+        Broken::Rcu(Rcu::RegisterNoFence),
+        "from the last read-modify-write of a registration to the first load pass some nanoseconds, less than from \
+         an unlink to a scan",
+    ),
+    (Broken::Rcu(Rcu::UnregisterRelaxed), KEPT),
+    (Broken::Rcu(Rcu::ClaimRelaxed), KEPT),
+    (Broken::Rcu(Rcu::CountRelaxed), KEPT),
+    (Broken::Rcu(Rcu::StartRelaxed), KEPT),
+    (Broken::Rcu(Rcu::FencedRelaxed), KEPT),
+    (
+        Broken::Rcu(Rcu::WriterNoFence),
+        "the read-modify-write that starts the token is a full fence on x86-64",
+    ),
+    (
+        Broken::Rcu(Rcu::CounterAfterFence),
+        "a reader and two writers have to run at the same moment, on three CPUs",
+    ),
+    (Broken::Rcu(Rcu::FoundRelaxed), KEPT),
+    (Broken::Rcu(Rcu::ScanRelaxed), KEPT),
+    (Broken::Rcu(Rcu::HazardScanRelaxed), KEPT),
+    (Broken::Rcu(Rcu::CompletedRelaxed), KEPT),
+    (Broken::Rcu(Rcu::HandoverRelaxed), KEPT),
+    (Broken::Rcu(Rcu::TakeUnseen), KEPT),
+    (Broken::Rcu(Rcu::RoomRelaxed), KEPT),
+    (Broken::Rcu(Rcu::TallyRelaxed), KEPT),
+    (Broken::Rcu(Rcu::CountedLate), NARROW),
+    (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
+    (Broken::Rcu(Rcu::SleepAssisted), NARROW),
+    (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
+    (Broken::Rcu(Rcu::ExitNoLight), NARROW),
+    (Broken::Rcu(Rcu::AnswerUnseen), KEPT),
+    (Broken::Rcu(Rcu::RequestNoHeavy), NARROW),
+    (Broken::Rcu(Rcu::RequestNotPassedOn), NARROW),
+    (Broken::Rcu(Rcu::AdoptByStore), NARROW),
+    (Broken::Rcu(Rcu::WordLost), NARROW),
+    (
+        Broken::Rcu(Rcu::ShareNotPassedOn),
+        "fewer futures wait at a time than a reader that leaves wakes; a test of the library catches it",
+    ),
+    (Broken::Rcu(Rcu::ReportByStore), NARROW),
+    (Broken::Rcu(Rcu::LineRelaxed), KEPT),
+    (Broken::Rcu(Rcu::BoostNoRecheck), NARROW),
+    (Broken::Rcu(Rcu::BoostNoHeavy), NARROW),
+    (Broken::Rcu(Rcu::BoostCloseHasty), NARROW),
+    (Broken::Rcu(Rcu::BoostWordRelaxed), KEPT),
+    (Broken::Table(Table::FirstLoadRelaxed), KEPT),
+    (Broken::Table(Table::ReloadRelaxed), KEPT),
+    (Broken::Table(Table::TagLoadRelaxed), KEPT),
+    (Broken::Table(Table::EntryLoadRelaxed), KEPT),
+    (Broken::Table(Table::EntryStoreRelaxed), KEPT),
+    (Broken::Table(Table::StopAtHole), KEPT),
+];
+
+impl Broken {
+    /// Every variant there is.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let of_rcu = Rcu::ALL.iter().copied().map(Self::Rcu);
+        of_rcu.chain(Table::ALL.iter().copied().map(Self::Table))
+    }
+
+    /// Breaks the library of this process in the way of that name.
+    pub(crate) fn select(name: &str) -> Result<Self, Stop> {
+        let broken = Self::all().find(|broken| broken.to_string() == name);
+        let broken = broken
+            .ok_or_else(|| Stop::usage(format!("there is no broken variant '{name}': see --list-busted")))?;
+        let selected = match broken {
+            Self::Rcu(variant) => rcu::select(variant),
+            Self::Table(variant) => table::select(variant),
+        };
+        if selected {
+            Ok(broken)
+        } else {
+            Err(Stop::usage(format!(
+                "this build has no broken variants; build one apart with RUSTFLAGS='--cfg stillpoint_busted' \
+                 CARGO_TARGET_DIR=target/busted cargo run --release -- torture --busted {name}"
+            )))
+        }
+    }
+
+    /// What is broken, in one sentence.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::Rcu(variant) => variant.describe(),
+            Self::Table(variant) => variant.describe(),
+        }
+    }
+
+    /// Which checkers catch it.
+    pub(crate) fn checkers(self) -> &'static str {
+        if CAUGHT_BY_TORTURE.contains(&self) { "torture, loom" } else { "loom" }
+    }
+
+    /// Why torture does not catch it, if it does not.
+    fn reason(self) -> Option<&'static str> {
+        CAUGHT_BY_LOOM_ALONE.iter().find(|(broken, _)| *broken == self).map(|&(_, reason)| reason)
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rcu(variant) => f.write_str(variant.name()),
+            Self::Table(variant) => write!(f, "{TABLE}{}", variant.name()),
+        }
+    }
+}
+
+/// Prints the broken variants, with who catches each, and why torture cannot catch the others.
+pub(crate) fn list() {
+    for broken in Broken::all() {
+        let reason = broken.reason().map_or(String::new(), |reason| format!(" Not by torture: {reason}."));
+        let name = broken.to_string();
+        say(format!("{name:<26} {:<14} {}{reason}", broken.checkers(), broken.describe()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_has_one_place_in_the_lists() {
+        for broken in Broken::all() {
+            let by_torture = CAUGHT_BY_TORTURE.iter().filter(|&&listed| listed == broken).count();
+            let by_loom = CAUGHT_BY_LOOM_ALONE.iter().filter(|(listed, _)| *listed == broken).count();
+            assert_eq!(by_torture + by_loom, 1, "{broken}");
+        }
+    }
+
+    #[test]
+    fn no_two_variants_have_the_same_name() {
+        let mut names: Vec<String> = Broken::all().map(|broken| broken.to_string()).collect();
+        names.sort();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+}

@@ -1,0 +1,359 @@
+//! A reader that is parked for seconds, and what must be true of its domain meanwhile.
+//!
+//! The reader looks at its object over and over until a signal parks it there. Behind a region reader, whatever is
+//! retired waits: the token is not over, a reclaimer takes as much as its limit allows and hands back the rest, and timed
+//! waits name the thread. Behind a protected load waits its object alone, and everything else is freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::fence::Mode;
+use stillpoint::rcu::{
+    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, RetireHandle, Retired, Stall,
+    SynchronizeError, Token,
+};
+
+use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::counts::{Counts, events};
+use super::looks::Looks;
+use super::park::Parked;
+use super::roll::own_id;
+use super::world::PATIENCE;
+
+/// Objects that may wait behind a parked region reader, for each of two reclaimers.
+const LIMIT: usize = 256;
+/// Objects that are retired at each look past a parked protected load.
+const FLOOD: usize = 200;
+/// What a reader may hold up before it is reported.
+const STALL: Duration = Duration::from_millis(10);
+/// How long a wait that must fail is tried.
+const SHORT: Duration = Duration::from_millis(1);
+
+events! {
+    /// What is seen while readers are parked.
+    Sight {
+        Guards = "readers parked inside a guard", 0.01;
+        Sections = "readers parked in a QSBR section", 0.01;
+        Protected = "readers parked with a protected load", 0.01;
+        NotOver = "tokens not over behind them", 2;
+        Full = "retirements handed back at the limit", 2;
+        Named = "timed waits that named the thread", 2;
+        Passed = "objects freed past a protected load", 200;
+        Pinned = "flushes that told of the object in hand", 1;
+        Reported = "stalls reported, and their end", 0.01;
+        Freed = "backlogs freed once they were released", 0.01;
+    }
+}
+
+/// A domain with one reader, which is to be parked.
+pub(crate) struct Ward {
+    context: &'static Context,
+    kind: Kind,
+    domain: Domain,
+    cell: RcuCell<Handle>,
+    handle: RetireHandle,
+    /// The kernel's id of the reader's thread, once it is inside.
+    thread: AtomicU32,
+    stop: AtomicBool,
+    /// The limit of the whole domain, if it has one.
+    shared: Option<usize>,
+    reports: Arc<Reports>,
+}
+
+/// What the hook was told.
+#[derive(Debug, Default)]
+struct Reports {
+    /// The thread of the last report.
+    thread: AtomicU32,
+    number: AtomicU32,
+}
+
+impl Reports {
+    fn note(&self, stall: &Stall) {
+        // Relaxed, both: looked at until they are there.
+        self.thread.store(stall.thread_id, Ordering::Relaxed);
+        self.number.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Ward {
+    pub(crate) fn new(
+        context: &'static Context,
+        kind: Kind,
+        mode: Mode,
+        maker: &mut Maker,
+        rng: &mut Rng,
+    ) -> Result<(Self, BackgroundReclaimer), String> {
+        let reports = Arc::new(Reports::default());
+        let hook = Arc::clone(&reports);
+        let builder = Domain::builder().name("parked").fence(mode);
+        let builder = builder.stall_hook(STALL, move |report| hook.note(report));
+        // In place of the limits of each reclaimer, one for all of them.
+        let shared = rng.bool().then_some(LIMIT);
+        let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
+        let domain = builder.build().map_err(|error| error.to_string())?;
+        let cell = RcuCell::new(&domain, *maker.make().ok_or("too many objects are alive")?);
+        let background = domain.reclaimer_builder().max_pending(LIMIT).batch(16).build_background();
+        let handle = background.retire_handle();
+        let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+        Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The reader's thread: one section, from now until it is told to stop.
+    pub(crate) fn read(&self) {
+        match self.kind {
+            Kind::Protected => {
+                let reader = self.domain.reader();
+                self.look_on(self.cell.protect(&reader).as_deref());
+            }
+            Kind::Guard => {
+                let reader = self.domain.reader();
+                self.look_on(self.cell.load(&reader.pin()));
+            }
+            Kind::Qsbr => self.look_on(self.cell.load(&self.domain.qsbr_reader())),
+        }
+    }
+
+    fn look_on(&self, object: Option<&Handle>) {
+        let Some(object) = object else { return };
+        let (mut looks, hold) = (Looks::default(), Hold { kind: self.kind, mode: self.domain.fence_mode() });
+        let Some(identity) = self.context.meet(object, hold, &mut looks) else { return };
+        // Release: pairs with the acquire in `park`: the section has begun.
+        self.thread.store(own_id(), Ordering::Release);
+        // Relaxed: a flag; the thread is joined.
+        while !self.stop.load(Ordering::Relaxed) {
+            if !self.context.meet_again(object, identity, hold, &mut looks) {
+                break;
+            }
+        }
+    }
+
+    /// Parks the reader as soon as it is inside, and unlinks its object.
+    pub(crate) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
+        let deadline = Instant::now() + PATIENCE;
+        // Acquire: pairs with the release in `look_on`.
+        while self.thread.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_micros(100));
+        }
+        let thread = self.thread.load(Ordering::Acquire);
+        let parked = (thread != 0).then(|| Parked::park(thread)).flatten();
+        let Some(parked) = parked else {
+            self.context.findings.add(|| format!("a {} could not be parked", self.kind.text()));
+            return None;
+        };
+        let builder =
+            self.domain.reclaimer_builder().batch(1 << rng.u32(0..7)).fence_interval(Duration::ZERO);
+        let by_bytes = LIMIT * size_of::<Handle>();
+        let builder =
+            if rng.bool() { builder.max_pending(LIMIT) } else { builder.max_pending_bytes(by_bytes) };
+        let reclaimer = builder.build();
+        let token = self.domain.start();
+        let mut watch = Watch {
+            ward: self,
+            thread,
+            token,
+            reclaimer,
+            spare: None,
+            parked,
+            since: Instant::now(),
+            looks: 0,
+        };
+        // What the reader holds. Behind a region reader it is the first of those that wait.
+        watch.unlink(maker).into_iter().for_each(|old| watch.retire(old));
+        Some(watch)
+    }
+
+    /// The reader is to end its section, if it is not parked.
+    pub(crate) fn stop(&self) {
+        // Relaxed: see `look_on`.
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The background reclaimer is to end when everything is freed.
+    pub(crate) fn stop_background(&self) {
+        self.handle.stop();
+    }
+}
+
+/// A look now and then at a ward whose reader is parked.
+pub(crate) struct Watch<'w> {
+    ward: &'w Ward,
+    thread: u32,
+    /// Started after the reader was parked.
+    token: Token,
+    reclaimer: Reclaimer,
+    /// What was handed back.
+    spare: Option<Retired<Handle>>,
+    parked: Parked,
+    since: Instant,
+    looks: u32,
+}
+
+impl<'w> Watch<'w> {
+    fn find(&self, what: impl FnOnce() -> String) {
+        self.ward.context.findings.add(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
+    }
+
+    /// Unlinks an object.
+    fn unlink(&self, maker: &mut Maker) -> Option<Retired<Handle>> {
+        let old = self.ward.cell.swap(maker.make())?;
+        let identity = old.identity();
+        identity.into_iter().for_each(|identity| self.ward.context.unlink(identity));
+        Some(old)
+    }
+
+    fn retire(&mut self, old: Retired<Handle>) {
+        if let Err(error) = self.reclaimer.retire(old) {
+            self.find(|| format!("an empty reclaimer took nothing in: {:?}", error.reason));
+        }
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+        match self.ward.kind {
+            Kind::Protected => self.look_past(maker, counts),
+            Kind::Guard => self.look_behind(ReaderKind::Guard, maker, counts),
+            Kind::Qsbr => self.look_behind(ReaderKind::Qsbr, maker, counts),
+        }
+    }
+
+    /// Behind a region reader nothing is freed, and nothing is taken in beyond the limits.
+    fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, counts: &mut Counts<Sight>) {
+        let Ward { domain, handle, .. } = self.ward;
+        if domain.check(self.token) {
+            self.find(|| "the token is over".to_owned());
+        }
+        counts.add(Sight::NotOver);
+        while self.spare.is_none() {
+            let Some(old) = self.unlink(maker) else { continue };
+            self.spare = self.reclaimer.retire(old).err().map(|error| error.retired);
+            let pending = self.reclaimer.pending();
+            if pending > LIMIT {
+                return self.find(|| format!("{pending} objects are pending where {LIMIT} is the limit"));
+            }
+        }
+        // One more is handed back as well, whoever it is offered to.
+        while let Some(old) = self.spare.take() {
+            match handle.retire(old) {
+                Ok(()) => self.spare = self.unlink(maker),
+                Err(error) if error.reason.is_full() => {
+                    let answer = self.reclaimer.retire_timeout(error.retired, SHORT);
+                    let Err(error) = answer else { return self.find(|| "there is room again".to_owned()) };
+                    counts.add(Sight::Full);
+                    self.spare = Some(error.retired);
+                    break;
+                }
+                Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.reason)),
+            }
+            if handle.pending() > 2 * LIMIT {
+                return self.find(|| format!("{} objects were taken in", handle.pending()));
+            }
+        }
+        let freed = self.reclaimer.poll();
+        if freed != 0 {
+            self.find(|| format!("{freed} objects were freed"));
+        }
+        self.look_at_domain();
+        match domain.synchronize_timeout(SHORT) {
+            Err(SynchronizeError::Stalled(stall))
+                if (stall.thread_id, stall.reader) == (self.thread, kind) =>
+            {
+                counts.add(Sight::Named)
+            }
+            answer => self.find(|| format!("a timed wait for thread {} said {answer:?}", self.thread)),
+        }
+    }
+
+    /// The limit of the domain holds, and its hook knows.
+    fn look_at_domain(&mut self) {
+        let Ward { domain, shared, reports, .. } = self.ward;
+        let pending = domain.stats().pending;
+        if let Some(limit) = shared.filter(|&limit| pending > limit as u64) {
+            self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
+        }
+        // The calls above have waited for the reader, or polled, beyond the threshold.
+        let told = reports.thread.load(Ordering::Relaxed);
+        self.looks += 1;
+        if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
+            self.find(|| format!("the hook was told of thread {told}, and not of {}", self.thread));
+        }
+    }
+
+    /// Past a protected load everything is freed but its object.
+    fn look_past(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+        if !self.ward.domain.check(self.token) {
+            self.find(|| "a token is not over, although there is no region reader".to_owned());
+        }
+        for _ in 0..FLOOD {
+            let Some(old) = self.unlink(maker) else { continue };
+            if let Err(error) = self.reclaimer.retire_timeout(old, PATIENCE) {
+                return self.find(|| format!("a reclaimer is full: {:?}", error.reason));
+            }
+        }
+        let flushed = self.reclaimer.flush_timeout(SHORT);
+        match flushed {
+            Err(SynchronizeError::Pinned { objects: 1, .. }) if self.reclaimer.pending() == 1 => {
+                counts.add(Sight::Pinned);
+                counts.add_many(Sight::Passed, FLOOD as u64);
+            }
+            answer => {
+                let pending = self.reclaimer.pending();
+                self.find(|| format!("a flush said {answer:?} with {pending} objects pending"));
+            }
+        }
+    }
+
+    /// Releases the reader; the result is to be told when its thread has ended.
+    pub(crate) fn release(self) -> Released<'w> {
+        let Self { ward, reclaimer, spare, parked, .. } = self;
+        ward.stop();
+        drop(parked);
+        // What was handed back is left to the domain.
+        drop(spare);
+        Released { ward, reclaimer }
+    }
+}
+
+/// A ward without its reader.
+pub(crate) struct Released<'w> {
+    ward: &'w Ward,
+    reclaimer: Reclaimer,
+}
+
+impl Released<'_> {
+    /// Everything is freed at once.
+    pub(crate) fn drain(mut self, counts: &mut Counts<Sight>) {
+        self.count_reports(counts);
+        match self.reclaimer.flush_timeout(PATIENCE) {
+            Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),
+            answer => {
+                let kind = self.ward.kind.text();
+                self.ward.context.findings.add(|| {
+                    format!(
+                        "what a parked {kind} had held up was not freed after it was released: {answer:?}"
+                    )
+                });
+            }
+        }
+    }
+
+    /// The one section of the reader was told of once at the most.
+    fn count_reports(&self, counts: &mut Counts<Sight>) {
+        let Ward { reports, context, kind, .. } = self.ward;
+        // Relaxed: as in `Reports::note`.
+        match reports.number.load(Ordering::Relaxed) {
+            0 => {}
+            1 => counts.add(Sight::Reported),
+            number => context
+                .findings
+                .add(|| format!("the hook was told {number} times of a parked {}", kind.text())),
+        }
+    }
+}

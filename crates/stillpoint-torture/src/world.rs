@@ -1,0 +1,112 @@
+//! One domain of the mixed part.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle, WhenFull};
+
+use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::section::Sections;
+use super::setting::Setting;
+
+/// Few cells, so that readers and writers meet.
+const CELLS: usize = 12;
+/// For whatever must come to an end once no reader is left.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// A grace period takes as long as the longest section of a sleeping reader that is preempted at that; never this long.
+pub(crate) const TOO_LONG: Duration = Duration::from_secs(8);
+
+/// What a reader may hold up before it is reported.
+const STALL: Duration = Duration::from_millis(1);
+
+/// A domain, its cells, and what its threads share.
+pub(crate) struct World {
+    pub(crate) context: &'static Context,
+    pub(crate) domain: Domain,
+    pub(crate) cells: Vec<RcuCell<Handle>>,
+    pub(crate) sections: Arc<Sections>,
+    pub(crate) handle: RetireHandle,
+    /// How often a stall was reported.
+    pub(crate) reports: Arc<AtomicU64>,
+}
+
+/// What a retirement is to do that finds no room.
+pub(crate) fn when_full(rng: &mut Rng) -> WhenFull {
+    match rng.u32(0..3) {
+        0 => WhenFull::HandBack,
+        1 => WhenFull::Wait(Duration::from_micros(rng.u64(0..500))),
+        _ => WhenFull::Reclaim,
+    }
+}
+
+impl World {
+    /// A world for `slots` threads, and the background reclaimer that its retire handles feed.
+    pub(crate) fn new(
+        context: &'static Context,
+        setting: &Setting,
+        slots: usize,
+        maker: &mut Maker,
+        rng: &mut Rng,
+    ) -> Result<(Self, BackgroundReclaimer), String> {
+        let reports = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&reports);
+        let builder = setting.builder("mixed").stall_hook(STALL, move |_| {
+            // Relaxed: a count.
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let domain = builder.build().map_err(|error| error.to_string())?;
+        let cell = || match maker.make() {
+            Some(first) => RcuCell::new(&domain, *first),
+            None => RcuCell::empty(&domain),
+        };
+        let cells = std::iter::repeat_with(cell).take(CELLS).collect();
+        let background = domain
+            .reclaimer_builder()
+            .max_pending(1 << rng.u32(6..16))
+            .batch(1 << rng.u32(0..9))
+            .when_full(when_full(rng))
+            .fence_interval(Duration::from_micros(rng.u64(0..200)))
+            .build_background();
+        let (sections, handle) = (Arc::new(Sections::new(slots)), background.retire_handle());
+        Ok((Self { context, domain, cells, sections, handle, reports }, background))
+    }
+
+    pub(crate) fn hold(&self, kind: Kind) -> Hold {
+        Hold { kind, mode: self.domain.fence_mode() }
+    }
+
+    pub(crate) fn cell(&self, rng: &mut Rng) -> &RcuCell<Handle> {
+        &self.cells[rng.usize(0..CELLS)]
+    }
+
+    /// The end, when no thread uses the world any more. `tidy`: frees what is left by a reclaimer, and checks what
+    /// the domain has counted; otherwise the domain frees it when it is dropped.
+    pub(crate) fn close(self, tidy: bool) {
+        let Self { context, domain, cells, handle, .. } = self;
+        drop(handle);
+        drop(cells);
+        // Without readers, a grace period is over at once.
+        let token = domain.start();
+        if !domain.check(token) {
+            context
+                .findings
+                .add(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
+        }
+        if !tidy {
+            return;
+        }
+        let (mut reclaimer, deadline) = (domain.reclaimer(), Instant::now() + PATIENCE);
+        while domain.stats().pending != 0 && Instant::now() < deadline {
+            reclaimer.poll();
+        }
+        if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
+            context.findings.add(|| format!("what no reader holds was not freed: {error}"));
+        }
+        let stats = domain.stats();
+        if stats.pending != 0 || stats.retired != stats.freed || stats.readers != 0 {
+            context.findings.add(|| format!("the domain has miscounted: {stats:?}"));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Writers: every way to unlink, to retire, and to wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stillpoint::rcu::{Domain, FreeError, Reclaimer, RetireReason, Retired, SynchronizeError, Token};
+
+use super::actor::Actor;
+use super::arena::{Context, Handle};
+use super::awaiting::{block_on, poll_and_drop};
+use super::pipe::Pipe;
+use super::section::Snapshot;
+use super::tally::Count;
+use super::world::{TOO_LONG, World, when_full};
+
+/// Objects and tokens that a writer looks after itself, each.
+const MOST_KEPT: usize = 64;
+
+/// One thread's writing side of one world.
+pub(crate) struct Writer<'w> {
+    world: &'w World,
+    reclaimer: Reclaimer,
+    /// Tried one by one.
+    kept: Vec<Retired<Handle>>,
+    tokens: Vec<Promise>,
+    pipe: Pipe,
+}
+
+/// A token, and what must not be the case when it is over.
+struct Promise {
+    token: Token,
+    inside: Snapshot,
+    started: Instant,
+}
+
+impl<'w> Writer<'w> {
+    pub(crate) fn new(world: &'w World, rng: &mut Rng) -> Self {
+        let reclaimer = reclaimer(&world.domain, rng);
+        Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), pipe: Pipe::default() }
+    }
+
+    /// One thing or another.
+    pub(crate) fn turn(&mut self, actor: &mut Actor<'_>) {
+        match actor.rng.u32(0..1000) {
+            0..500 => self.replace(actor),
+            500..560 => self.exchange(actor),
+            560..600 => self.start(actor),
+            600..800 => {
+                self.reclaimer.poll();
+            }
+            800..830 => {
+                self.reclaimer.poll_at_most(actor.rng.usize(0..8));
+            }
+            830..840 => self.defer(actor),
+            840..850 => self.free(actor),
+            850..865 => self.synchronize(actor),
+            865..885 => self.synchronize_for(actor),
+            885..893 => self.flush(actor),
+            893..895 => self.wait_as_future(actor),
+            895..899 => self.flood(actor),
+            899..910 => self.change_reclaimer(actor),
+            _ => actor.pause(),
+        }
+        self.check_tokens(actor);
+        self.pipe.advance(self.world.context, &self.world.domain, actor);
+        self.try_free(actor);
+    }
+
+    fn replace(&mut self, actor: &mut Actor<'_>) {
+        let cell = self.world.cell(&mut actor.rng);
+        let new = if actor.once_in(16) { None } else { actor.maker.make() };
+        if let Some(old) = cell.swap(new) {
+            self.dispose(actor, old);
+        }
+    }
+
+    /// Replaces what it has read itself.
+    fn exchange(&mut self, actor: &mut Actor<'_>) {
+        let reader = self.world.domain.reader();
+        let cell = self.world.cell(&mut actor.rng);
+        let answer = if actor.rng.bool() {
+            let guard = reader.pin();
+            let current = cell.load(&guard);
+            actor.pause();
+            cell.compare_exchange(current, actor.maker.make())
+        } else {
+            let current = cell.protect(&reader);
+            actor.pause();
+            cell.compare_exchange(current.as_deref(), actor.maker.make())
+        };
+        if let Ok(old) = answer {
+            actor.tally.count(Count::Exchanged);
+            if let Some(old) = old {
+                self.dispose(actor, old);
+            }
+        }
+    }
+
+    /// Gets rid of an unlinked object in one of the ways there are.
+    fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
+        let Some(identity) = old.identity() else {
+            self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
+            return;
+        };
+        self.world.context.unlink(identity);
+        if self.pipe.has_room() && actor.once_in(4) {
+            if actor.once_in(4) {
+                return self.pipe.enter(&self.world.domain, identity, Some(old));
+            }
+            self.pipe.enter(&self.world.domain, identity, None);
+        }
+        match actor.rng.u32(0..10) {
+            0..4 => self.retire(actor, old),
+            4..7 => self.submit(actor, old),
+            7..9 if self.kept.len() < MOST_KEPT => self.kept.push(old),
+            _ => {
+                actor.tally.count(Count::Orphaned);
+                drop(old);
+            }
+        }
+    }
+
+    fn retire(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
+        let answer = if actor.once_in(32) {
+            self.reclaimer.retire_timeout(old, short(actor))
+        } else {
+            self.reclaimer.retire(old)
+        };
+        match answer {
+            Ok(()) => actor.tally.count(Count::Retired),
+            Err(error) => {
+                actor.tally.count(Count::Full);
+                self.expect_full(error.reason);
+                // Dropped, it is left to the domain.
+                if self.kept.len() < MOST_KEPT {
+                    self.kept.push(error.retired);
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
+        let handle = &self.world.handle;
+        let answer =
+            if actor.once_in(32) { handle.retire_timeout(old, short(actor)) } else { handle.retire(old) };
+        match answer {
+            Ok(()) => actor.tally.count(Count::Submitted),
+            Err(error) => {
+                actor.tally.count(Count::Full);
+                self.expect_full(error.reason);
+            }
+        }
+    }
+
+    fn expect_full(&self, reason: RetireReason) {
+        if !reason.is_full() {
+            self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
+        }
+    }
+
+    fn try_free(&mut self, actor: &mut Actor<'_>) {
+        if self.kept.is_empty() || actor.rng.bool() {
+            return;
+        }
+        match self.kept.swap_remove(actor.rng.usize(0..self.kept.len())).try_free() {
+            Ok(()) => actor.tally.count(Count::TriedFree),
+            Err(retired) => {
+                actor.tally.count(Count::TriedInVain);
+                self.kept.push(retired);
+            }
+        }
+    }
+
+    /// Waits for the readers of one object.
+    fn free(&mut self, actor: &mut Actor<'_>) {
+        let Some(old) = self.kept.pop() else { return };
+        match old.free(Some(short(actor))) {
+            Ok(()) => actor.tally.count(Count::WaitedFor),
+            Err(FreeError {
+                retired,
+                cause: SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. },
+            }) => {
+                actor.tally.count(Count::WaitedInVain);
+                self.kept.push(retired);
+            }
+            Err(error) => self.world.context.findings.add(|| format!("a wait for an object failed: {error}")),
+        }
+    }
+
+    fn start(&mut self, actor: &mut Actor<'_>) {
+        if self.tokens.len() < MOST_KEPT {
+            let inside = self.world.sections.now();
+            self.tokens.push(Promise { token: self.world.domain.start(), inside, started: Instant::now() });
+            if actor.rng.bool() {
+                actor.pause();
+            }
+        }
+    }
+
+    fn check_tokens(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        self.tokens.retain(|Promise { token, inside, started }| {
+            if domain.check(*token) {
+                inside.verify(sections, context, "a token");
+                if !domain.check(*token) {
+                    context.findings.add(|| "a token was over, and then not over any more".to_owned());
+                }
+                actor.tally.count(Count::Tokens);
+                actor.tally.grace.add(started.elapsed());
+                return false;
+            }
+            if started.elapsed() > TOO_LONG {
+                context
+                    .findings
+                    .add(|| format!("a token is not over after {TOO_LONG:?}: {:?}", domain.stats()));
+            }
+            true
+        });
+    }
+
+    fn defer(&mut self, actor: &mut Actor<'_>) {
+        actor.tally.count(Count::Deferred);
+        let call = callback(self.world);
+        if actor.rng.bool() {
+            self.reclaimer.defer(call);
+        } else {
+            self.world.handle.defer(call);
+        }
+    }
+
+    fn synchronize(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        let (inside, begun) = (sections.now(), Instant::now());
+        let answer = if actor.rng.bool() { domain.synchronize() } else { domain.wait(domain.start(), None) };
+        match answer {
+            Ok(()) => {
+                inside.verify(sections, context, "a wait");
+                actor.tally.count(Count::Synchronized);
+                actor.tally.synchronize.add(begun.elapsed());
+            }
+            Err(error) => context.findings.add(|| format!("a wait without a limit failed: {error}")),
+        }
+    }
+
+    fn synchronize_for(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        let inside = sections.now();
+        match domain.synchronize_timeout(short(actor)) {
+            Ok(()) => {
+                inside.verify(sections, context, "a timed wait");
+                actor.tally.count(Count::TimedWaits);
+            }
+            Err(SynchronizeError::Stalled(_)) => actor.tally.count(Count::TimedOut),
+            Err(error) => context.findings.add(|| format!("a timed wait failed: {error}")),
+        }
+    }
+
+    /// Waits for a grace period as a future, or drops it half-way.
+    fn wait_as_future(&mut self, actor: &mut Actor<'_>) {
+        let World { context, domain, sections, .. } = self.world;
+        let inside = sections.now();
+        let future = domain.grace_period(domain.start());
+        if actor.rng.u32(0..4) == 0 {
+            actor.tally.count(Count::Unawaited);
+            if poll_and_drop(future, actor.rng.u32(0..3)).is_some() {
+                inside.verify(sections, context, "a future");
+            }
+            return;
+        }
+        match block_on(future, TOO_LONG) {
+            Some(Ok(())) => {
+                inside.verify(sections, context, "a future");
+                actor.tally.count(Count::Awaited);
+            }
+            Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
+            None => context.findings.add(|| format!("a future was not woken within {TOO_LONG:?}")),
+        }
+    }
+
+    fn flush(&mut self, actor: &mut Actor<'_>) {
+        actor.tally.count(Count::Flushed);
+        match self.reclaimer.flush_timeout(short(actor)) {
+            Ok(()) if self.reclaimer.pending() != 0 => {
+                self.world
+                    .context
+                    .findings
+                    .add(|| "a flush that went well has left objects behind".to_owned());
+            }
+            Ok(()) | Err(SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. }) => {}
+            Err(error) => self.world.context.findings.add(|| format!("a timed flush failed: {error}")),
+        }
+    }
+
+    fn flood(&mut self, actor: &mut Actor<'_>) {
+        actor.tally.count(Count::Floods);
+        for _ in 0..actor.rng.u32(100..2000) {
+            self.replace(actor);
+        }
+    }
+
+    /// Leaves what is pending to the domain.
+    fn change_reclaimer(&mut self, actor: &mut Actor<'_>) {
+        if self.reclaimer.pending() != 0 {
+            actor.tally.count(Count::DroppedReclaimers);
+        }
+        self.reclaimer = reclaimer(&self.world.domain, &mut actor.rng);
+    }
+}
+
+/// A reclaimer that is as often too small as it is roomy.
+fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
+    domain
+        .reclaimer_builder()
+        .max_pending(1 << rng.u32(0..14))
+        .batch(1 << rng.u32(0..9))
+        .when_full(when_full(rng))
+        .fence_interval(Duration::from_micros(if rng.bool() { 0 } else { rng.u64(1..200) }))
+        .build()
+}
+
+/// A limit that often is too short.
+fn short(actor: &mut Actor<'_>) -> Duration {
+    Duration::from_micros(actor.rng.u64(0..2000))
+}
+
+/// A callback that must not be called while a section of now is still going on.
+fn callback(world: &World) -> impl FnOnce() + Send + 'static {
+    let (inside, sections) = (world.sections.now(), Arc::clone(&world.sections));
+    let context: &'static Context = world.context;
+    move || {
+        inside.verify(&sections, context, "the grace period of a callback");
+        // Relaxed: a count, read when all threads are joined.
+        context.called.fetch_add(1, Ordering::Relaxed);
+    }
+}
