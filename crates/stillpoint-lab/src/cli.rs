@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use stillpoint_multicast_lab::{module, simulate};
 
 use crate::experiment::BenchArgs;
-use crate::{bench, doctor, guest, module, simulate};
+use crate::{bench, doctor, guest};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///

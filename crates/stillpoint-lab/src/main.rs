@@ -9,12 +9,10 @@ mod experiment;
 mod guest;
 mod membarrier;
 mod micro;
-mod module;
 mod peers;
 mod pool;
 mod preempt;
 mod reclaim;
-mod simulate;
 mod table;
 mod timer;
 
@@ -22,6 +20,7 @@ use std::process::ExitCode;
 
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::output;
+use stillpoint_multicast_lab::{module, simulate};
 
 use crate::cli::Command;
 use crate::experiment::OnHugePages;

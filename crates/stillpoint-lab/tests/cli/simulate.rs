@@ -9,7 +9,7 @@ use crate::common::{json, run, stderr, stdout};
 /// A machine that is simulated in no time.
 fn small(folder: &TempDir) -> String {
     let file = folder.path().join("small.toml");
-    let seed = include_str!("../../src/simulate/machines/seed.toml");
+    let seed = include_str!("../../../stillpoint-multicast-lab/src/simulate/machines/seed.toml");
     let text = seed
         .replace("sockets = 4", "sockets = 1")
         .replace("cores_per_socket = 18", "cores_per_socket = 4")

@@ -28,7 +28,7 @@ pub(super) enum Place {
 
 /// The flags of `stillpoint simulate`.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// What to simulate
     pub(super) subject: Subject,
 

@@ -30,7 +30,7 @@ use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
 use self::machine::Machine as Simulated;
-pub(crate) use self::options::Options;
+pub use self::options::Options;
 use self::options::{Place, Subject};
 
 /// What the JSON says beside the rows.
@@ -40,7 +40,7 @@ struct Extra<'a> {
 }
 
 /// Simulates, prints the tables, and writes what was asked for. The peers are those that the program was built with.
-pub(crate) fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
+pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     let Subject::Membarrier = options.subject;
     interrupt::listen();
     let here = Machine::look(peers);

@@ -4,7 +4,7 @@
 //! software emulation if need be, where the first process is the module's test program. What that says on the console
 //! is the result. No time that passes there is worth anything.
 
-pub(crate) mod inside;
+pub mod inside;
 mod parts;
 mod report;
 mod workshop;
@@ -32,7 +32,7 @@ const VCPUS: [u16; 3] = [4, 8, 16];
 
 /// The flags of `stillpoint module`.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Numbers of virtual CPUs, a machine for each [default: 4,8,16]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=255))]
@@ -108,7 +108,7 @@ struct Extra {
 
 /// Builds and tests; says so when this machine lacks what that takes, which is no failure. The
 /// peers are those that the program was built with.
-pub(crate) fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
+pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.accel == Accel::Kvm && !needs::has_kvm() {
         return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
     }

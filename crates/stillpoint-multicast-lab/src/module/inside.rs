@@ -20,7 +20,7 @@ const DEAD: u32 = 0xdead_0bed;
 
 /// The flags of the hidden command.
 #[derive(Debug, Args)]
-pub(crate) struct Inside {
+pub struct Inside {
     /// For each of two parts
     #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Inside {
 ///
 /// # Errors
 /// What went wrong.
-pub(crate) fn run(inside: &Inside) -> Result<(), Stop> {
+pub fn run(inside: &Inside) -> Result<(), Stop> {
     let failed = |reason: String| Stop::Failed(format!("the library on the module: {reason}"));
     fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
     let length = Duration::from_secs_f64(inside.seconds);

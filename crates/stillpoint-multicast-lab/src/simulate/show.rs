@@ -2,7 +2,7 @@
 
 use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{say, table};
+use stillpoint_harness::output::{heading, say, table};
 
 use super::calibrate::MEASURED;
 use super::contender;
@@ -102,8 +102,7 @@ fn one(shown: &Shown, rows: &[Row]) {
         };
         table.add_row(std::iter::once(point.to_string()).chain(names.iter().map(cell)).collect::<Vec<_>>());
     }
-    let bold = anstyle::Style::new().bold();
-    say(format!("\n{bold}{}{bold:#}", shown.caption));
+    heading(shown.caption);
     say(table::text(&table));
 }
 
