@@ -16,10 +16,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stillpoint::fence::Mode;
-
 use super::findings::Findings;
-use super::looks::Looks;
+use super::hold::{Hold, Kind};
+use super::looks::{Looks, OLDEST};
 use super::times::{SharedTimes, Times};
 
 /// Records of one maker: more than a flood and what sleeping readers hold up meanwhile.
@@ -30,8 +29,6 @@ const TRIES: usize = 64;
 const LINKED: u64 = 0;
 /// Region readers that were there may still hold it; none that came later.
 const UNLINKED: u64 = 1;
-/// The age at which a record stops to age: old enough for every histogram.
-pub(crate) const OLDEST: u64 = 6;
 const DEAD: u64 = 0xff;
 const AGE_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
@@ -81,39 +78,6 @@ pub(crate) struct Handle {
     word: AtomicU64,
     context: &'static Context,
     back: AtomicU64,
-}
-
-/// How an object is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hold {
-    pub(crate) kind: Kind,
-    pub(crate) mode: Mode,
-}
-
-/// Which kind of reader holds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Protected,
-    Guard,
-    Qsbr,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Protected, Kind::Guard, Kind::Qsbr];
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Kind::Protected => "protected load",
-            Kind::Guard => "guard",
-            Kind::Qsbr => "QSBR section",
-        }
-    }
-}
-
-impl fmt::Display for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a {} ({} fences)", self.kind.text(), self.mode)
-    }
 }
 
 impl fmt::Display for Identity {
@@ -351,6 +315,7 @@ impl Drop for Maker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stillpoint::fence::Mode;
 
     const GUARD: Hold = Hold { kind: Kind::Guard, mode: Mode::Symmetric };
     const PROTECTED: Hold = Hold { kind: Kind::Protected, mode: Mode::Symmetric };

@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::output::say;
+
+use super::variant::Broken;
+
 /// Findings that are described; further ones are counted.
 const DESCRIBED: u64 = 8;
 
@@ -59,8 +63,19 @@ impl Findings {
         self.number() != 0
     }
 
-    /// When the first one came, counted from the start.
-    pub(crate) fn first_after(&self) -> Option<Duration> {
+    /// Prints them: when the first one came, counted from the start, and the descriptions of the first ones.
+    pub(crate) fn say(&self, broken: Option<Broken>) {
+        let after = self.first_after().unwrap_or_default();
+        match broken {
+            Some(broken) => say(format!("\ncaught: {broken} after {after:.2?}")),
+            None => say(format!("\nFAILED after {after:.2?}")),
+        }
+        for text in self.texts() {
+            say(format!("  {text}"));
+        }
+    }
+
+    fn first_after(&self) -> Option<Duration> {
         self.first.get().copied()
     }
 

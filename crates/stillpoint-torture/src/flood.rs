@@ -12,8 +12,9 @@ use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
 use stillpoint_harness::output::say;
 
 use super::actor::{Actor, Shared, join, rest};
-use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::arena::{Context, Handle, Maker};
 use super::counts::{Counts, events};
+use super::hold::{Hold, Kind};
 use super::part::{Part, Stage};
 use super::setting::Setting;
 use super::times::{self, Times};

@@ -2,8 +2,10 @@
 
 use stillpoint_harness::output::say;
 
-use super::arena::{Kind, OLDEST};
+use super::hold::Kind;
 
+/// The age at which an object stops to age: the last column.
+pub(crate) const OLDEST: u64 = 6;
 const AGES: usize = OLDEST as usize + 1;
 
 /// Titles of the columns.

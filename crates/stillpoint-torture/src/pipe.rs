@@ -7,7 +7,8 @@
 use stillpoint::rcu::{Domain, Retired, Token};
 
 use super::actor::Actor;
-use super::arena::{Context, Handle, Identity, OLDEST};
+use super::arena::{Context, Handle, Identity};
+use super::looks::OLDEST;
 use super::tally::Count;
 
 /// Objects in the pipe of one writer.

@@ -3,7 +3,8 @@
 use stillpoint::rcu::{Protected, Reader, ReaderKind, SynchronizeError};
 
 use super::actor::Actor;
-use super::arena::{Handle, Identity, Kind};
+use super::arena::{Handle, Identity};
+use super::hold::Kind;
 use super::tally::Count;
 use super::world::{TOO_LONG, World};
 

@@ -5,7 +5,6 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::output::say;
 
 use super::arena::Context;
-use super::findings::Findings;
 use super::hog;
 use super::plan::{Plan, Run, mode_names};
 use super::variant::Broken;
@@ -31,23 +30,11 @@ pub(crate) fn show(run: &Run) {
     run.companion.show();
 }
 
-/// What was found.
-pub(crate) fn say_findings(findings: &Findings, broken: Option<Broken>) {
-    let after = findings.first_after().unwrap_or_default();
-    match broken {
-        Some(broken) => say(format!("\ncaught: {broken} after {after:.2?}")),
-        None => say(format!("\nFAILED after {after:.2?}")),
-    }
-    for text in findings.texts() {
-        say(format!("  {text}"));
-    }
-}
-
 /// The verdict.
 pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Result<(), Stop> {
     let found = context.findings.number();
     if found != 0 {
-        say_findings(context.findings, broken);
+        context.findings.say(broken);
         return Err(Stop::Failed(format!("{found} violations of the library's promises")));
     }
     say("");

@@ -6,7 +6,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::findings::Findings;
-use super::report;
 use super::variant::Broken;
 
 /// How late a part may end. The longest stay inside a section is of some ten milliseconds.
@@ -46,7 +45,7 @@ impl Watchdog {
             if !findings.any() {
                 findings.add(|| format!("stuck: not at its end {GRACE:?} after its time"));
             }
-            report::say_findings(findings, broken);
+            findings.say(broken);
             std::process::exit(1);
         });
         Self { left }

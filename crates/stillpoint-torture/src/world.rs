@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle, WhenFull};
 
-use super::arena::{Context, Handle, Hold, Kind, Maker};
+use super::arena::{Context, Handle, Maker};
+use super::hold::{Hold, Kind};
 use super::section::Sections;
 use super::setting::Setting;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stillpoint::rcu::Domain;
 use stillpoint::table::{Table, TableBuilder};
 
-use crate::arena::{Context, Handle, Hold, Identity, Maker};
+use crate::arena::{Context, Handle, Identity, Maker};
+use crate::hold::Hold;
 use crate::looks::Looks;
 
 /// Ties a key to its seal; memory that was freed does not match.

@@ -7,8 +7,9 @@ use stillpoint::rcu::Reader;
 use super::content::Content;
 use super::world::{Event, REPLACED, RESIDENT, World};
 use crate::actor::Actor;
-use crate::arena::{Hold, Identity, Kind};
+use crate::arena::Identity;
 use crate::counts::Counts;
+use crate::hold::{Hold, Kind};
 
 /// Keys of a burst.
 const BURST: usize = 8;

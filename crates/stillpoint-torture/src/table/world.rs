@@ -13,8 +13,9 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 
 use super::content::{Content, Entries, Key, builder};
-use crate::arena::{Context, Hold, Kind, Maker};
+use crate::arena::{Context, Maker};
 use crate::counts::events;
+use crate::hold::{Hold, Kind};
 use crate::section::Sections;
 use crate::setting::Setting;
 

@@ -5,8 +5,8 @@ use stillpoint::table::{Full, Removed};
 use super::content::{Content, Key};
 use super::world::{Event, OWNED, World};
 use crate::actor::Actor;
-use crate::arena::Kind;
 use crate::counts::Counts;
+use crate::hold::Kind;
 use crate::pipe::Pipe;
 
 /// Removed entries that a writer keeps for a while, at the most.

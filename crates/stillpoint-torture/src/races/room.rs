@@ -10,9 +10,9 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuCell, WhenFull};
 
-use super::actor::{join, rest};
-use super::arena::Context;
-use super::races::Runs;
+use super::Runs;
+use crate::actor::{join, rest};
+use crate::arena::Context;
 
 const RETIRERS: usize = 3;
 const CAPACITY: u64 = 3;
@@ -37,7 +37,7 @@ impl Drop for Slow<'_> {
     }
 }
 
-pub(crate) fn run(
+pub(super) fn run(
     mode: Mode,
     context: &'static Context,
     duration: Duration,

@@ -1,5 +1,7 @@
 //! Readers that are parked in a signal handler for seconds, or for a minute in a long run, while the other parts run.
 
+mod ward;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,12 +10,13 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint_harness::output::say;
 
-use super::actor::{is_over, join};
-use super::arena::{Context, Kind, Maker};
-use super::counts::Counts;
-use super::findings::Findings;
-use super::times::{self, Times};
-use super::ward::{Sight, Ward};
+use self::ward::{Sight, Ward};
+use crate::actor::{is_over, join};
+use crate::arena::{Context, Maker};
+use crate::counts::Counts;
+use crate::findings::Findings;
+use crate::hold::Kind;
+use crate::times::{self, Times};
 
 /// Time between two looks. Each takes a millisecond or two, so that the other parts are hardly disturbed.
 const PERIOD: Duration = Duration::from_millis(50);

@@ -11,10 +11,10 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 
-use super::actor::{join, rest};
-use super::arena::Context;
-use super::races::Runs;
-use super::section::Sections;
+use super::Runs;
+use crate::actor::{join, rest};
+use crate::arena::Context;
+use crate::section::Sections;
 
 /// Readers; while one is outside, the other one is likely to be inside.
 const READERS: usize = 2;
@@ -24,7 +24,7 @@ const BURST: u64 = 8;
 const LONGEST_SLEEP: Duration = Duration::from_micros(300);
 
 /// More threads than CPUs, so that they are preempted anywhere.
-pub(crate) fn run(
+pub(super) fn run(
     mode: Mode,
     context: &'static Context,
     cpus: &[usize],

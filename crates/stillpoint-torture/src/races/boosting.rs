@@ -11,10 +11,10 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, Domain, RcuCell};
 
-use super::actor::{join, rest, run_on};
-use super::arena::{Context, Handle, Maker};
-use super::leftover::Ordinary;
-use super::races::Runs;
+use super::Runs;
+use crate::actor::{join, rest, run_on};
+use crate::arena::{Context, Handle, Maker};
+use crate::leftover::Ordinary;
 
 const READERS: usize = 4;
 /// Longest section, as a power of two of turns of a spinning loop.
@@ -25,7 +25,7 @@ const SECTIONS: u32 = 4;
 const BOOST_AFTER: Duration = Duration::from_micros(1);
 
 /// How a race of boosts is run.
-pub(crate) fn run(
+pub(super) fn run(
     boost: Boost,
     context: &'static Context,
     cpus: &[usize],

@@ -11,16 +11,16 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuCell};
 
-use super::actor::{is_over, join};
-use super::arena::{Context, Maker};
-use super::races::Runs;
-use super::world::PATIENCE;
+use super::Runs;
+use crate::actor::{is_over, join};
+use crate::arena::{Context, Maker};
+use crate::world::PATIENCE;
 
 /// Longest time before a stop, as powers of two of turns of a spinning loop: about as long as a thread takes to wake.
 const LONGEST_SPIN: std::ops::RangeInclusive<u32> = 4..=10;
 
 /// Starts and stops one reclaimer after the other.
-pub(crate) fn run(
+pub(super) fn run(
     mode: Mode,
     context: &'static Context,
     duration: Duration,

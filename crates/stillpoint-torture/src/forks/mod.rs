@@ -3,6 +3,8 @@
 //! The threads of the parent are anywhere when it forks: registering, inside sections, retiring, waiting. The child has
 //! none of them, and must not miss them.
 
+mod child;
+
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -11,15 +13,15 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint_harness::output::say;
 
-use super::actor::{Actor, Shared, is_over, join};
-use super::arena::Maker;
-use super::child::Child;
-use super::counts::{Counts, events};
-use super::mixed;
-use super::part::{Part, Stage};
-use super::setting::Setting;
-use super::times::{self, Times};
-use super::world::World;
+use self::child::Child;
+use crate::actor::{Actor, Shared, is_over, join};
+use crate::arena::Maker;
+use crate::counts::{Counts, events};
+use crate::mixed;
+use crate::part::{Part, Stage};
+use crate::setting::Setting;
+use crate::times::{self, Times};
+use crate::world::World;
 
 /// Threads of the parent besides the one that forks: a writer, two readers, one that starts threads.
 const THREADS: usize = 4;

@@ -10,12 +10,12 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 
-use super::actor::{is_over, join};
-use super::arena::Context;
-use super::awaiting::block_on;
-use super::races::Runs;
-use super::stores::Stores;
-use super::world::PATIENCE;
+use super::Runs;
+use crate::actor::{is_over, join};
+use crate::arena::Context;
+use crate::awaiting::block_on;
+use crate::stores::Stores;
+use crate::world::PATIENCE;
 
 const WAITERS: usize = 2;
 /// Longest section, as a power of two of turns of a spinning loop.
@@ -32,7 +32,7 @@ struct Rounds {
     stop: AtomicBool,
 }
 
-pub(crate) fn run(
+pub(super) fn run(
     mode: Mode,
     context: &'static Context,
     duration: Duration,

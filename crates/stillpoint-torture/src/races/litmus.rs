@@ -15,11 +15,12 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
 
-use super::actor::{join, rest, run_on};
-use super::arena::{Context, Handle, Hold, Kind, Maker};
-use super::looks::Looks;
-use super::races::Runs;
-use super::stores::Stores;
+use super::Runs;
+use crate::actor::{join, rest, run_on};
+use crate::arena::{Context, Handle, Maker};
+use crate::hold::{Hold, Kind};
+use crate::looks::Looks;
+use crate::stores::Stores;
 
 /// Few, in one line, so that the reader mostly loads what the writer is about to unlink.
 const CELLS: usize = 2;
@@ -34,15 +35,15 @@ const MOST_STORES: usize = 60;
 
 /// A race of one reader against one writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Litmus {
-    pub(crate) mode: Mode,
-    pub(crate) announce: Announce,
-    pub(crate) free: Free,
+pub(super) struct Litmus {
+    pub(super) mode: Mode,
+    pub(super) announce: Announce,
+    pub(super) free: Free,
 }
 
 /// How the reader makes itself known, each time anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announce {
+pub(super) enum Announce {
     Pin,
     BoundPin,
     Protect,
@@ -54,13 +55,13 @@ pub(crate) enum Announce {
 
 /// How the writer frees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Free {
+pub(super) enum Free {
     Try,
     Poll,
 }
 
 impl Announce {
-    pub(crate) fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Announce::Pin => "pin",
             Announce::BoundPin => "bound pin",
@@ -74,7 +75,7 @@ impl Announce {
 }
 
 impl Free {
-    pub(crate) fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Free::Try => "try_free",
             Free::Poll => "poll",
@@ -83,7 +84,7 @@ impl Free {
 }
 
 impl Litmus {
-    pub(crate) fn run(
+    pub(super) fn run(
         &self,
         context: &'static Context,
         cpus: &[usize],

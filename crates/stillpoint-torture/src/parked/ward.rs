@@ -16,12 +16,13 @@ use stillpoint::rcu::{
     SynchronizeError, Token,
 };
 
-use super::arena::{Context, Handle, Hold, Kind, Maker};
-use super::counts::{Counts, events};
-use super::looks::Looks;
-use super::park::Parked;
-use super::roll::own_id;
-use super::world::PATIENCE;
+use crate::arena::{Context, Handle, Maker};
+use crate::counts::{Counts, events};
+use crate::hold::{Hold, Kind};
+use crate::looks::Looks;
+use crate::park::Parked;
+use crate::roll::own_id;
+use crate::world::PATIENCE;
 
 /// Objects that may wait behind a parked region reader, for each of two reclaimers.
 const LIMIT: usize = 256;
@@ -49,7 +50,7 @@ events! {
 }
 
 /// A domain with one reader, which is to be parked.
-pub(crate) struct Ward {
+pub(super) struct Ward {
     context: &'static Context,
     kind: Kind,
     domain: Domain,
@@ -80,7 +81,7 @@ impl Reports {
 }
 
 impl Ward {
-    pub(crate) fn new(
+    pub(super) fn new(
         context: &'static Context,
         kind: Kind,
         mode: Mode,
@@ -102,12 +103,12 @@ impl Ward {
         Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The reader's thread: one section, from now until it is told to stop.
-    pub(crate) fn read(&self) {
+    pub(super) fn read(&self) {
         match self.kind {
             Kind::Protected => {
                 let reader = self.domain.reader();
@@ -136,7 +137,7 @@ impl Ward {
     }
 
     /// Parks the reader as soon as it is inside, and unlinks its object.
-    pub(crate) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
+    pub(super) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
         let deadline = Instant::now() + PATIENCE;
         // Acquire: pairs with the release in `look_on`.
         while self.thread.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
@@ -171,19 +172,19 @@ impl Ward {
     }
 
     /// The reader is to end its section, if it is not parked.
-    pub(crate) fn stop(&self) {
+    pub(super) fn stop(&self) {
         // Relaxed: see `look_on`.
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// The background reclaimer is to end when everything is freed.
-    pub(crate) fn stop_background(&self) {
+    pub(super) fn stop_background(&self) {
         self.handle.stop();
     }
 }
 
 /// A look now and then at a ward whose reader is parked.
-pub(crate) struct Watch<'w> {
+pub(super) struct Watch<'w> {
     ward: &'w Ward,
     thread: u32,
     /// Started after the reader was parked.
@@ -216,7 +217,7 @@ impl<'w> Watch<'w> {
     }
 
     /// Looks once.
-    pub(crate) fn look(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    pub(super) fn look(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
         match self.ward.kind {
             Kind::Protected => self.look_past(maker, counts),
             Kind::Guard => self.look_behind(ReaderKind::Guard, maker, counts),
@@ -311,7 +312,7 @@ impl<'w> Watch<'w> {
     }
 
     /// Releases the reader; the result is to be told when its thread has ended.
-    pub(crate) fn release(self) -> Released<'w> {
+    pub(super) fn release(self) -> Released<'w> {
         let Self { ward, reclaimer, spare, parked, .. } = self;
         ward.stop();
         drop(parked);
@@ -322,14 +323,14 @@ impl<'w> Watch<'w> {
 }
 
 /// A ward without its reader.
-pub(crate) struct Released<'w> {
+pub(super) struct Released<'w> {
     ward: &'w Ward,
     reclaimer: Reclaimer,
 }
 
 impl Released<'_> {
     /// Everything is freed at once.
-    pub(crate) fn drain(mut self, counts: &mut Counts<Sight>) {
+    pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
         self.count_reports(counts);
         match self.reclaimer.flush_timeout(PATIENCE) {
             Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),

@@ -1,5 +1,12 @@
 //! The races: parts of a run that provoke one thing each.
 
+mod awaited;
+mod boosting;
+mod litmus;
+mod room;
+mod stops;
+mod tokens;
+
 use std::ops::Add;
 use std::time::Duration;
 
@@ -9,12 +16,11 @@ use stillpoint::rcu::Boost;
 use stillpoint_harness::output::say;
 use stillpoint_multicast::signals;
 
-use super::actor::is_over;
-use super::counts::least;
-use super::litmus::{Announce, Free, Litmus};
-use super::part::{Part, Stage};
-use super::stores::Stores;
-use super::{awaited, boosting, room, stops, tokens};
+use self::litmus::{Announce, Free, Litmus};
+use crate::actor::is_over;
+use crate::counts::least;
+use crate::part::{Part, Stage};
+use crate::stores::Stores;
 
 /// All races, one after the other, and what they have done so far.
 pub(crate) struct Races {

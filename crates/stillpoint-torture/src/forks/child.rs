@@ -6,26 +6,27 @@ use std::thread;
 use fastrand::Rng;
 use stillpoint::rcu::{Guard, Protected, Reader, ReaderKind, SynchronizeError};
 
-use super::arena::{Handle, Kind, Maker};
-use super::looks::Looks;
-use super::world::{PATIENCE, World};
+use crate::arena::{Handle, Maker};
+use crate::hold::Kind;
+use crate::looks::Looks;
+use crate::world::{PATIENCE, World};
 
 /// Objects that are retired in each of its phases.
 const OBJECTS: u64 = 100;
 
-pub(crate) struct Child<'c> {
-    pub(crate) world: &'c World,
-    pub(crate) reader: &'c Reader,
-    pub(crate) maker: &'c mut Maker,
-    pub(crate) rng: Rng,
+pub(super) struct Child<'c> {
+    pub(super) world: &'c World,
+    pub(super) reader: &'c Reader,
+    pub(super) maker: &'c mut Maker,
+    pub(super) rng: Rng,
     /// What the thread that forked held.
-    pub(crate) guard: Option<Guard<'c>>,
-    pub(crate) protected: Option<Protected<'c, Handle>>,
+    pub(super) guard: Option<Guard<'c>>,
+    pub(super) protected: Option<Protected<'c, Handle>>,
 }
 
 impl Child<'_> {
     /// Everything, and what was found.
-    pub(crate) fn live(mut self) -> Vec<String> {
+    pub(super) fn live(mut self) -> Vec<String> {
         let findings = self.world.context.findings;
         if findings.any() {
             // The parent's; it ends anyway.
