@@ -1,11 +1,34 @@
-//! Imports point down: no circle among the modules at the top of the library, nor of the program.
+//! Imports point down: from crate to crate as on the map of CONTRIBUTING.md, and without a circle among the modules at the
+//! top of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each module at the top of a crate imports of the others.
+/// What each module at the top of a crate imports of the others; or each crate.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Each crate, and those that it imports.
+const CRATES: [(&str, &[&str]); 8] = [
+    ("stillpoint-sys", &[]),
+    ("stillpoint", &["stillpoint-sys"]),
+    ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
+    ("stillpoint-peers", &[]),
+    ("stillpoint-harness", &["stillpoint"]),
+    ("stillpoint-torture", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),
+    ("stillpoint-multicast-lab", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),
+    (
+        "stillpoint-lab",
+        &[
+            "stillpoint",
+            "stillpoint-multicast",
+            "stillpoint-peers",
+            "stillpoint-harness",
+            "stillpoint-torture",
+            "stillpoint-multicast-lab",
+        ],
+    ),
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -24,9 +47,29 @@ fn module(file: &Path) -> Vec<String> {
     names.filter(|name| name != "mod").collect()
 }
 
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// What is no comment of a file.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The crates of this workspace that paths begin with, by the names of their folders.
+fn crates_in(text: &str) -> BTreeSet<String> {
+    let of = |(at, _): (usize, &str)| {
+        let (before, rest) = text.split_at(at);
+        let (name, behind) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
+        let imported = behind.starts_with("::") || before.ends_with("use ");
+        (imported && !before.ends_with(is_name)).then(|| name.replace('_', "-"))
+    };
+    text.match_indices("stillpoint").filter_map(of).collect()
+}
+
 /// The first names of the paths that begin with `root`; those in braces, too.
 fn names_behind<'t>(text: &'t str, root: &str) -> Vec<&'t str> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let first = |rest: &'t str| &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
     let mut names = Vec::new();
     for (at, _) in text.match_indices(root) {
@@ -62,17 +105,15 @@ fn names_behind<'t>(text: &'t str, root: &str) -> Vec<&'t str> {
 fn arrows(root: &Path) -> Arrows {
     let files: Vec<(Vec<String>, String)> = sources(root)
         .iter()
-        .map(|file| (module(file.strip_prefix(root).unwrap()), fs::read_to_string(file).unwrap()))
+        .map(|file| (module(file.strip_prefix(root).unwrap()), code(file)))
         .filter(|(module, _)| module[0] != "lib" && module[0] != "main")
         .collect();
     let all: BTreeSet<&String> = files.iter().map(|(module, _)| &module[0]).collect();
     let mut arrows: Arrows = all.iter().map(|&name| (name.clone(), BTreeSet::new())).collect();
-    for (module, text) in &files {
-        let code: String =
-            text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    for (module, code) in &files {
         // From a file, and from a module within it.
         let roots = ["crate::".to_owned(), "super::".repeat(module.len())];
-        let names = roots.iter().flat_map(|root| names_behind(&code, root));
+        let names = roots.iter().flat_map(|root| names_behind(code, root));
         let others = names.filter(|name| all.contains(&(*name).to_owned()) && *name != module[0]);
         arrows.get_mut(&module[0]).unwrap().extend(others.map(str::to_owned));
     }
@@ -118,12 +159,48 @@ fn the_program_has_no_circle() {
 }
 
 #[test]
+fn what_the_program_stands_on_has_no_circle() {
+    let of = |name: &str| arrows(&crates().join(name).join("src"));
+    let harness = of("stillpoint-harness");
+    assert!(harness["experiment"].contains("output") && harness["qemu"].contains("error"), "{harness:?}");
+    assert_eq!(circle(harness), Arrows::new());
+    let torture = of("stillpoint-torture");
+    assert!(torture["plan"].contains("table") && torture["table"].contains("arena"), "{torture:?}");
+    assert_eq!(circle(torture), Arrows::new());
+    let multicast = of("stillpoint-multicast-lab");
+    assert!(multicast["simulate"].is_empty() && multicast["module"].is_empty(), "{multicast:?}");
+}
+
+#[test]
+fn crates_import_those_below_them() {
+    let found: Arrows = fs::read_dir(crates())
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let files = sources(&entry.path().join("src"));
+            let imports = files.iter().flat_map(|file| crates_in(&code(file))).filter(|other| *other != name);
+            (name.clone(), imports.collect())
+        })
+        .collect();
+    let expected: Arrows = CRATES
+        .iter()
+        .map(|&(name, below)| (name.to_owned(), below.iter().map(|&name| name.to_owned()).collect()))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(circle(found), Arrows::new());
+}
+
+#[test]
 fn imports_are_found_however_they_are_written() {
     let text =
         "use crate::a::x; use crate::{b::{y, z}, c, d as e}; crate::f::g(); $crate::no; super::super::h;";
     assert_eq!(names_behind(text, "crate::"), ["a", "b", "c", "d", "f"]);
     assert_eq!(names_behind(text, "super::super::"), ["h"]);
     assert_eq!(names_behind(text, "super::"), ["super"]);
+    let text = "use stillpoint_peers; use stillpoint::{a, b}; ::stillpoint_sys::c(); \"stillpoint\"; my_stillpoint::d;";
+    let crates = ["stillpoint", "stillpoint-peers", "stillpoint-sys"];
+    assert_eq!(crates_in(text), crates.map(str::to_owned).into());
     let arrow = |from: &str, to: &[&str]| (from.to_owned(), to.iter().map(|&name| name.to_owned()).collect());
     let found =
         circle([arrow("a", &["b"]), arrow("b", &["c", "d"]), arrow("c", &["b"]), arrow("d", &[])].into());
