@@ -47,7 +47,7 @@ pub(crate) fn beside_readers<R>(
 }
 
 /// What one reader does on its CPU, once everybody has passed the gate; an error if it could not.
-pub(crate) fn read(
+fn read(
     job: &ReadJob<'_>,
     cpu: usize,
     gate: &Gate,

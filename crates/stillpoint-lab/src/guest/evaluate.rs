@@ -4,20 +4,19 @@
 //! contenders follow each other in rotated order, and all samples of a contender count, since what matters here is
 //! rare.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
-use stillpoint_harness::gate::Gate;
+use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::machine::cpus;
-use stillpoint_harness::output::json::number;
+use stillpoint_harness::output::json::{number, rounded};
 use stillpoint_harness::stats::Distribution;
-use stillpoint_peers::{Delays, ReadJob, ReadOutcome};
+use stillpoint_peers::{Delays, ReadJob};
 
 use super::contenders::{Subject, make};
 use super::wire::{Measured, Order};
-use crate::experiment::readers;
+use crate::experiment::readers::{beside_readers, mismatches};
 use crate::reclaim::names::OWN_CORE;
 use crate::reclaim::round::{self, Round};
 use crate::reclaim::setting::Setting;
@@ -25,16 +24,14 @@ use crate::reclaim::setting::Setting;
 /// Between two waits the writer computes for this long, as between two deletes.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// All that was seen of one contender.
-#[derive(Debug, Default)]
+/// What was seen of one contender in a round.
+#[derive(Debug)]
 struct Samples {
     delays: Vec<u64>,
     grace_periods: Vec<u64>,
     fences: Vec<u64>,
-    lookups_per_s: Vec<f64>,
+    lookups_per_s: f64,
     peak_pending: usize,
-    rounds: u32,
-    seconds: f64,
 }
 
 /// Measures what was ordered on the CPUs of this machine.
@@ -49,30 +46,17 @@ pub(super) fn run(order: &Order) -> Result<Vec<Measured>, String> {
         return Err("the program in the guest was built without these contenders".to_owned());
     }
 
-    let mut results: Vec<Result<Samples, String>> = subjects.iter().map(|_| Ok(Samples::default())).collect();
-    for number in 0..order.rounds as usize {
-        for turn in 0..subjects.len() {
-            let at = (turn + number) % subjects.len();
-            let (subject, seed) = (&subjects[at], order.seed.wrapping_add(number as u64));
-            let round = Round {
-                policy: subject.entry.policy,
-                setting: &setting,
-                elements: order.elements,
-                duration,
-                seed,
-                delays,
-            };
-            // One bad round voids the row.
-            if let Ok(mut samples) = std::mem::replace(&mut results[at], Err(String::new())) {
-                results[at] = measure(subject, &round, &mut samples).map(|()| samples);
-            }
-        }
-    }
-    Ok(subjects
-        .iter()
-        .zip(results)
-        .map(|(subject, result)| measured(subject, &setting, order, result))
-        .collect())
+    let rounds = in_turns(
+        &subjects,
+        order.rounds,
+        |number| order.seed.wrapping_add(number as u64),
+        |subject, &seed| {
+            let policy = subject.entry.policy;
+            let round = Round { policy, setting: &setting, elements: order.elements, duration, seed, delays };
+            measure(subject, &round)
+        },
+    );
+    Ok(rounds.into_iter().map(|(subject, rounds)| measured(subject, &setting, order, rounds)).collect())
 }
 
 fn setting(cpus: &[usize]) -> Result<Setting, String> {
@@ -88,19 +72,18 @@ fn setting(cpus: &[usize]) -> Result<Setting, String> {
 }
 
 /// One round of one contender: delays of deletes, then waits for grace periods, then fences.
-fn measure(subject: &Subject, round: &Round<'_>, samples: &mut Samples) -> Result<(), String> {
+fn measure(subject: &Subject, round: &Round<'_>) -> Result<Samples, String> {
     let outcome = round::run(&**subject.contender, round)?;
-    samples.delays.extend(outcome.delays);
-    samples.lookups_per_s.push(outcome.lookups_per_s);
-    samples.peak_pending = samples.peak_pending.max(outcome.peak_pending);
-    samples.rounds += 1;
-    samples.seconds += round.duration.as_secs_f64();
     let half = round.duration / 2;
-    samples.grace_periods.extend(waits(subject, round, half, &|| subject.wait_for_readers())?);
-    if let Some(fence) = subject.fence() {
-        samples.fences.extend(waits(subject, round, half, &fence)?);
-    }
-    Ok(())
+    let grace_periods = waits(subject, round, half, &|| subject.wait_for_readers())?;
+    let fences = subject.fence().map_or(Ok(Vec::new()), |fence| waits(subject, round, half, &fence))?;
+    Ok(Samples {
+        delays: outcome.delays,
+        grace_periods,
+        fences,
+        lookups_per_s: outcome.lookups_per_s,
+        peak_pending: outcome.peak_pending,
+    })
 }
 
 /// The time that each `wait` of the writer takes, in nanoseconds, while the readers read.
@@ -110,51 +93,27 @@ fn waits(
     duration: Duration,
     wait: &(dyn Fn() -> Result<(), String> + Sync),
 ) -> Result<Vec<u64>, String> {
-    let (gate, stop) = (Gate::default(), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let reader_cpus = &round.setting.reader_cpus;
-        let readers: Vec<_> = reader_cpus
-            .iter()
-            .enumerate()
-            .map(|(index, &cpu)| {
-                let job = ReadJob { index, seed: round.seed.wrapping_add(index as u64).max(1), stop: &stop };
-                let gate = &gate;
-                scope.spawn(move || {
-                    readers::read(&job, cpu, gate, |job, ready| Ok(subject.contender.read(job, ready)))
-                })
-            })
-            .collect();
-        let ready = gate.gathered(readers.len());
-        gate.open();
-        let samples =
-            if ready { write(scope, round.setting.writer_cpu, duration, wait) } else { Ok(Vec::new()) };
-        // Relaxed: nothing is published with the flag; the joins order the rest.
-        stop.store(true, Ordering::Relaxed);
-        let outcomes: Vec<Result<ReadOutcome, String>> = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
-            .collect();
-        for outcome in outcomes {
-            if outcome?.mismatches > 0 {
-                return Err("a reader found an element that was freed".to_owned());
-            }
-        }
-        samples
-    })
+    let Setting { reader_cpus, writer_cpu, .. } = round.setting;
+    let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(subject.contender.read(job, ready));
+    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
+        if go() { write(*writer_cpu, duration, wait) } else { Ok(Vec::new()) }
+    });
+    if mismatches(&outcomes?) > 0 {
+        return Err("a reader found an element that was freed".to_owned());
+    }
+    samples
 }
 
 /// Waits again and again on a thread of its own, as the calling one is not to be pinned.
-fn write<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
+fn write(
     cpu: usize,
     duration: Duration,
-    wait: &'scope (dyn Fn() -> Result<(), String> + Sync),
+    wait: &(dyn Fn() -> Result<(), String> + Sync),
 ) -> Result<Vec<u64>, String> {
-    let writer = scope.spawn(move || {
-        cpus::pin(cpu)?;
-        repeat(duration, wait)
-    });
-    writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned()))
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| cpus::pin(cpu).and_then(|()| repeat(duration, wait)));
+        writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned()))
+    })
 }
 
 fn repeat(duration: Duration, wait: &dyn Fn() -> Result<(), String>) -> Result<Vec<u64>, String> {
@@ -178,38 +137,41 @@ fn measured(
     subject: &Subject,
     setting: &Setting,
     order: &Order,
-    result: Result<Samples, String>,
+    rounds: Result<Vec<Samples>, String>,
 ) -> Measured {
     let mut params = Map::new();
+    let round_s = order.round_micros as f64 / 1e6;
     params.insert("mode".into(), subject.entry.mode.into());
     params.insert("readers".into(), setting.readers().into());
     params.insert("policy".into(), subject.entry.policy.name().into());
     params.insert("elements".into(), order.elements.into());
     params.insert("rounds".into(), order.rounds.into());
-    params.insert("round_s".into(), number(order.round_micros as f64 / 1e6));
-    let (metrics, void) = match result {
-        Ok(samples) => (metrics(&samples), None),
+    params.insert("round_s".into(), number(round_s));
+    let (metrics, void) = match rounds {
+        Ok(rounds) => (metrics(&rounds, round_s), None),
         Err(reason) => (Map::new(), Some(reason)),
     };
     Measured { contender: subject.entry.name.to_owned(), params, metrics, void }
 }
 
-fn metrics(samples: &Samples) -> Map<String, Value> {
+fn metrics(rounds: &[Samples], round_s: f64) -> Map<String, Value> {
     let mut metrics = Map::new();
-    let rounded = |value: f64| number((value * 1e3).round() / 1e3);
-    for (name, nanoseconds) in
-        [("gp", &samples.grace_periods), ("delay", &samples.delays), ("fence", &samples.fences)]
-    {
+    let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
+    let (grace_periods, delays) = (all(|round| &round.grace_periods), all(|round| &round.delays));
+    let fences = all(|round| &round.fences);
+    for (name, nanoseconds) in [("gp", &grace_periods), ("delay", &delays), ("fence", &fences)] {
         let Some(of) = Distribution::of(nanoseconds) else { continue };
         for (figure, value) in [("mean", of.mean), ("p50", of.p50), ("p99", of.p99), ("max", of.max)] {
-            metrics.insert(format!("{name}_us_{figure}"), rounded(value));
+            metrics.insert(format!("{name}_us_{figure}"), rounded(value, 3));
         }
     }
-    metrics.insert("grace_periods".into(), samples.grace_periods.len().into());
-    metrics.insert("deletes_per_s".into(), rounded(samples.delays.len() as f64 / samples.seconds));
-    let lookups = samples.lookups_per_s.iter().sum::<f64>() / f64::from(samples.rounds.max(1));
+    let count = rounds.len().max(1) as f64;
+    metrics.insert("grace_periods".into(), grace_periods.len().into());
+    metrics.insert("deletes_per_s".into(), rounded(delays.len() as f64 / (round_s * count), 3));
+    let lookups = rounds.iter().map(|round| round.lookups_per_s).sum::<f64>() / count;
     metrics.insert("lookups_per_s".into(), number(lookups.round()));
-    metrics.insert("peak_pending".into(), samples.peak_pending.into());
+    let peak_pending = rounds.iter().map(|round| round.peak_pending).max().unwrap_or(0);
+    metrics.insert("peak_pending".into(), peak_pending.into());
     metrics
 }
 
