@@ -10,6 +10,7 @@ use super::record::{Kind, Record, PASSIVE};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::rcu::engine::Core;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
@@ -58,10 +59,7 @@ impl Core {
             self.token.store(token, Ordering::Release);
             return token;
         }
-        // Release: pairs with the acquire loads in `enter` and `report`. A read-modify-write continues the
-        // release sequences of earlier starts, so that a reader that sees a later token has also seen what
-        // was unlinked before this one. Acquire: for the same reason, of this thread's own checks.
-        self.token.fetch_add(1, busted::order(Variant::StartRelaxed, Ordering::AcqRel)) + 1
+        self.token.fetch_add(1, orders::start()) + 1
     }
 
     /// Number of tokens started.
@@ -72,8 +70,7 @@ impl Core {
 
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
-        // Acquire: pairs with the release below: the scan that follows comes after the fence.
-        let fenced = self.progress.fenced.load(busted::order(Variant::FencedRelaxed, Ordering::Acquire));
+        let fenced = self.progress.fenced.load(orders::fenced());
         if fenced >= token
             || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN)
         {
@@ -85,18 +82,14 @@ impl Core {
         if busted::is(Variant::CounterAfterFence) {
             bound = self.token.load(Ordering::Acquire);
         }
-        // Release: pairs with the acquire load above, in another thread's check.
-        raise(&self.progress.fenced, bound, busted::order(Variant::FencedRelaxed, Ordering::AcqRel));
+        raise(&self.progress.fenced, bound, orders::raise_fenced());
         Ok(bound)
     }
 
     /// Whether every region reader has passed `token`. Never waits; remembers what has completed.
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        // Acquire: pairs with the release in `scan`, in another thread's check: what the readers did before
-        // they passed happens before what the caller does next.
-        let acquire = busted::order(Variant::CompletedRelaxed, Ordering::Acquire);
-        if self.progress.completed.load(acquire) >= token {
+        if self.progress.completed.load(orders::completed()) >= token {
             Ok(Grace::Over)
         } else {
             self.scan(token)
@@ -129,8 +122,7 @@ impl Core {
                 over = over.min(state);
             }
         }
-        // Release: pairs with the acquire load in `check`.
-        raise(&self.progress.completed, over, busted::order(Variant::CompletedRelaxed, Ordering::AcqRel));
+        raise(&self.progress.completed, over, orders::raise_completed());
         Ok(Grace::Over)
     }
 
@@ -158,12 +150,11 @@ impl Core {
     /// seen here if its guard was seen to have ended there.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
-        // Acquire: pairs with the release in `set_hazard` and `clear_hazard`: what the reader did with an
-        // object before it left happens before the object's free.
-        let acquire = busted::order(Variant::HazardScanRelaxed, Ordering::Acquire);
         for record in self.records.iter().filter(|record| record.kind() == Kind::Reader) {
             let slots = record.hazards().inspect(|_| work::step());
-            addresses.extend(slots.map(|hazard| hazard.load(acquire).addr()).filter(|&address| address != 0));
+            addresses.extend(
+                slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
+            );
         }
         addresses.sort_unstable();
     }
@@ -177,10 +168,9 @@ impl Core {
         if !busted::is(Variant::WriterNoFence) {
             stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }
-        // Acquire: pairs with the release in `unregister`. Without a reader that relies on light fences the
-        // fence above is enough: one that registers now comes after it, and sees what was unlinked.
-        let acquire = busted::order(Variant::CountRelaxed, Ordering::Acquire);
-        if self.mode == Mode::Symmetric || self.light_readers.load(acquire) == 0 {
+        // Without a reader that relies on light fences the fence above is enough: one that registers now comes after it, and
+        // sees what was unlinked.
+        if self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0 {
             return Ok(());
         }
         if busted::is(Variant::NoHeavy) {

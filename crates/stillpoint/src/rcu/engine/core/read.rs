@@ -7,6 +7,7 @@ use super::registry::Claim;
 use crate::busted::{self, Variant};
 use crate::fence::{self, Mode, ReaderFence};
 use crate::rcu::engine::Core;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
 impl Core {
@@ -42,10 +43,7 @@ impl Core {
             record.leave();
         }
         if record.is_light() {
-            // Release: pairs with the acquire load in `Core::fence`: a writer that no longer counts this
-            // reader comes after everything it read.
-            let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
-            self.light_readers.fetch_sub(1, release);
+            self.light_readers.fetch_sub(1, orders::light_reader_gone());
         }
         self.notice(record);
         record.unbind(self.mode);
@@ -56,10 +54,8 @@ impl Core {
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
-        // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
-        // what was unlinked before the token was started.
-        let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
-        record.publish(token, busted::order(Variant::EnterRelaxed, Ordering::Release));
+        let token = self.token.load(orders::enter_token());
+        record.publish(token, orders::enter());
         if !busted::is(Variant::PinNoLight) {
             fence.issue();
         }
@@ -68,7 +64,7 @@ impl Core {
     /// Ends a section of a guard.
     #[inline(always)]
     pub(crate) fn leave(&self, record: &Record) {
-        record.publish(PASSIVE, busted::order(Variant::LeaveRelaxed, Ordering::Release));
+        record.publish(PASSIVE, orders::leave());
         self.notice(record);
     }
 
@@ -78,15 +74,14 @@ impl Core {
     /// seen the unlink; and until then the old state blocks.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) {
-        // Acquire: pairs with the read-modify-write in `start`.
-        let token = self.token.load(busted::order(Variant::QsbrLoadRelaxed, Ordering::Acquire));
-        record.publish(token, busted::order(Variant::QsbrStoreRelaxed, Ordering::Release));
+        let token = self.token.load(orders::report_token());
+        record.publish(token, orders::report());
         self.notice(record);
     }
 
     /// A QSBR reader promises not to read until [`online`](Core::online).
     pub(crate) fn offline(&self, record: &Record) {
-        record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
+        record.publish(PASSIVE, orders::offline());
         self.notice(record);
     }
 
@@ -169,9 +164,8 @@ pub(crate) fn protect<'r, T>(
         if !busted::is(Variant::ProtectNoLight) {
             fence.issue();
         }
-        // Acquire: pairs with the release of the writer that linked the object.
-        let acquire = busted::order(Variant::ProtectReloadRelaxed, Ordering::Acquire);
-        let current = if busted::is(Variant::ProtectNoReload) { candidate } else { source.load(acquire) };
+        let is_reloaded = !busted::is(Variant::ProtectNoReload);
+        let current = if is_reloaded { source.load(orders::confirm()) } else { candidate };
         if current == candidate {
             return NonNull::new(current).map(|object| (object, hazard));
         }

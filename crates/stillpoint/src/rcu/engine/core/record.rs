@@ -7,6 +7,7 @@ use std::ptr;
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
 use crate::rcu::engine::boost::state::{self, BoostState};
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -276,7 +277,7 @@ impl Record {
     /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
     /// more: they borrow the reader, which is being dropped.
     pub(crate) fn leave(&self) {
-        let order = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
+        let order = orders::give_up();
         for hazard in self.hazards() {
             // Relaxed: the owner reads what it wrote itself.
             if !hazard.load(Ordering::Relaxed).is_null() {
@@ -292,14 +293,14 @@ impl Record {
 /// been left. Pairs with the acquire load in `Core::gather_hazards`.
 #[inline(always)]
 pub(crate) fn set_hazard(hazard: &Hazard, object: *mut ()) {
-    hazard.store(object, busted::order(Variant::HazardSetRelaxed, Ordering::Release));
+    hazard.store(object, orders::hazard_set());
 }
 
 /// Clears a hazard slot. Release: the reads of the object happen before its free. Pairs with the acquire load
 /// in `Core::gather_hazards`.
 #[inline(always)]
 pub(crate) fn clear_hazard(hazard: &Hazard) {
-    hazard.store(ptr::null_mut(), busted::order(Variant::HazardClearRelaxed, Ordering::Release));
+    hazard.store(ptr::null_mut(), orders::hazard_clear());
 }
 
 /// The scanner's side: called by any thread.
@@ -308,7 +309,7 @@ impl Record {
     /// before the state read here happens before whatever the caller does next.
     #[inline(always)]
     pub(crate) fn observe(&self) -> u64 {
-        self.state.load(busted::order(Variant::ScanRelaxed, Ordering::Acquire))
+        self.state.load(orders::observe())
     }
 
     /// Every hazard slot of the record, in use or not.

@@ -18,6 +18,7 @@ use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 
 #[derive(Debug)]
@@ -75,9 +76,7 @@ impl Inbox {
     /// What a run is to do: the phase; but without retire handles it is to free everything, then return, as nobody can hand
     /// anything in meanwhile, or stop it.
     pub(crate) fn aim(&self) -> usize {
-        // Acquire: pairs with the release in `remove_handle`: what they all submitted is seen after, and their phase.
-        let acquire = busted::order(Variant::LastHandleRelaxed, Ordering::Acquire);
-        let is_alone = self.handles.load(acquire) == 0;
+        let is_alone = self.handles.load(orders::handles()) == 0;
         self.phase().max(if is_alone { STOPPING } else { RUNNING })
     }
 
@@ -102,9 +101,7 @@ impl Inbox {
     }
 
     pub(crate) fn remove_handle(&self) {
-        // Release: pairs with the acquire load in `aim`, for each of them: the count changes by read-modify-writes only.
-        let release = busted::order(Variant::LastHandleRelaxed, Ordering::Release);
-        if self.handles.fetch_sub(1, release) == 1 {
+        if self.handles.fetch_sub(1, orders::handle_gone()) == 1 {
             self.core.event().notify();
         }
     }
@@ -316,34 +313,25 @@ impl Tally {
 
     /// Adds one object, and returns the numbers before.
     fn add(&self, bytes: usize) -> (usize, usize) {
-        // Acquire: pairs with the release in `subtract`: who no longer sees an object counted here sees it counted
-        // where it went.
-        let acquire = busted::order(Variant::TallyRelaxed, Ordering::Acquire);
-        (self.objects.fetch_add(1, acquire), self.bytes.fetch_add(bytes, acquire))
+        (self.objects.fetch_add(1, orders::add()), self.bytes.fetch_add(bytes, orders::add()))
     }
 
     fn subtract(&self, objects: usize, bytes: usize) {
-        // Release: pairs with the acquire in `add`.
-        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
-        self.objects.fetch_sub(objects, release);
-        self.bytes.fetch_sub(bytes, release);
+        self.objects.fetch_sub(objects, orders::subtract());
+        self.bytes.fetch_sub(bytes, orders::subtract());
     }
 
     fn set(&self, objects: usize, bytes: usize) {
-        // Release: pairs with the acquire loads below, as in `subtract`.
-        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
-        self.objects.store(objects, release);
-        self.bytes.store(bytes, release);
+        self.objects.store(objects, orders::set_counted());
+        self.bytes.store(bytes, orders::set_counted());
     }
 
     fn objects(&self) -> usize {
-        // Acquire: pairs with the release in `set`, and in `subtract`.
-        self.objects.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+        self.objects.load(orders::counted())
     }
 
     fn bytes(&self) -> usize {
-        // Acquire: as above.
-        self.bytes.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+        self.bytes.load(orders::counted())
     }
 }
 
