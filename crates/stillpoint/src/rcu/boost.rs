@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::engine::boost::policy::Boosting;
+use super::engine::boost::Boosting;
 use super::error::BoostError;
 use stillpoint_sys::linux::sched::{self, Way};
 

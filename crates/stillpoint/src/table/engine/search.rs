@@ -390,7 +390,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots { entry, current, next, fence: inner.core.mode().of_any_reader() };
+    let slots = Slots { entry, current, next, fence: inner.core.protocol.mode().of_any_reader() };
     // The next array is pinned for the time of this call, also when `Eq` panics: an idle reader is to hold up one array.
     let _pinned_next = ClearLater(next);
     let pinned = array.view();

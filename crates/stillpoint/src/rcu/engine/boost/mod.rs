@@ -1,4 +1,7 @@
-//! Preempted readers that hold others up are boosted.
+//! Boosting of preempted readers that hold a token up: beside the protocol, which does not need it.
 
-pub(crate) mod policy;
-pub(crate) mod state;
+mod policy;
+mod state;
+
+pub(crate) use self::policy::{Booster, Boosting, LIMIT};
+pub(crate) use self::state::{own, BoostState};

@@ -7,9 +7,9 @@
 use std::ptr;
 
 use super::record::{Kind, Record, PASSIVE};
+use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
-use crate::rcu::engine::Core;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
@@ -50,7 +50,7 @@ pub(crate) enum Grace<'c> {
     HeldUp(&'c Record),
 }
 
-impl Core {
+impl Protocol {
     /// Starts a grace period for everything that the caller, and whoever handed objects to it, has unlinked.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
@@ -65,14 +65,14 @@ impl Core {
     /// Number of tokens started.
     pub(crate) fn started(&self) -> u64 {
         // Relaxed: for statistics.
-        self.token.load(Ordering::Relaxed) - crate::rcu::engine::FIRST_TOKEN
+        self.token.load(Ordering::Relaxed) - FIRST_TOKEN
     }
 
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         let fenced = self.progress.fenced.load(orders::fenced());
         if fenced >= token
-            || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN)
+            || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN)
         {
             return Ok(fenced.max(token));
         }
@@ -126,6 +126,14 @@ impl Core {
         Ok(Grace::Over)
     }
 
+    /// Every region reader that has not passed the newest token, with its state.
+    pub(crate) fn laggards(&self) -> impl Iterator<Item = (&Record, u64)> {
+        // Relaxed: for reports; a token started meanwhile is another matter.
+        let newest = self.token.load(Ordering::Relaxed);
+        let states = self.records.iter().map(|record| (record, record.observe()));
+        states.filter(move |&(_, state)| state != PASSIVE && state < newest)
+    }
+
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = stillpoint_sys::linux::thread_id();
@@ -145,7 +153,7 @@ impl Core {
 
     /// Puts the address in every hazard slot that is set into `addresses`, sorted.
     ///
-    /// To be called after [`check`](Core::check) has said that the objects' token is over: the fence of the
+    /// To be called after [`check`](Protocol::check) has said that the objects' token is over: the fence of the
     /// check orders their unlinks with the slots' stores; and a reader that pinned an object under a guard is
     /// seen here if its guard was seen to have ended there.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
@@ -184,7 +192,7 @@ impl Core {
         answer
     }
 
-    /// The fence after a reader was asked to wake futures: pairs with the light fence in `notice`, in every mode and for
+    /// The fence after a reader was asked to wake futures: pairs with the light fence in `wants_attention`, in every mode and for
     /// every kind of reader.
     pub(crate) fn fence_request(&self) -> Result<(), FenceError> {
         if busted::is(Variant::RequestNoHeavy) {
