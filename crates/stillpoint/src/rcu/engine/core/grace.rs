@@ -71,9 +71,7 @@ impl Protocol {
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         let fenced = self.progress.fenced.load(orders::fenced());
-        if fenced >= token
-            || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN)
-        {
+        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
         // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.

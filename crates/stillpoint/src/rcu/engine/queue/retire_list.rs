@@ -374,7 +374,10 @@ impl RetireList {
 
     fn is_time(&self) -> bool {
         let due = || self.started.is_none_or(|started| started.elapsed() >= self.pace.interval);
-        self.open >= self.pace.batch || self.pace.interval.is_zero() || !self.core.protocol.needs_heavy() || due()
+        self.open >= self.pace.batch
+            || self.pace.interval.is_zero()
+            || !self.core.protocol.needs_heavy()
+            || due()
     }
 
     /// Starts a token for what is open. Returns the token that the newest object waits for.
