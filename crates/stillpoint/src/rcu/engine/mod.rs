@@ -15,7 +15,7 @@
 //! | `queue/quota` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
-//! | `queue/inbox`, `queue/assistant` | what retire handles and a background reclaimer share |
+//! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | who waits for a reader, and is told of it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
