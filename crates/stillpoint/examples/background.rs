@@ -32,7 +32,7 @@ pub(crate) fn main() -> std::io::Result<()> {
     let domain = Domain::builder().name("sessions").build().expect("the default mode is always available");
     let ended = Arc::new(AtomicU64::new(0));
     let session = |number| Some(Box::new(Session { number, ended: Arc::clone(&ended) }));
-    let table = RcuArray::new(&domain, SLOTS, |_| session(0));
+    let table = RcuArray::new_in(&domain, SLOTS, |_| session(0));
 
     let mut background = domain
         .reclaimer_builder()

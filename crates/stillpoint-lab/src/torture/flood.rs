@@ -100,7 +100,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let domain = setting.build("flood")?;
     let mut first = Maker::new(context, WRITERS);
     let cells: Vec<_> =
-        (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new(&domain, *first)).collect();
+        (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new_in(&domain, *first)).collect();
     let waters = Waters { context, domain: &domain, cells: &cells, capacity: setting.capacity };
     let readers = cpus.len().max(2);
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));

@@ -58,8 +58,8 @@ impl World {
         });
         let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = || match maker.make() {
-            Some(first) => RcuCell::new(&domain, *first),
-            None => RcuCell::empty(&domain),
+            Some(first) => RcuCell::new_in(&domain, *first),
+            None => RcuCell::empty_in(&domain),
         };
         let cells = std::iter::repeat_with(cell).take(CELLS).collect();
         let background = domain

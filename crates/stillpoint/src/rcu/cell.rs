@@ -56,7 +56,7 @@ pub struct RcuCell<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell of `domain` that holds `value`. The same as [`Domain::cell`](super::Domain::cell).
-    pub fn new(domain: &Domain, value: T) -> Self {
+    pub fn new_in(domain: &Domain, value: T) -> Self {
         Self::with(domain, Some(Box::new(value)))
     }
 
@@ -65,10 +65,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     /// # use stillpoint::rcu::{Domain, RcuCell};
     /// # let domain = Domain::new();
-    /// let cell = RcuCell::<u32>::empty(&domain);
+    /// let cell = RcuCell::<u32>::empty_in(&domain);
     /// assert!(cell.protect(&domain.reader()).is_none());
     /// ```
-    pub fn empty(domain: &Domain) -> Self {
+    pub fn empty_in(domain: &Domain) -> Self {
         Self::with(domain, None)
     }
 

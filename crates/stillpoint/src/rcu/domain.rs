@@ -88,7 +88,7 @@ impl Domain {
 
     /// A cell that holds `value`.
     pub fn cell<T: Send + Sync + 'static>(&self, value: T) -> RcuCell<T> {
-        RcuCell::new(self, value)
+        RcuCell::new_in(self, value)
     }
 
     /// Registers the calling thread as a reader of objects and of regions. Lock-free; there is no upper limit.

@@ -14,7 +14,7 @@ use crate::rcu::{Domain, RetireHandle};
 /// use stillpoint::{rcu::Domain, table::Table};
 ///
 /// let domain = Domain::new();
-/// let sessions: Table<u32, String> = Table::builder(&domain).capacity(1_000).max_len(10_000).build()?;
+/// let sessions: Table<u32, String> = Table::builder_in(&domain).capacity(1_000).max_len(10_000).build()?;
 /// assert!(sessions.capacity() >= 1_000);
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
@@ -77,7 +77,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     ///
     /// let domain = Domain::new();
     /// let mut background = domain.background();
-    /// let table = Table::builder(&domain).attach(background.retire_handle()).build()?;
+    /// let table = Table::builder_in(&domain).attach(background.retire_handle()).build()?;
     /// std::thread::scope(|scope| {
     ///     scope.spawn(move || background.run());
     ///     table.insert("a", 1).unwrap();

@@ -51,7 +51,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # table.insert(1, 1).unwrap();
     /// let mut reclaimer = domain.reclaimer();
     /// if let Some(removed) = table.remove(&1) {
@@ -78,7 +78,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # table.insert(1, 1).unwrap();
     /// let mut background = domain.background();
     /// let handle = background.retire_handle();

@@ -60,7 +60,7 @@ impl Hands {
             12 | 13 => self.await_grace(world, random),
             14 => {
                 // Not the domain itself: what waits in it would keep it alive.
-                let cell = RcuCell::new(&world.domain, world.census.object());
+                let cell = RcuCell::new_in(&world.domain, world.census.object());
                 let object = world.census.object();
                 let retires_in_turn = move || drop(cell.replace(object));
                 if let Some(reclaimer) = self.reclaimer(world, random) {

@@ -29,7 +29,7 @@ struct World {
 impl World {
     fn new(domain: Domain) -> Self {
         let census = Census::default();
-        let array = RcuArray::new(&domain, SLOTS, |_| Some(Box::new(census.object())));
+        let array = RcuArray::new_in(&domain, SLOTS, |_| Some(Box::new(census.object())));
         Self { domain, array, census, done: AtomicBool::new(false) }
     }
 

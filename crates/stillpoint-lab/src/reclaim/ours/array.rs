@@ -24,7 +24,7 @@ impl Cells {
         element: impl Fn(usize) -> Option<Box<Element>>,
         delays: &'static Delays,
     ) -> Self {
-        let cells = RcuArray::new(&domain, cells, element);
+        let cells = RcuArray::new_in(&domain, cells, element);
         Self { domain, cells, delays }
     }
 

@@ -157,7 +157,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
         let domain = domain.build().expect("the mode was probed");
         let waiting: Arc<Waiting> = Arc::default();
         let world = World {
-            array: RcuArray::new(&domain, SLOTS, |_| Some(Object::new(&waiting))),
+            array: RcuArray::new_in(&domain, SLOTS, |_| Some(Object::new(&waiting))),
             domain,
             waiting,
             done: AtomicBool::new(false),

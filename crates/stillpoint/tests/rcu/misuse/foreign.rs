@@ -17,7 +17,7 @@ fn named(name: &str) -> Domain {
 fn a_foreign_reader_panics_with_the_names_of_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let cell = here.cell(1);
-    let array = RcuArray::new(&here, 1, |_| Some(Box::new(1)));
+    let array = RcuArray::new_in(&here, 1, |_| Some(Box::new(1)));
     let (reader, mut other_reader) = (there.reader(), there.reader());
     let guard = reader.pin();
     let (qsbr, mut other_qsbr) = (there.qsbr_reader(), there.qsbr_reader());
@@ -44,7 +44,7 @@ fn a_foreign_reader_panics_with_the_names_of_both_domains() {
 fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let cell = here.cell(1);
-    let array = RcuArray::new(&there, 1, |_| Some(Box::new(1)));
+    let array = RcuArray::new_in(&there, 1, |_| Some(Box::new(1)));
     let (mut reader, mut qsbr) = (there.reader(), there.qsbr_reader());
     let mut bound = array.bind(&mut reader);
     let guard = bound.pin();
@@ -60,7 +60,7 @@ fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
 #[test]
 fn an_empty_cell_rejects_a_foreign_reader_too() {
     let (here, there) = (named("here"), named("there"));
-    let cell = RcuCell::<u32>::empty(&here);
+    let cell = RcuCell::<u32>::empty_in(&here);
     let message = message_of(|| cell.protect(&there.reader()).is_some());
     assert!(message.contains("`here`") && message.contains("`there`"), "{message}");
 }
@@ -137,7 +137,7 @@ fn an_object_that_moves_to_another_domain_obeys_that_one() {
     let first = here.cell(census.object());
     let boxed = first.take().and_then(|old| old.try_into_box().ok()).expect("there is no reader");
 
-    let second = RcuCell::empty(&there);
+    let second = RcuCell::empty_in(&there);
     assert!(second.swap(Some(boxed)).is_none());
     let reader = there.reader();
     let object = second.protect(&reader).expect("it was just linked");
