@@ -92,7 +92,7 @@ impl<'g> Multicast<'g> {
     ///
     /// # Panics
     /// As [`run`](Multicast::run), also when the time is up; a panic after that is lost.
-    pub fn run_for<F: Fn() + Send + Sync + 'static>(
+    pub fn run_timeout<F: Fn() + Send + Sync + 'static>(
         self,
         limit: Duration,
         function: F,

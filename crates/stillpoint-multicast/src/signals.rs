@@ -297,7 +297,7 @@ impl SignalMulticast {
     ///
     /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
     /// the C library's back, it waits for ever. (When another thread has got the id of
-    /// the one that has ended, it answers in its place.) [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// the one that has ended, it answers in its place.) [`run_timeout`](SignalMulticast::run_timeout) gives up, and says for whom it
     /// waited.
     ///
     /// ```
@@ -339,7 +339,7 @@ impl SignalMulticast {
     ///
     /// # Safety
     /// As for [`run`](SignalMulticast::run).
-    pub unsafe fn run_for(
+    pub unsafe fn run_timeout(
         self,
         limit: Duration,
         function: &'static (impl Fn() + Sync),

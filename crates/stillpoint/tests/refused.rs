@@ -137,8 +137,8 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         for answer in [
             domain.synchronize(),
             domain.synchronize_timeout(LONG),
-            domain.wait(token, None),
-            domain.wait(token, Some(LONG)),
+            domain.wait(token),
+            domain.wait_timeout(token, LONG),
         ] {
             assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
         }

@@ -176,7 +176,7 @@ impl<'w> Writer<'w> {
     /// Waits for the readers of one object.
     fn free(&mut self, actor: &mut Actor<'_>) {
         let Some(old) = self.kept.pop() else { return };
-        match old.free(Some(short(actor))) {
+        match old.free_timeout(short(actor)) {
             Ok(()) => actor.tally.count(Count::WaitedFor),
             Err(FreeError {
                 retired,
@@ -233,7 +233,7 @@ impl<'w> Writer<'w> {
     fn synchronize(&mut self, actor: &mut Actor<'_>) {
         let World { context, domain, sections, .. } = self.world;
         let (inside, begun) = (sections.now(), Instant::now());
-        let answer = if actor.rng.bool() { domain.synchronize() } else { domain.wait(domain.start(), None) };
+        let answer = if actor.rng.bool() { domain.synchronize() } else { domain.wait(domain.start()) };
         match answer {
             Ok(()) => {
                 inside.verify(sections, context, "a wait");

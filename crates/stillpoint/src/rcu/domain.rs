@@ -121,7 +121,7 @@ impl Domain {
     ///
     /// The token is over when every region reader has passed: no guard and no QSBR reader holds anything
     /// that was unlinked before this call, by this thread or by one that it has synchronized with. It speaks
-    /// of region readers alone: protected loads are known to [`Retired`](super::Retired).
+    /// only of region readers: protected loads are known to [`Retired`](super::Retired).
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -152,15 +152,50 @@ impl Domain {
         matches!(self.core.check(self.value_of(token)), Ok(Grace::Over))
     }
 
-    /// Waits until the grace period of `token` is over.
+    /// Waits until the grace period of `token` is over, however long a reader takes.
     ///
     /// # Errors
-    /// As [`synchronize_timeout`](Domain::synchronize_timeout); without a limit it does not stall.
+    /// As [`synchronize`](Domain::synchronize).
     ///
     /// # Panics
     /// If the token is of another domain.
-    pub fn wait(&self, token: Token, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        self.core.wait_for(self.value_of(token), limit)
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// # let domain = Domain::new();
+    /// let token = domain.start();
+    /// // ... other work ...
+    /// domain.wait(token)?;
+    /// assert!(domain.check(token));
+    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// ```
+    pub fn wait(&self, token: Token) -> Result<(), SynchronizeError> {
+        self.core.wait_for(self.value_of(token), None)
+    }
+
+    /// As [`wait`](Domain::wait), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// As [`synchronize_timeout`](Domain::synchronize_timeout).
+    ///
+    /// # Panics
+    /// If the token is of another domain.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// # let domain = Domain::new();
+    /// # let other = domain.clone();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let token = domain.start();
+    /// let waits = std::thread::spawn(move || other.wait_timeout(token, Duration::from_millis(2)));
+    /// assert!(matches!(waits.join().unwrap(), Err(SynchronizeError::Stalled(_))));
+    /// drop(guard);
+    /// assert_eq!(domain.wait_timeout(token, Duration::from_millis(2)), Ok(()));
+    /// ```
+    pub fn wait_timeout(&self, token: Token, limit: Duration) -> Result<(), SynchronizeError> {
+        self.core.wait_for(self.value_of(token), Some(limit))
     }
 
     /// The grace period of `token` as a future, for any executor.

@@ -182,7 +182,7 @@ fn put_away<T: Send + Sync + 'static>(
         0 => Some(old),
         1 => old.try_free().err(),
         2 => old.try_into_box().err(),
-        3 => old.free(Some(SHORT)).err().map(|error| error.retired),
+        3 => old.free_timeout(SHORT).err().map(|error| error.retired),
         4 | 5 => handles[handle].retire_timeout(old, SHORT).err().map(|error| error.retired),
         6 => handles[handle].retire(old).err().map(|error| error.retired),
         7 => {

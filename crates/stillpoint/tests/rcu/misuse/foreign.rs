@@ -92,7 +92,7 @@ fn no_later_domain_is_taken_for_one_that_is_gone() {
 fn a_foreign_token_panics_with_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let token = there.start();
-    for message in [message_of(|| here.check(token)), message_of(|| here.wait(token, None).is_ok())] {
+    for message in [message_of(|| here.check(token)), message_of(|| here.wait(token).is_ok())] {
         let number = format!("domain number {}", there.id());
         assert!(message.contains("`here`") && message.contains(&number), "{message}");
     }

@@ -80,7 +80,7 @@ fn a_retired_list_of_cells_is_freed_with_little_stack() {
         assert_eq!((reclaimer.poll(), census.freed()), (1, depth));
         assert!(retired().try_free().is_ok());
         assert_eq!(census.freed(), 2 * depth);
-        retired().free(None).expect("there is no reader");
+        retired().free().expect("there is no reader");
         drop(list(&domain, &census, depth, &['c']).into_inner());
         assert_eq!(census.freed(), 4 * depth);
         let last = list(&domain, &census, depth, &['c']);

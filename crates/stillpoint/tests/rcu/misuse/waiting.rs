@@ -24,7 +24,7 @@ fn synchronize_under_a_guard_is_an_error() {
     assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
     drop(outer);
     assert_eq!(domain.synchronize_timeout(LONG), would_deadlock(&domain, ReaderKind::Guard));
-    assert_eq!(domain.wait(domain.start(), None), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!(domain.wait(domain.start()), would_deadlock(&domain, ReaderKind::Guard));
     drop(inner);
     assert_eq!(domain.synchronize(), Ok(()));
 }
@@ -145,11 +145,11 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(census.object());
     let error = while_protected(&domain, &cell, || {
-        cell.take().expect("never empty").free(Some(SHORT)).expect_err("it is protected")
+        cell.take().expect("never empty").free_timeout(SHORT).expect_err("it is protected")
     });
     assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
     error.retired.verify();
-    error.retired.free(Some(LONG)).expect("nobody reads");
+    error.retired.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -178,7 +178,7 @@ fn a_token_from_before_the_callers_guard_is_no_deadlock() {
     let reader = domain.reader();
     let token = domain.start();
     let _guard = reader.pin();
-    assert_eq!(domain.wait(token, None), Ok(()));
+    assert_eq!(domain.wait(token), Ok(()));
 }
 
 #[test]
@@ -203,15 +203,15 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     let reader = domain.reader();
     let object = cell.protect(&reader).expect("never empty");
     let guard = reader.pin();
-    let error = cell.take().expect("never empty").free(None).expect_err("a guard is held");
+    let error = cell.take().expect("never empty").free().expect_err("a guard is held");
     assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::Guard));
     assert!(error.to_string().contains("drop the guard"), "{error}");
     drop(guard);
-    let error = error.retired.free(Some(SHORT)).expect_err("it is protected");
+    let error = error.retired.free_timeout(SHORT).expect_err("it is protected");
     assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
     error.retired.verify();
     drop(object);
-    error.retired.free(Some(LONG)).expect("nobody reads");
+    error.retired.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -219,7 +219,7 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
 fn a_retirement_without_a_domain_is_freed_at_once() {
     let census = Census::default();
     let old = Domain::new().cell(census.object()).take().expect("never empty");
-    old.free(None).expect("without a handle there is no reader");
+    old.free().expect("without a handle there is no reader");
     assert_eq!(census.freed(), 1);
 }
 
