@@ -42,7 +42,7 @@ fn a_reclaimer_frees_a_share_of_what_was_left_to_a_full_domain() {
     for _ in 1..SHARE {
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     }
-    assert_eq!((domain.stats().assists, domain.stats().pending), (1, 300), "no more than need be");
+    assert_eq!((domain.stats().reclaims_by_retirers, domain.stats().pending), (1, 300), "no more than need be");
     assert_eq!(domain.stats().beyond_limits, 0);
 }
 
@@ -191,14 +191,14 @@ fn a_handle_waits_for_no_other_handle() {
     });
     handle.retire(retired(&domain, blocks)).expect("there is room");
     thread::scope(|scope| {
-        let assists = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
+        let retires = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
         has_entered.recv_timeout(LONG).expect("the destructor runs");
         let error = handle.retire(retired(&domain, 3)).expect_err("another one is at it");
         assert_eq!(error.reason, RetireReason::Full);
         leave.send(()).expect("the destructor waits for it");
-        assists.join().expect("it makes room");
+        retires.join().expect("it makes room");
     });
-    assert_eq!((handle.pending(), domain.stats().assists), (1, 1));
+    assert_eq!((handle.pending(), domain.stats().reclaims_by_retirers), (1, 1));
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() 
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// `retire_timeout` assists while it waits.
+/// `retire_timeout` reclaims while it waits.
 #[test]
-fn a_handle_that_waits_assists_meanwhile() {
+fn a_handle_that_waits_reclaims_meanwhile() {
     let (domain, census) = (Domain::new(), Census::default());
     let (_background, handle) = helpful(&domain, 10);
     fill(&domain, &census, &handle, 10);
@@ -272,5 +272,5 @@ fn a_handle_that_waits_assists_meanwhile() {
         handle.retire_timeout(retired(domain, census.object()), LONG).expect("the guard is dropped in time");
     });
     assert_eq!((census.freed(), handle.pending()), (10, 1));
-    assert_eq!(domain.stats().assists, 1);
+    assert_eq!(domain.stats().reclaims_by_retirers, 1);
 }
