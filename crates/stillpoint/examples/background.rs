@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RcuArray, RetireReason};
+use stillpoint::rcu::{Domain, RcuArray, RetireErrorKind};
 
 const SLOTS: usize = 8;
 const WRITERS: u64 = 3;
@@ -52,8 +52,8 @@ pub(crate) fn main() -> std::io::Result<()> {
                     let old = table.swap(number as usize % SLOTS, session(number)).expect("no slot is empty");
                     if let Err(error) = handle.retire_timeout(old, Duration::from_millis(10)) {
                         // The writer chooses: wait longer, shed load, or leave it to the domain as here.
-                        assert_eq!(error.reason, RetireReason::Full);
-                        drop(error.retired);
+                        assert_eq!(error.kind(), RetireErrorKind::Full);
+                        drop(error.into_inner());
                     }
                 }
             });

@@ -237,13 +237,14 @@ impl Waters<'_> {
         answer: Result<(), RetireError<Handle>>,
         again: impl FnOnce(Retired<Handle>) -> Result<(), RetireError<Handle>>,
     ) {
-        let Err(RetireError { retired, reason }) = answer else { return };
-        if !reason.is_full() {
-            self.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
+        let Err(error) = answer else { return };
+        let kind = error.kind();
+        if !kind.is_full() {
+            self.context.findings.add(|| format!("a retirement was refused: {kind:?}"));
         }
         tally.counts.add(Flow::Waits);
         let begun = Instant::now();
-        if again(retired).is_err() {
+        if again(error.into_inner()).is_err() {
             self.context.findings.add(|| {
                 format!("no room for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
             });

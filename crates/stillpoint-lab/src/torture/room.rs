@@ -98,7 +98,7 @@ fn retire(
                     }
                     runs.over += 1;
                 }
-                Err(error) => spare = Some(error.retired),
+                Err(error) => spare = Some(error.into_inner()),
             }
             if rng.bool() {
                 reclaimer.poll();

@@ -30,7 +30,9 @@ fn the_child_has_the_thread_that_forked_alone() {
                     while !end.has_come() {
                         match (&polled, number) {
                             (Some(member), 0 | 1) => _ = member.wait_timeout(Duration::from_micros(100)),
-                            (Some(_), _) => _ = group.multicast().run_timeout(Duration::from_millis(1), || {}),
+                            (Some(_), _) => {
+                                _ = group.multicast().run_timeout(Duration::from_millis(1), || {})
+                            }
                             (None, _) => {
                                 assert!(interrupted.is_some());
                                 signals::multicast().unwrap().fence().expect("nobody blocks the signal");

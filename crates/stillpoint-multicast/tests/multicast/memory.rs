@@ -101,7 +101,8 @@ fn a_group_gives_everything_back() {
                 there.wait();
                 for _ in 0..10 {
                     let owned = vec![0u8; 1000];
-                    let late = group.multicast().run_timeout(Duration::ZERO, move || assert!(!owned.is_empty()));
+                    let late =
+                        group.multicast().run_timeout(Duration::ZERO, move || assert!(!owned.is_empty()));
                     assert_eq!(late.expect_err("nobody polls").receivers(), 64);
                 }
                 there.wait();

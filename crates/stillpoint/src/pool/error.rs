@@ -139,17 +139,42 @@ impl std::error::Error for Exhausted {}
 
 /// An object was not freed. Those before it in the same call were; those behind it were not, and are still the caller's. Of
 /// a block, no other object was freed.
+///
+/// It holds no object: a pool of bare memory is told addresses, which the caller has.
+///
+/// ```
+/// use stillpoint::pool::{FreeErrorKind, PoolBuilder};
+///
+/// let (pool, other) = (PoolBuilder::new(10).build_raw(64, 64)?, PoolBuilder::new(10).build_raw(64, 64)?);
+/// let (local, other) = (pool.local()?, other.local()?);
+/// let objects = [local.alloc().unwrap(), other.alloc().unwrap()];
+/// // SAFETY: nobody uses them any more.
+/// let error = unsafe { local.free_many(&objects) }.unwrap_err();
+/// assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeError {
-    /// Its position in the call.
-    pub index: usize,
-    /// Why not.
-    pub reason: FreeReason,
+    pub(super) index: usize,
+    pub(super) kind: FreeErrorKind,
 }
 
-/// Why an object was not freed.
+impl FreeError {
+    /// The position of the object in the call, or in the block that was to be freed; 0 in a call for one object.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Why the object was not freed.
+    pub fn kind(self) -> FreeErrorKind {
+        self.kind
+    }
+}
+
+/// Why an object was not freed: see [`FreeError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreeReason {
+#[non_exhaustive]
+pub enum FreeErrorKind {
     /// The address is none of the pool's.
     Foreign,
     /// No object begins at the address.
@@ -160,12 +185,12 @@ pub enum FreeReason {
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.reason {
-            FreeReason::Foreign => "its address is none of the pool's: free it where it came from",
-            FreeReason::NotAnObject => {
+        let reason = match self.kind {
+            FreeErrorKind::Foreign => "its address is none of the pool's: free it where it came from",
+            FreeErrorKind::NotAnObject => {
                 "no object begins at its address: free the address that was handed out"
             }
-            FreeReason::AlreadyFree => "it is free already: somebody has freed it twice",
+            FreeErrorKind::AlreadyFree => "it is free already: somebody has freed it twice",
         };
         write!(f, "object {} of this call was not freed: {reason}", self.index)
     }

@@ -84,7 +84,7 @@ mod raw;
 pub use audit::{AnyPool, AuditError, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
-pub use error::{BuildError, Exhausted, FreeError, FreeReason, TooManyLocals};
+pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
 pub use local::Local;
 pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;

@@ -438,7 +438,7 @@ impl DomainBuilder {
     /// the domain share. A domain without limits pays nothing.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RetireReason};
+    /// # use stillpoint::rcu::{Domain, RetireErrorKind};
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
@@ -446,11 +446,11 @@ impl DomainBuilder {
     /// let (mut one, mut another) = (domain.reclaimer(), domain.reclaimer());
     /// one.retire(first.take().unwrap()).expect("there is room for one");
     /// let error = another.retire(second.take().unwrap()).expect_err("but not for two");
-    /// assert_eq!(error.reason, RetireReason::DomainFull);
+    /// assert_eq!(error.kind(), RetireErrorKind::DomainFull);
     ///
     /// drop(guard);
     /// assert_eq!(one.poll(), 1);
-    /// another.retire(error.retired).expect("there is room again");
+    /// another.retire(error.into_inner()).expect("there is room again");
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
     pub fn max_pending(mut self, objects: usize) -> Self {

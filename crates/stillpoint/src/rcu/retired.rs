@@ -9,7 +9,7 @@ use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::{FreeError, SynchronizeError};
+use super::error::{StillHeldError, SynchronizeError};
 use super::stall::ReaderKind;
 use super::weak_domain::WeakDomain;
 use stillpoint_sys::panics;
@@ -132,9 +132,9 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// cell.replace(2).unwrap().free()?;
-    /// # Ok::<(), stillpoint::rcu::FreeError<i32>>(())
+    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
     /// ```
-    pub fn free(self) -> Result<(), FreeError<T>> {
+    pub fn free(self) -> Result<(), StillHeldError<T>> {
         self.free_until(None)
     }
 
@@ -157,16 +157,16 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let old = cell.take().unwrap();
     /// let limit = Duration::from_millis(2);
     /// let error = std::thread::spawn(move || old.free_timeout(limit)).join().unwrap().unwrap_err();
-    /// assert!(matches!(error.cause, SynchronizeError::Pinned { .. }));
+    /// assert!(matches!(error.cause(), SynchronizeError::Pinned { .. }));
     /// drop(object);
-    /// error.retired.free_timeout(limit)?;
-    /// # Ok::<(), stillpoint::rcu::FreeError<i32>>(())
+    /// error.into_inner().free_timeout(limit)?;
+    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
     /// ```
-    pub fn free_timeout(self, limit: Duration) -> Result<(), FreeError<T>> {
+    pub fn free_timeout(self, limit: Duration) -> Result<(), StillHeldError<T>> {
         self.free_until(Some(limit))
     }
 
-    fn free_until(mut self, limit: Option<Duration>) -> Result<(), FreeError<T>> {
+    fn free_until(mut self, limit: Option<Duration>) -> Result<(), StillHeldError<T>> {
         let Some(core) = self.domain.core() else {
             drop(self.take_object());
             return Ok(());
@@ -175,17 +175,17 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let token = *self.token.get_or_insert_with(|| core.start());
         if let Err(cause) = core.wait_for(token, limit) {
-            return Err(FreeError { retired: self, cause });
+            return Err(StillHeldError { retired: self, cause });
         }
         let mut patience = Patience::new();
         while !self.is_free() {
             if core.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
                 let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
-                return Err(FreeError { retired: self, cause });
+                return Err(StillHeldError { retired: self, cause });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let cause = SynchronizeError::Pinned { domain: core.name().to_owned(), objects: 1 };
-                return Err(FreeError { retired: self, cause });
+                return Err(StillHeldError { retired: self, cause });
             }
             patience.wait(core.event(), Next::Release, deadline, || false);
         }

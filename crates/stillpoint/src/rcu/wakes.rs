@@ -137,7 +137,7 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     // The reader was quiescent before the assistant has started its grace period.
     let error = handle.retire(retired(&domain)).expect_err("the reader is in the way");
     reader.quiescent();
-    assert!(is_notified_by(&domain, || handle.retire(error.retired).expect("the first one is freed")));
+    assert!(is_notified_by(&domain, || handle.retire(error.into_inner()).expect("the first one is freed")));
 }
 
 /// A reader tells whoever has asked it, once.

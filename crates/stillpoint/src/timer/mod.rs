@@ -57,6 +57,6 @@ pub use bitset::{AtomicBitset, Bitset};
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
 pub use service::{
-    Burst, Cause, Event, Mailbox, Outcome, Reason, Refused, Remote, SharedTimer, TimerService,
+    ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, TimerService,
 };
 pub use wheel::{Drain, Expired, Full, Key, Limit, Popped, Progress, Schedule, Wheel, WheelStats};

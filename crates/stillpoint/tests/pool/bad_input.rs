@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::{BuildError, FreeReason, Memory, Misuse, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{BuildError, FreeErrorKind, Memory, Misuse, Pages, Pool, PoolBuilder};
 
 #[track_caller]
 fn refused(builder: PoolBuilder, size: usize, align: usize, part: &str) -> BuildError {
@@ -89,11 +89,11 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
         ] {
             // SAFETY: no objects of the pool, which says so.
             let error = unsafe { local.free(stranger) }.unwrap_err();
-            assert_eq!((error.index, error.reason), (0, FreeReason::Foreign));
+            assert_eq!((error.index(), error.kind()), (0, FreeErrorKind::Foreign));
         }
         // SAFETY: as above; the first one was handed out above.
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
-        assert_eq!((error.index, error.reason), (1, FreeReason::Foreign));
+        assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
         assert!(error.to_string().contains("none of the pool's"), "{error}");
         assert_eq!(pool.stats().in_use, 1);
         // SAFETY: handed out above, and freed once.
@@ -113,7 +113,7 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
     let object = local.alloc().unwrap();
     // SAFETY: within the object; not its beginning, which the pool notices.
     let error = unsafe { local.free(object.add(8)) }.unwrap_err();
-    assert_eq!(error.reason, FreeReason::NotAnObject);
+    assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
 
     // With a cache in front, when the cache is emptied.
@@ -195,7 +195,7 @@ fn a_block_that_is_none_is_refused() {
     let block = other.alloc_block().unwrap();
     // SAFETY: another pool's block, which this one notices.
     let error = unsafe { local.free_block(block) }.unwrap_err();
-    assert_eq!(error.reason, FreeReason::Foreign);
+    assert_eq!(error.kind(), FreeErrorKind::Foreign);
     // SAFETY: handed out above.
     unsafe { other.free_block(block) }.unwrap();
     // SAFETY: freed already, which the pool notices.
@@ -265,7 +265,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
             call[index] = stranger;
             // SAFETY: handed out above, but for one that is refused; those before it are got again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
-            assert_eq!((error.index, error.reason), (index, FreeReason::Foreign), "{stranger:?}");
+            assert_eq!((error.index(), error.kind()), (index, FreeErrorKind::Foreign), "{stranger:?}");
             assert_eq!(pool.stats().in_use, 4 - index);
             let mut again: Vec<_> = (0..index).map(|_| local.alloc().unwrap()).collect();
             again.sort_unstable();

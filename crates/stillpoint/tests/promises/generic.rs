@@ -25,7 +25,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
-        "rcu::FreeError", "T": send_sync = rcu::FreeError<T>;                                Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::CompareExchangeError", "F": any = rcu::CompareExchangeError<u8, T>;            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
 
@@ -78,7 +78,7 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Event", "T": any = timer::Event<'static, T>;                                 Invariant,     Send,        SendAndSync, Never,         Never,         AsLifetime;
         "timer::Full", "T": any = timer::Full<T>;                                            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::Popped", "T": any = timer::Popped<T>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
-        "timer::Refused", "T": any = timer::Refused<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::ArmError", "T": any = timer::ArmError<T>;                                    Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::Outcome", "T": any = timer::Outcome<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::TimerService", "T": any = timer::TimerService<T>;                            Invariant,     Send,        Never,       Never,         Never,         Alive;
         "timer::Remote", "T": any = timer::Remote<T>;                                        Invariant,     Send,        Send,        Always,        Always,        Alive;

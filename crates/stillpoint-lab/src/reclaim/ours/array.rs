@@ -196,7 +196,7 @@ struct SubmittingWriter<'a> {
 impl SubmittingWriter<'_> {
     fn retire(&mut self, mut old: Retired<Element>) {
         while let Err(error) = self.handle.retire(old) {
-            old = error.retired;
+            old = error.into_inner();
             thread::yield_now();
         }
     }

@@ -106,7 +106,7 @@ fn an_object_has_its_room_until_it_is_freed() {
             match second.retire(next) {
                 Ok(()) => assert_eq!(second.poll(), 1),
                 // Kept, as its destructor uses the place.
-                Err(error) => std::mem::forget(error.retired),
+                Err(error) => std::mem::forget(error.into_inner()),
             }
         });
         first.poll();
@@ -148,7 +148,7 @@ fn a_handle_assists_while_the_reclaimer_stops() {
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
             // Handed back if the reclaimer has taken in the first one and not freed it yet.
-            helper.retire(next).map_err(|error| std::mem::forget(error.retired)).ok();
+            helper.retire(next).map_err(|error| std::mem::forget(error.into_inner())).ok();
         });
         handle.stop();
         background.run();

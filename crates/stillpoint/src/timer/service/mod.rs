@@ -1,10 +1,10 @@
 //! The wheel of a thread, with a mailbox for the others.
 
+mod arm_error;
 mod event;
 mod home;
 mod mailbox;
 mod record;
-mod refused;
 mod rest;
 mod ring;
 mod serve;
@@ -13,9 +13,9 @@ mod shared;
 use std::fmt;
 use std::sync::Arc;
 
+pub use arm_error::{ArmError, ArmErrorKind};
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
-pub use refused::{Reason, Refused};
 pub use shared::{Outcome, SharedTimer};
 
 use super::busted::{self, Variant};
@@ -208,28 +208,28 @@ impl<T> TimerService<T> {
     /// cancelled meanwhile with the answer [`Running`](Outcome::Running).
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
-    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.arm_with(timer, Schedule::at(deadline), value)
     }
 
     /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     pub fn arm_with(
         &mut self,
         timer: &SharedTimer<T>,
         schedule: Schedule,
         value: T,
-    ) -> Result<(), Refused<T>> {
+    ) -> Result<(), ArmError<T>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(Refused::new(Reason::Foreign, value));
+            return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
         // First, since what is armed cannot be taken back.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(Refused::new(Reason::Full, value));
+            return Err(ArmError::new(ArmErrorKind::Full, value));
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());

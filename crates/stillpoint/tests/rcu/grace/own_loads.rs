@@ -24,13 +24,13 @@ fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
     replaced().free().expect("nobody holds it");
     replaced().free_timeout(LONG).expect("nobody holds it");
     let error = retired.free().expect_err("this thread holds it");
-    assert!(is_own_load(&error.cause), "{error}");
+    assert!(is_own_load(error.cause()), "{error}");
     assert!(error.to_string().contains("drop the protected load first"), "{error}");
-    let error = error.retired.free_timeout(LONG).expect_err("this thread holds it");
-    assert!(is_own_load(&error.cause), "{error}");
+    let error = error.into_inner().free_timeout(LONG).expect_err("this thread holds it");
+    assert!(is_own_load(error.cause()), "{error}");
 
     let mut reclaimer = eager(&domain);
-    reclaimer.retire(error.retired).expect("there is room");
+    reclaimer.retire(error.into_inner()).expect("there is room");
     reclaimer.retire(other.take().expect("never empty")).expect("there is room");
     let before = census.freed();
     assert!(is_own_load(&reclaimer.flush().expect_err("this thread holds one")));

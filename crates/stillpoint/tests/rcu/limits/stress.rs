@@ -105,7 +105,7 @@ impl World {
                 // What is in it is left to the domain, with its room.
                 reclaimer = self.domain.reclaimer_builder().when_full(when_full).build();
             }
-            let answer = reclaimer.retire(old).map_err(|error| error.retired);
+            let answer = reclaimer.retire(old).map_err(|error| error.into_inner());
             if answer.is_err() {
                 reclaimer.poll();
             }
@@ -114,7 +114,7 @@ impl World {
     }
 
     fn submits(&self, seed: usize, handle: &RetireHandle) {
-        self.retire_all(seed, |old| handle.retire(old).map_err(|error| error.retired));
+        self.retire_all(seed, |old| handle.retire(old).map_err(|error| error.into_inner()));
     }
 
     fn reads(&self, seed: usize) {

@@ -32,7 +32,7 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
             table.poll();
         }
         assert_eq!((census.alive(), domain.stats().pending), (0, 0));
-        reclaimer.retire(error.retired).expect("there is room again");
+        reclaimer.retire(error.into_inner()).expect("there is room again");
         reclaimer.flush().expect("nobody is in the way");
     }
 }

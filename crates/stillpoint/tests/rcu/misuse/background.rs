@@ -6,7 +6,7 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Retired};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, Retired};
 
 use super::until;
 use crate::census::{Census, Object};
@@ -37,19 +37,20 @@ fn a_full_inbox_hands_the_object_back() {
     handle.retire(retired(&domain, &census)).expect("there is room");
     handle.clone().retire(retired(&domain, &census)).expect("there is room");
     let error = handle.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
-    assert_eq!(error.reason, RetireReason::Full);
-    error.retired.verify();
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    let old = error.into_inner();
+    old.verify();
 
     let asked = Instant::now();
-    let error = handle.retire_timeout(error.retired, SHORT).expect_err("nobody takes anything out");
-    assert_eq!(error.reason, RetireReason::Full);
+    let error = handle.retire_timeout(old, SHORT).expect_err("nobody takes anything out");
+    assert_eq!(error.kind(), RetireErrorKind::Full);
     assert!(asked.elapsed() >= SHORT);
     assert_eq!((handle.pending(), census.freed()), (2, 0));
 
     handle.stop();
     background.run();
     assert_eq!((handle.pending(), census.freed()), (0, 2));
-    handle.retire(error.retired).expect("there is room again");
+    handle.retire(error.into_inner()).expect("there is room again");
 }
 
 #[test]
@@ -61,11 +62,13 @@ fn an_inbox_full_of_bytes_hands_the_object_back() {
     handle.retire(retired(1)).expect("there is room");
     handle.retire(retired(2)).expect("there is room");
     let error = handle.retire(retired(3)).expect_err("200 bytes are left");
-    assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 3));
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    let third = error.into_inner();
+    assert_eq!(third[0], 3);
     handle.retire(domain.cell([4_u8; 200]).take().expect("the cell is full")).expect("it fits exactly");
     handle.stop();
     background.run();
-    handle.retire(error.retired).expect("there is room again");
+    handle.retire(third).expect("there is room again");
     assert_eq!((handle.pending(), domain.stats().freed), (1, 3));
 }
 
@@ -81,9 +84,9 @@ fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
     handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
     let error = handle.retire_timeout(retired(&domain, &census), SHORT).expect_err("a guard is held");
-    assert_eq!((error.reason, census.freed()), (RetireReason::Full, 0));
+    assert_eq!((error.kind(), census.freed()), (RetireErrorKind::Full, 0));
     drop(guard);
-    handle.retire_timeout(error.retired, LONG).expect("the guard is gone");
+    handle.retire_timeout(error.into_inner(), LONG).expect("the guard is gone");
     handle.stop();
     returned.recv_timeout(LONG).expect("everything can be freed");
     assert_eq!((handle.pending(), census.freed()), (0, 3));
@@ -96,11 +99,11 @@ fn a_closed_background_reclaimer_hands_the_object_back() {
     let handle = background.retire_handle();
     drop(background);
     let error = handle.retire(retired(&domain, &census)).expect_err("it is gone");
-    assert_eq!(error.reason, RetireReason::Closed);
-    let error = handle.retire_timeout(error.retired, LONG).expect_err("it is gone");
-    assert_eq!(error.reason, RetireReason::Closed);
+    assert_eq!(error.kind(), RetireErrorKind::Closed);
+    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("it is gone");
+    assert_eq!(error.kind(), RetireErrorKind::Closed);
     assert!(error.to_string().contains("gone"), "{error}");
-    domain.reclaimer().retire(error.retired).expect("it was handed back");
+    domain.reclaimer().retire(error.into_inner()).expect("it was handed back");
 }
 
 #[test]
@@ -346,8 +349,8 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
         until("it waits for room", || domain.stats().waits == 1);
         drop(background);
         let error = waits.join().expect("it does not panic").expect_err("nobody takes it in");
-        assert_eq!(error.reason, RetireReason::Closed);
-        error.retired.verify();
+        assert_eq!(error.kind(), RetireErrorKind::Closed);
+        error.into_inner().verify();
     });
     assert_eq!(domain.stats().handed_back, 0, "this counts what was refused for want of room");
 }

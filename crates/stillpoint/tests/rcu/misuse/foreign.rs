@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Instant;
 
-use stillpoint::rcu::{Domain, RcuArray, RcuCell, RetireReason, Retired};
+use stillpoint::rcu::{Domain, RcuArray, RcuCell, RetireErrorKind, Retired};
 
 use super::message_of;
 use crate::census::Census;
@@ -117,9 +117,9 @@ fn a_foreign_object_is_handed_back_and_freed_by_its_own_domain() {
     ];
     for way in ways {
         let error = way(old).expect_err("it is of another domain");
-        assert_eq!(error.reason, RetireReason::ForeignDomain);
+        assert_eq!(error.kind(), RetireErrorKind::ForeignDomain);
         assert!(error.to_string().contains("`there`"), "{error}");
-        old = error.retired;
+        old = error.into_inner();
         old.verify();
     }
     assert!(asked.elapsed() < LONG, "there is nothing to wait for");

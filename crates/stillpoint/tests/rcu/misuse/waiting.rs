@@ -147,9 +147,10 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let error = while_protected(&domain, &cell, || {
         cell.take().expect("never empty").free_timeout(SHORT).expect_err("it is protected")
     });
-    assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
-    error.retired.verify();
-    error.retired.free_timeout(LONG).expect("nobody reads");
+    assert_eq!(*error.cause(), SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    let old = error.into_inner();
+    old.verify();
+    old.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -204,14 +205,15 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     let object = cell.protect(&reader).expect("never empty");
     let guard = reader.pin();
     let error = cell.take().expect("never empty").free().expect_err("a guard is held");
-    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::Guard));
     assert!(error.to_string().contains("drop the guard"), "{error}");
     drop(guard);
-    let error = error.retired.free_timeout(SHORT).expect_err("it is protected");
-    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
-    error.retired.verify();
+    let error = error.into_inner().free_timeout(SHORT).expect_err("it is protected");
+    assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
+    let old = error.into_inner();
+    old.verify();
     drop(object);
-    error.retired.free_timeout(LONG).expect("nobody reads");
+    old.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
