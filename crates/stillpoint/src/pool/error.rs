@@ -28,7 +28,7 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
-    /// The capacity is zero, beyond what can be counted, or above the maximum.
+    /// The capacity is zero, beyond what can be counted, or above the limit.
     Capacity {
         /// What was asked for, in objects.
         objects: usize,
@@ -74,7 +74,7 @@ impl fmt::Display for BuildError {
             Self::Capacity { objects } => {
                 write!(
                     f,
-                    "a pool of {objects} objects cannot be made: ask for 1 or more, not above the maximum"
+                    "a pool of {objects} objects cannot be made: ask for 1 or more, not above max_objects"
                 )
             }
             Self::Locals { locals } => write!(f, "{locals} threads cannot use a pool: allow 1 to 65536"),
@@ -104,7 +104,7 @@ impl std::error::Error for BuildError {
 }
 
 /// As many threads use the pool as it allows: drop or park a local, or build the pool with more
-/// ([`PoolBuilder::locals`](super::PoolBuilder::locals)).
+/// ([`PoolBuilder::max_locals`](super::PoolBuilder::max_locals)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLocals {
     pub(super) limit: usize,
@@ -143,9 +143,9 @@ impl std::error::Error for Exhausted {}
 /// It holds no object: a pool of bare memory is told addresses, which the caller has.
 ///
 /// ```
-/// use stillpoint::pool::{FreeErrorKind, PoolBuilder};
+/// use stillpoint::pool::{FreeErrorKind, RawPool};
 ///
-/// let (pool, other) = (PoolBuilder::new(10).build_raw(64, 64)?, PoolBuilder::new(10).build_raw(64, 64)?);
+/// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
 /// let (local, other) = (pool.local()?, other.local()?);
 /// let objects = [local.alloc().unwrap(), other.alloc().unwrap()];
 /// // SAFETY: nobody uses them any more.

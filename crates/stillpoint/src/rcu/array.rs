@@ -36,6 +36,15 @@ pub struct RcuArray<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> RcuArray<T> {
     /// An array of `domain` with `len` slots, filled by calling `object` with each index.
+    ///
+    /// # Panics
+    /// With the panic of `object`; the objects that were made are dropped.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RcuArray};
+    /// let squares = RcuArray::new_in(&Domain::new(), 10, |index| Some(Box::new(index * index)));
+    /// assert_eq!(squares.len(), 10);
+    /// ```
     pub fn new_in(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
         let links = (0..len).map(|index| Link::new(object(index))).collect();
         Self { links, domain: WeakDomain::new(domain.core()) }

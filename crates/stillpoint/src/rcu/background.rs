@@ -46,7 +46,7 @@ pub struct BackgroundReclaimer {
 
 impl BackgroundReclaimer {
     /// A million objects: whoever submits does not wait for readers, so the default is roomy.
-    pub(super) const DEFAULT_CAPACITY: usize = 1 << 20;
+    pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
         let inbox = Arc::new(Inbox::new(Arc::clone(&core), limits));

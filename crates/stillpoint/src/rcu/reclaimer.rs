@@ -49,7 +49,7 @@ pub struct Reclaimer {
 
 impl Reclaimer {
     /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
-    const DEFAULT_CAPACITY: usize = 1 << 16;
+    const DEFAULT_MAX_PENDING: usize = 1 << 16;
 
     /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
     /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room, or protected
@@ -327,13 +327,13 @@ impl ReclaimerBuilder {
 
     /// Makes a reclaimer that its owner polls.
     pub fn build(self) -> Reclaimer {
-        let limits = self.limits(Reclaimer::DEFAULT_CAPACITY);
+        let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
     }
 
     /// Makes a reclaimer for a thread of its own.
     pub fn build_background(self) -> BackgroundReclaimer {
-        let limits = self.limits(BackgroundReclaimer::DEFAULT_CAPACITY);
+        let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
         BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
     }
 

@@ -29,7 +29,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 
     fn pair(&self) -> &Pair<K, V> {
-        // SAFETY: the entry is retired by the drop of this value alone.
+        // SAFETY: the entry is retired only by the drop of this value.
         unsafe { self.inner.arena().pair(self.entry).as_ref() }
     }
 

@@ -28,19 +28,26 @@ pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomS
 
 // SAFETY: a table owns its `Inner`, which is `Send` if the hasher is.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
-// SAFETY: a shared table gives shared access to its `Inner` alone.
+// SAFETY: a shared table gives shared access only to its `Inner`.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
-    /// An empty table. It takes 40 KiB or so until it grows.
+    /// An empty table of `domain`. It takes 40 KiB or so until it grows.
     ///
     /// # Panics
     /// If there is no memory: see [`builder_in`](Table::builder_in).
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<&str, u64> = Table::new_in(&Domain::new());
+    /// assert!(table.is_empty());
+    /// ```
     pub fn new_in(domain: &Domain) -> Self {
         Self::with_capacity_in(domain, 0)
     }
 
-    /// An empty table that does not grow, nor allocates, before it has `entries` entries. Their memory is asked for
+    /// An empty table of `domain` that does not grow, nor allocate, before it has `entries` entries. Their memory is asked for
     /// now, in huge pages where the system has some: at millions of entries, misses of the page tables cost as much as
     /// those of the caches.
     ///
@@ -60,7 +67,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
         Self::builder_in(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A table with a capacity, a maximum, or a hasher to be chosen.
+    /// As [`new_in`](Table::new_in), with a capacity, a limit, a hasher, or a background reclaimer to be chosen.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<u32, String> = Table::builder_in(&Domain::new()).max_len(10_000).build()?;
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
     pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
         TableBuilder::new(domain)
     }
@@ -73,7 +87,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
 
     #[inline(always)]
     pub(super) fn inner(&self) -> &Inner<K, V, S> {
-        // SAFETY: freed by the drop of the table alone.
+        // SAFETY: freed only by the drop of the table.
         unsafe { self.inner.as_ref() }
     }
 
@@ -345,7 +359,7 @@ where
     /// up: those that need not wait are freed first.
     ///
     /// # Errors
-    /// When there is no memory, or the maximum is lower. The table stays as it is.
+    /// When there is no memory, or the limit is lower. The table stays as it is.
     ///
     /// # Panics
     /// With the panic of a destructor, before any room has been made.

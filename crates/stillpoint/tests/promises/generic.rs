@@ -38,6 +38,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Local", "'p": lifetime = pool::Local<'a, u8>;                                 Invariant,     Never,       Never,       Never,         Never,         Alive;
         "pool::Local", "T": send = pool::Local<'static, T>;                                  Invariant,     Never,       Never,       Never,         Never,         Static;
         "pool::Pool", "T": send = pool::Pool<T>;                                             Invariant,     Always,      Always,      Never,         Never,         Static;
+        "pool::PoolBuilder", "P": any = pool::PoolBuilder<T>;                                Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "pool::Objects", "T": any = pool::Objects<T>;                                        Invariant,     Always,      Always,      Never,         Never,         Static;
         "pool::RawLocal", "'p": lifetime = pool::RawLocal<'a>;                               Invariant,     Never,       Never,       Never,         Never,         Alive;
 

@@ -42,7 +42,6 @@ pub(crate) fn table() -> Vec<Row> {
 
         "pool::AnyPool" = pool::AnyPool;                                         true, true, false, false;
         "pool::Hardening" = pool::Hardening;                                   true, true, true, true;
-        "pool::PoolBuilder" = pool::PoolBuilder;                               true, true, false, false;
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
         "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
         "pool::FreeError" = pool::FreeError;                                   true, true, true, true;

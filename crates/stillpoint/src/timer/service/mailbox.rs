@@ -18,7 +18,7 @@ impl<T> Remote<T> {
         SharedTimer::new(&self.home)
     }
 
-    /// A mailbox with room for so many timers that the service has not taken yet, rounded up to a power of two. Each thread
+    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each thread
     /// that adds timers needs one of its own.
     ///
     /// Each place takes 8 bytes at once. As everywhere in the standard library, the process ends when there is no memory.
@@ -26,7 +26,7 @@ impl<T> Remote<T> {
     /// # Panics
     /// If `capacity` is greater than 2³¹.
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
-        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 can be had");
+        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 are possible");
         Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home) }
     }
 }

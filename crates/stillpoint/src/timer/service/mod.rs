@@ -81,21 +81,21 @@ impl<T> TimerService<T> {
         Self::with_wheel(Wheel::new(now))
     }
 
-    /// A service with memory for so many timers, which grows beyond that.
+    /// A service with memory for `capacity` timers, which grows beyond that.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,177, or if that many timers would take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::with_capacity(now, capacity))
     }
 
-    /// A service with room for so many timers and no more: what its wheel has no room for stays in the mailboxes, until
+    /// A service with room for `max_len` timers and no more: what its wheel has no room for stays in the mailboxes, until
     /// those are full, too.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
-    pub fn with_max_len(now: u64, capacity: usize) -> Self {
-        Self::with_wheel(Wheel::with_max_len(now, capacity))
+    /// If `max_len` is greater than 2³² − 2,177, or if that many timers would take more than half of the address space.
+    pub fn with_max_len(now: u64, max_len: usize) -> Self {
+        Self::with_wheel(Wheel::with_max_len(now, max_len))
     }
 
     fn with_wheel(wheel: Wheel<Entry<T>>) -> Self {
