@@ -383,7 +383,9 @@ fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
 fn a_maximum_of_nothing_is_one() {
     let table = Table::builder_in(&Domain::new()).max_len(0).build().unwrap();
     assert!(table.insert(1, 1).unwrap().is_none());
-    assert_eq!(table.insert(2, 2).unwrap_err(), Full(2, 2));
+    let full = table.insert(2, 2).unwrap_err();
+    assert_eq!(full, Full(2, 2));
+    assert_eq!(full.into_inner(), (2, 2));
     assert_eq!(table.insert(1, 3).unwrap().as_deref(), Some(&1));
 }
 

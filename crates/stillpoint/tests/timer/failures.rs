@@ -325,6 +325,7 @@ fn a_bounded_wheel_hands_the_value_back_and_goes_on() {
     wheel.add(20, 2).unwrap();
     assert_eq!(wheel.add(30, 3), Err(Full(3)));
     assert_eq!(wheel.add_with(Schedule::at(30).coarse(), 4), Err(Full(4)));
+    assert_eq!(wheel.add_after(30, 5).unwrap_err().into_inner(), 5);
     let text = Full(3).to_string();
     assert!(text.contains("no room") && text.contains("capacity"), "{text}");
     assert_eq!(wheel.cancel(first), Some(1));

@@ -196,3 +196,39 @@ fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
     while busy.poll() > 0 {}
     assert_eq!((census.freed(), idle.pending()), (LEFT, 0));
 }
+
+/// Each error names the cause and what to do, and hands the very object back.
+#[test]
+fn a_refused_retirement_says_what_to_do() {
+    let domain = Domain::builder().name("routes").max_pending(2).build().expect("it has the default mode");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut small = domain.reclaimer_builder().max_pending(1).build();
+    small.retire(retired(&domain, 0)).expect("there is room");
+    let full = small.retire(retired(&domain, 1)).expect_err("it may hold one");
+    let mut large = domain.reclaimer();
+    large.retire(retired(&domain, 0)).expect("there is room");
+    let domain_full = large.retire(retired(&domain, 2)).expect_err("the domain may hold two");
+    let foreign = Domain::new().reclaimer().retire(retired(&domain, 3)).expect_err("of another domain");
+    let handle = domain.background().retire_handle();
+    let closed = handle.retire(retired(&domain, 4)).expect_err("its reclaimer is gone");
+    drop(guard);
+    let expected = [
+        (RetireErrorKind::Full, "retire the object later"),
+        (
+            RetireErrorKind::DomainFull,
+            "domain `routes` is full of objects that wait to be freed: poll its reclaimers",
+        ),
+        (RetireErrorKind::ForeignDomain, "retire it to a reclaimer of its own domain"),
+        (RetireErrorKind::Closed, "retire the object to another reclaimer of domain `routes`"),
+    ];
+    for (number, (error, (kind, remedy))) in
+        [full, domain_full, foreign, closed].into_iter().zip(expected).enumerate()
+    {
+        let text = error.to_string();
+        assert_eq!(error.kind(), kind);
+        assert!(text.contains(remedy) && text.lines().count() == 1, "{text}");
+        assert!(format!("{error:?}").contains(&format!("kind: {kind:?}")));
+        assert_eq!(*error.into_inner(), number + 1);
+    }
+}

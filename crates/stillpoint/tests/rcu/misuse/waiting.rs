@@ -308,3 +308,21 @@ fn a_reader_of_another_thread_is_never_taken_for_the_callers() {
         done.store(true, order);
     });
 }
+
+#[test]
+fn an_object_that_was_not_freed_comes_with_the_cause() {
+    use std::error::Error;
+
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
+    let cell = domain.cell(7);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let error = cell.take().expect("never empty").free().expect_err("a guard is held");
+    let text = error.to_string();
+    assert!(text.contains("free it later, or retire it") && text.contains("drop the guard first"), "{text}");
+    assert_eq!(error.source().expect("it has a cause").to_string(), error.cause().to_string());
+    let (old, cause) = error.into_parts();
+    assert_eq!((*old, Err(cause)), (7, would_deadlock(&domain, ReaderKind::Guard)));
+    drop(guard);
+    old.free().expect("nobody reads");
+}
