@@ -50,6 +50,7 @@ mod fences;
 mod group;
 #[cfg(not(any(loom, miri)))]
 mod looks;
+mod orders;
 mod plan;
 mod run;
 #[cfg(not(any(loom, miri)))]

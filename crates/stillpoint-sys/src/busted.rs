@@ -51,19 +51,6 @@ macro_rules! variants {
             cfg!(stillpoint_busted) && chosen() == Some(variant)
         }
 
-        /// The ordering that the protocol asks for, or relaxed if `variant` is the one chosen.
-        #[inline(always)]
-        pub(crate) fn order(
-            variant: Variant,
-            right: $crate::sync::atomic::Ordering,
-        ) -> $crate::sync::atomic::Ordering {
-            if is(variant) {
-                $crate::sync::atomic::Ordering::Relaxed
-            } else {
-                right
-            }
-        }
-
         fn chosen() -> Option<Variant> {
             *CHOSEN.get_or_init(|| {
                 let name = std::env::var($variable).ok()?;
@@ -94,6 +81,106 @@ macro_rules! variants {
         }
     };
 }
+/// One memory ordering that an argument relies on.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    /// The access.
+    pub name: &'static str,
+    /// What the protocol asks for.
+    pub ordering: crate::sync::atomic::Ordering,
+    /// What it pairs with: rows of the same table, and, in quotes, accesses that have none.
+    pub pairs: &'static [&'static str],
+    /// The step of the argument, or the heading under which it is.
+    pub step: &'static str,
+    /// The broken variants that show that it is needed.
+    pub shown_by: &'static [&'static str],
+}
+
+/// Declares the orderings of a module: a function for each, which gives the ordering, or a weaker one if the variant that
+/// breaks it is chosen; and a test of the whole table beside its page in `docs/design`. Functions, since programs choose
+/// variants when they run.
+///
+/// A row: `access: Ordering, [what it pairs with], "step of the argument", [broken variants];` A variant makes the access
+/// relaxed, or, with `=> Ordering`, as weak as that.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! orders {
+    (as in $page:literal; $(
+        $(#[doc = $why:literal])*
+        $name:ident: $ordering:ident, [$($pair:tt),*], $step:literal, [$($variant:ident $(=> $weak:ident)?),+];
+    )*) => {
+        $(
+            $(#[doc = $why])*
+            #[inline(always)]
+            pub(crate) fn $name() -> $crate::sync::atomic::Ordering {
+                $(if busted::is(Variant::$variant) {
+                    return $crate::orders!(@weak $($weak)?);
+                })+
+                $crate::sync::atomic::Ordering::$ordering
+            }
+        )*
+
+        #[cfg(all(test, not(any(loom, miri))))]
+        #[test]
+        fn partners_steps_and_variants_are_there() {
+            let table = [$($crate::busted::Order {
+                name: stringify!($name),
+                ordering: $crate::sync::atomic::Ordering::$ordering,
+                pairs: &[$(stringify!($pair)),*],
+                step: $step,
+                shown_by: &[$(stringify!($variant)),+],
+            },)*];
+            let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/", $page);
+            let page = std::fs::read_to_string(page).expect("the page is there");
+            let variants: Vec<String> = Variant::ALL.iter().map(|variant| format!("{variant:?}")).collect();
+            let faults = $crate::busted::find_faults(&table, &variants, &page);
+            assert!(faults.is_empty(), "{faults:#?}");
+        }
+    };
+    (@weak) => { $crate::sync::atomic::Ordering::Relaxed };
+    (@weak $weak:ident) => { $crate::sync::atomic::Ordering::$weak };
+}
+
+/// Looks for what is wrong with a table of orderings: partners that do not pair back, two of a kind that pair, steps that
+/// `page` does not have, and variants that make something relaxed and are not in the table.
+pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<String> {
+    use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+    let mut faults = Vec::new();
+    for row in table {
+        for pair in row.pairs.iter().filter(|pair| !pair.starts_with('"')) {
+            match table.iter().find(|other| other.name == *pair) {
+                None => faults.push(format!("{}: there is no `{pair}`", row.name)),
+                Some(other) if !other.pairs.contains(&row.name) => {
+                    faults.push(format!("{}: `{pair}` does not pair with it", row.name));
+                }
+                Some(other) => match (row.ordering, other.ordering) {
+                    (Acquire, Release | AcqRel) | (Release, Acquire | AcqRel) | (AcqRel, _) => {}
+                    (mine, its) => faults.push(format!("{} is {mine:?}, `{pair}` {its:?}", row.name)),
+                },
+            }
+        }
+        if row.pairs.is_empty() {
+            faults.push(format!("{} pairs with nothing", row.name));
+        }
+        let is_there = |line: &str| {
+            let line = line.trim_start_matches("- ").trim_start_matches("**");
+            line.strip_prefix(row.step).is_some_and(|rest| rest.starts_with('.'))
+                || line.trim_start_matches('#').trim_start() == row.step
+                || line.trim_start_matches('*').starts_with(row.step) && row.step.contains(' ')
+        };
+        if !page.lines().any(is_there) {
+            faults.push(format!("{}: the page has no step `{}`", row.name, row.step));
+        }
+    }
+    for variant in variants.iter().filter(|variant| variant.ends_with("Relaxed")) {
+        if !table.iter().any(|row| row.shown_by.contains(&variant.as_str())) {
+            faults.push(format!("`{variant}` has no ordering"));
+        }
+    }
+    faults
+}
+
 /// Runs one model with the variant in a process of its own, and looks for a sign in what it prints.
 #[cfg(all(loom, stillpoint_busted))]
 pub fn is_caught(variable: &str, variant: &str, model: &str, signs: &[&str]) -> bool {

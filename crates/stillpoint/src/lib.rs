@@ -29,8 +29,8 @@
 //!
 //! # Features
 //!
-//! All are on by default: `table`, `timer` and `pool`, the modules of these names; and `std`, which
-//! `table` and `pool` need, and which brings `rcu` and `fence`. With `default-features = false` and `timer` the crate has
+//! All are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
+//! readers; and `std`, which `table`, `pool` and `boost` need, and which brings `rcu` and `fence`. With `default-features = false` and `timer` the crate has
 //! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -38,7 +38,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What is there for a module that was left out.
 #![cfg_attr(
-    not(all(feature = "pool", feature = "table", feature = "timer")),
+    not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer")),
     allow(dead_code, unused_imports)
 )]
 

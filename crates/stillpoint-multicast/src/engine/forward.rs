@@ -8,6 +8,7 @@ use super::mailbox::{ring, Posted};
 use super::operation::{Message, Node, Operation, Order, SLEEPING};
 use super::Core;
 use crate::busted::{self, Variant};
+use crate::orders;
 use crate::run::Acknowledgement;
 use crate::transport::Transport;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -165,11 +166,8 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
     while order.acknowledgement == Acknowledgement::Combining && node != root {
         // SAFETY: the node's count holds 1 for the caller.
         let parent = unsafe { (*node).message() }.parent;
-        // Release: what was done below the node comes before what the parent's count tells. Acquire: so does what
-        // others did who counted the node down before.
-        let order = busted::order(Variant::AckRelaxed, Ordering::AcqRel);
         // SAFETY: as above. After it, the node may be gone.
-        if unsafe { (*node).pending() }.fetch_sub(1, order) != 1 {
+        if unsafe { (*node).pending() }.fetch_sub(1, orders::acknowledge()) != 1 {
             return;
         }
         node = parent;
@@ -179,9 +177,7 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
 
 /// Counts down what the initiator waits for, and wakes it if it was the last one.
 fn count_down_root(operation: &Operation, order: &Order) {
-    // AcqRel: as in `acknowledge`. Pairs with the acquire in `is_complete`.
-    let acquire_release = busted::order(Variant::AckRelaxed, Ordering::AcqRel);
-    if operation.root().pending().fetch_sub(1, acquire_release) == SLEEPING | 2 {
+    if operation.root().pending().fetch_sub(1, orders::acknowledge()) == SLEEPING | 2 {
         // The operation may be over, and another initiator's, since its own has woken for another reason; the bell is
         // there nevertheless, and rings in vain.
         // SAFETY: the group is alive: the caller is a member, or starts a multicast.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicPtr as PlainPtr;
 
 use super::operation::Node;
 use super::PLAIN;
-use crate::busted::{self, Variant};
+use crate::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// In `head`, in place of a message: nobody may post.
@@ -45,21 +45,14 @@ impl Default for Mailbox {
 impl Mailbox {
     /// Hands the message to the owner, unless the mailbox is closed.
     pub(super) fn post(&self, node: &Node) -> Posted {
-        // Acquire, here and below: pairs with the release in `close`: who finds the mailbox closed comes after
-        // everything the owner did.
-        let acquire = busted::order(Variant::ClosedRelaxed, Ordering::Acquire);
-        let mut head = self.head.load(acquire);
+        let mut head = self.head.load(orders::closed());
         loop {
             if head == CLOSED {
                 return Posted::Closed;
             }
             node.set_next(if head == ASLEEP { ptr::null_mut() } else { head });
-            // Release: pairs with the acquire in `take` and `close`: the owner reads the message. A read-modify-write
-            // continues the release sequences of earlier posts. Acquire: pairs with the release in `open`: who is told
-            // of the first message is the thread that opened the mailbox, or a later one.
-            let release = busted::order(Variant::PostRelaxed, Ordering::AcqRel);
             let new = ptr::from_ref(node).cast_mut();
-            match self.head.compare_exchange_weak(head, new, release, acquire) {
+            match self.head.compare_exchange_weak(head, new, orders::post(), orders::closed()) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
@@ -76,8 +69,7 @@ impl Mailbox {
 
     /// Whether messages can be posted. If not, the caller comes after everything the last owner did.
     pub(super) fn is_open(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.head.load(busted::order(Variant::ClosedRelaxed, Ordering::Acquire)) != CLOSED
+        self.head.load(orders::closed()) != CLOSED
     }
 
     pub(super) fn bell(&self) -> &AtomicU32 {
@@ -104,12 +96,7 @@ impl Mailbox {
 
     /// Closes the mailbox. What is in it comes after what was taken before.
     pub(super) fn close(&self) {
-        // Release: pairs with the acquire in `post` and `is_open`. Acquire: pairs with the release in `post`.
-        let order = match busted::order(Variant::TakeRelaxed, Ordering::AcqRel) {
-            Ordering::AcqRel if busted::is(Variant::CloseRelaxed) => Ordering::Acquire,
-            order => order,
-        };
-        let taken = reverse(messages(self.head.swap(CLOSED, order)));
+        let taken = reverse(messages(self.head.swap(CLOSED, orders::close())));
         let mut last = self.work.load(PLAIN);
         if last.is_null() {
             self.work.store(taken, PLAIN);
@@ -159,9 +146,7 @@ impl Mailbox {
         if messages(head).is_null() {
             return ptr::null_mut();
         }
-        // Acquire: pairs with the release in `post`.
-        let acquire = busted::order(Variant::TakeRelaxed, Ordering::Acquire);
-        messages(self.head.swap(ptr::null_mut(), acquire))
+        messages(self.head.swap(ptr::null_mut(), orders::take()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32 as PlainU32, AtomicUsize as PlainUsize};
 use super::slots::Slot;
 use super::{Options, PLAIN};
 use crate::busted::{self, Variant};
+use crate::orders;
 use crate::plan::{rotation, Strategy};
 use crate::run::Acknowledgement;
 use stillpoint_sys::panics::discard;
@@ -137,9 +138,7 @@ impl Node {
             self.range.store(CLAIMED, Ordering::Relaxed);
             return true;
         }
-        // Acquire: pairs with the release in `write`.
-        let acquire = busted::order(Variant::HelpRelaxed, Ordering::Acquire);
-        self.range.compare_exchange(OPEN, CLAIMED, acquire, Ordering::Relaxed).is_ok()
+        self.range.compare_exchange(OPEN, CLAIMED, orders::help(), Ordering::Relaxed).is_ok()
     }
 
     /// Whether the range has been forwarded, or is being.
@@ -381,8 +380,7 @@ impl Operation {
     pub(super) unsafe fn finish(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.clear() };
-        // Release: pairs with the acquire in `try_claim`.
-        self.state.store(FREE, busted::order(Variant::FinishRelaxed, Ordering::Release));
+        self.state.store(FREE, orders::finish());
     }
 
     /// Leaves the operation to whoever acknowledges last, and to who [claims](Self::try_claim) it after that, or
@@ -408,9 +406,7 @@ impl Operation {
         if self.state.load(Ordering::Relaxed) != LINGERING {
             return false;
         }
-        // Acquire: pairs with the release in `abandon`: the order is read.
-        let acquire = busted::order(Variant::ResumeRelaxed, Ordering::Acquire);
-        if self.state.compare_exchange(LINGERING, BUSY, acquire, Ordering::Relaxed).is_err() {
+        if self.state.compare_exchange(LINGERING, BUSY, orders::resume(), Ordering::Relaxed).is_err() {
             return false;
         }
         if busted::is(Variant::ResumeUncounted) {
@@ -453,9 +449,7 @@ impl Operation {
         step();
         // Relaxed: a hint.
         let state = self.state.load(Ordering::Relaxed);
-        // Acquire: pairs with the release of the last acknowledgement.
-        let acquire = busted::order(Variant::LingerRelaxed, Ordering::Acquire);
-        if state == BUSY || (state == LINGERING && self.root.pending.load(acquire) != 0) {
+        if state == BUSY || (state == LINGERING && self.root.pending.load(orders::last_acknowledged()) != 0) {
             return false;
         }
         // Acquire: pairs with the release in `finish` and `abandon`. For one that lingers, the count is looked at again:
@@ -466,7 +460,7 @@ impl Operation {
         if state == FREE {
             return true;
         }
-        if self.root.pending.load(acquire) == 0 {
+        if self.root.pending.load(orders::last_acknowledged()) == 0 {
             lingering.fetch_sub(1, PLAIN);
             return true;
         }

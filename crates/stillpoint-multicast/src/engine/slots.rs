@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 
 use super::mailbox::Mailbox;
 use super::PLAIN;
-use crate::busted::{self, Variant};
+use crate::orders;
 #[cfg(not(loom))]
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -136,11 +136,8 @@ impl Slots {
         let place = chunks(self.newest.load(Ordering::Acquire))
             .find_map(|chunk| Some((chunk, chunk.place_of(slot)?)));
         let (chunk, place) = place.expect("a place is in one of the chunks");
-        // Release, both: whoever finds the place, or the whole chunk, without a thread comes after everything that the
-        // thread did. Pairs with the acquire in `taken` and in `take`.
-        let release = busted::order(Variant::GiveBackRelaxed, Ordering::Release);
-        chunk.taken[place / BITS].fetch_and(!(1 << (place % BITS)), release);
-        chunk.holders.fetch_sub(1, release);
+        chunk.taken[place / BITS].fetch_and(!(1 << (place % BITS)), orders::give_back());
+        chunk.holders.fetch_sub(1, orders::give_back());
     }
 
     /// The place of the thread with this id: its own, or that of one that ended without a word, and had this id before.
@@ -235,20 +232,18 @@ impl<'s> Iterator for Taken<'s> {
     type Item = &'s Slot;
 
     fn next(&mut self) -> Option<&'s Slot> {
-        // Acquire, both: pairs with the release in `release`.
-        let (passed, empty) = (Variant::PassedRelaxed, Variant::EmptyRelaxed);
         while self.bits == 0 {
             if let Some(word) = self.words.next() {
                 step();
                 self.first = self.first.wrapping_add(BITS);
-                self.bits = word.load(busted::order(passed, Ordering::Acquire));
+                self.bits = word.load(orders::passed());
                 continue;
             }
             // SAFETY: null, or a chunk of the `Slots` that are borrowed for as long.
             let chunk: &'s Chunk = unsafe { self.next.as_ref() }?;
             step();
             self.next = chunk.older;
-            if chunk.holders.load(busted::order(empty, Ordering::Acquire)) != 0 {
+            if chunk.holders.load(orders::empty()) != 0 {
                 self.slots = &chunk.slots;
                 self.words = chunk.taken.iter();
                 // Before the first word.

@@ -13,6 +13,7 @@ use super::operation::{Operation, Order, SLEEPING};
 use super::slots::Slot;
 use super::{Core, Tally, PLAIN};
 use crate::busted::{self, Variant};
+use crate::orders;
 use crate::transport::Transport;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work::step;
@@ -119,8 +120,5 @@ fn is_told(order: &Order, own: &Slot) -> bool {
 
 /// Whether only the initiator's own part is left.
 fn is_complete(operation: &Operation) -> bool {
-    // Acquire: pairs with the release of every acknowledgement: what the receivers did comes before what the initiator
-    // does next.
-    let acquire = busted::order(Variant::DoneRelaxed, Ordering::Acquire);
-    operation.root().pending().load(acquire) == 1
+    operation.root().pending().load(orders::done()) == 1
 }

@@ -6,6 +6,7 @@ pub mod page_map;
 #[cfg(not(loom))]
 pub mod pages;
 pub mod region;
+#[cfg(feature = "sched")]
 pub mod sched;
 #[cfg(not(any(loom, miri)))]
 pub mod signal;

@@ -49,6 +49,13 @@ impl<T> TryLock<T> {
         }
     }
 
+    /// Whether somebody has the value. If not, the caller comes after everything that was done with it.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        // Acquire: pairs with the release in the drop of `Locked`.
+        self.is_locked.load(Ordering::Acquire)
+    }
+
     /// The value, for a caller that has the lock to itself.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
@@ -94,8 +101,9 @@ mod tests {
         let lock = TryLock::new(1);
         let mut locked = lock.try_lock().unwrap();
         *locked += 1;
-        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none() && lock.is_locked());
         drop(locked);
+        assert!(!lock.is_locked());
         assert_eq!(*lock.try_lock().unwrap(), 2);
     }
 

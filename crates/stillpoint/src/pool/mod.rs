@@ -77,6 +77,7 @@ mod memory;
 #[cfg(all(test, loom))]
 mod models;
 mod obj;
+mod orders;
 #[expect(clippy::module_inception, reason = "the pool of the module `pool`")]
 mod pool;
 mod raw;

@@ -92,7 +92,7 @@ impl BackgroundReclaimer {
     /// ```
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
-        if core.held_up_by_caller(u64::MAX).is_some() {
+        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
         let panic = Serving(self).0.serve(&core);

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use super::engine::boost::policy::Boosting;
+use super::engine::boost::Boosting;
 use super::error::BoostError;
+#[cfg(feature = "boost")]
 use stillpoint_sys::linux::sched::{self, Way};
 
 /// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
@@ -46,16 +47,19 @@ pub enum Boost {
     /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
     /// that waits for the booster's own CPU is not raised there, where it would take the CPU from its booster: the booster
     /// gives way. All in all, one thread less than there are CPUs is raised at a time.
+    #[cfg(feature = "boost")]
     Realtime,
     /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
     ///
     /// Needs no right. Breaks pinning for so long, and does nothing for a reader that waits for the very CPU of the
     /// booster.
+    #[cfg(feature = "boost")]
     Migrate,
 }
 
 impl Boost {
     /// What the engine needs for it, if this process may.
+    #[cfg(feature = "boost")]
     pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BoostError> {
         let way = match self {
             Boost::Off => return Ok(None),
@@ -66,11 +70,22 @@ impl Boost {
         Ok(Some(Boosting::new(way, after)))
     }
 
+    #[cfg(not(feature = "boost"))]
+    pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, BoostError> {
+        Ok(None)
+    }
+
+    #[cfg(feature = "boost")]
     pub(super) fn of(boosting: Option<&Boosting>) -> Self {
         match boosting.map(|boosting| boosting.way) {
             None => Boost::Off,
             Some(Way::Realtime) => Boost::Realtime,
             Some(Way::Migrate) => Boost::Migrate,
         }
+    }
+
+    #[cfg(not(feature = "boost"))]
+    pub(super) fn of(_: Option<&Boosting>) -> Self {
+        Boost::Off
     }
 }

@@ -78,7 +78,7 @@ impl Domain {
 
     /// How readers and writers are ordered.
     pub fn fence_mode(&self) -> Mode {
-        self.core.mode()
+        self.core.protocol.mode()
     }
 
     /// What is done about preempted region readers.
@@ -135,7 +135,7 @@ impl Domain {
     /// ```
     #[inline]
     pub fn start(&self) -> Token {
-        Token::new(&self.core, self.core.start())
+        Token::new(&self.core, self.core.protocol.start())
     }
 
     /// Whether the grace period of `token` is over. Never waits for a reader.
@@ -149,7 +149,7 @@ impl Domain {
     /// If the token is of another domain.
     #[inline]
     pub fn check(&self, token: Token) -> bool {
-        matches!(self.core.check(self.value_of(token)), Ok(Grace::Over))
+        matches!(self.core.protocol.check(self.value_of(token)), Ok(Grace::Over))
     }
 
     /// Waits until the grace period of `token` is over, however long a reader takes.
@@ -543,12 +543,12 @@ impl fmt::Debug for DomainBuilder {
 impl Core {
     pub(super) fn synchronize(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         if !this.has_orphans() {
-            return this.wait_for(this.start(), limit);
+            return this.wait_for(this.protocol.start(), limit);
         }
         // What is not freed in the end goes back to the domain with the retire list.
         let mut orphans = RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
         orphans.adopt(usize::MAX);
-        let token = orphans.close().unwrap_or_else(|| this.start());
+        let token = orphans.close().unwrap_or_else(|| this.protocol.start());
         this.wait_for(token, limit)?;
         orphans.advance(usize::MAX);
         Ok(())

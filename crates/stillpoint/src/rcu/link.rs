@@ -6,11 +6,11 @@ use super::engine::core::garbage;
 use super::engine::core::read;
 use super::engine::core::record::Hazard;
 use super::error::CompareExchangeError;
+use super::orders;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
-use crate::busted::{self, Variant};
 use crate::fence::ReaderFence;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
@@ -99,9 +99,8 @@ impl<T: Send + Sync + 'static> Link<T> {
         domain.verify(region.core());
         let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
         let new = into_raw(new);
-        // AcqRel: as in `swap`. Acquire on failure: as in `load_in`, pairs with the release in `swap` and here.
-        let acquire = busted::order(Variant::FoundRelaxed, Ordering::Acquire);
-        match self.0.compare_exchange(expected, new, Ordering::AcqRel, acquire) {
+        // AcqRel: as in `swap`.
+        match self.0.compare_exchange(expected, new, Ordering::AcqRel, orders::found()) {
             Ok(old) => Ok(retired(domain, old)),
             Err(found) => Err(CompareExchangeError {
                 // SAFETY: `new` came from `into_raw` above and was not published.

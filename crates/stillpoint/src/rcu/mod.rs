@@ -49,6 +49,7 @@ mod link;
 #[cfg(all(test, loom))]
 mod models;
 mod offline;
+pub(crate) mod orders;
 mod qsbr;
 mod reader;
 mod reclaimer;

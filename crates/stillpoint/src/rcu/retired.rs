@@ -112,7 +112,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
             self.domain,
             core.name()
         );
-        Token::new(core, *self.token.get_or_insert_with(|| core.start()))
+        Token::new(core, *self.token.get_or_insert_with(|| core.protocol.start()))
     }
 
     /// Waits until no reader can hold the object, however long that takes, and frees it.
@@ -173,13 +173,13 @@ impl<T: Send + Sync + 'static> Retired<T> {
         };
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let token = *self.token.get_or_insert_with(|| core.start());
+        let token = *self.token.get_or_insert_with(|| core.protocol.start());
         if let Err(cause) = core.wait_for(token, limit) {
             return Err(StillHeldError { retired: self, cause });
         }
         let mut patience = Patience::new();
         while !self.is_free() {
-            if core.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
+            if core.protocol.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
                 let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
                 return Err(StillHeldError { retired: self, cause });
             }
@@ -218,11 +218,11 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let Some(core) = self.domain.core() else {
             return true; // without a handle there is no reader
         };
-        let token = *self.token.get_or_insert_with(|| core.start());
-        let over = matches!(core.check(token), Ok(Grace::Over));
+        let token = *self.token.get_or_insert_with(|| core.protocol.start());
+        let over = matches!(core.protocol.check(token), Ok(Grace::Over));
         over && {
             let mut hazards = Vec::new();
-            core.gather_hazards(&mut hazards);
+            core.protocol.gather_hazards(&mut hazards);
             hazards.binary_search(&self.object.as_ptr().addr()).is_err()
         }
     }

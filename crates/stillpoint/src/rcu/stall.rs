@@ -130,7 +130,7 @@ impl Stall {
             activity: sighting.doing.into(),
             cpu: sighting.cpu,
             waited,
-            others: core.region_readers_in_the_way().count().saturating_sub(1),
+            others: core.protocol.laggards().count().saturating_sub(1),
             pending: behind.objects,
             pending_bytes: behind.bytes,
         }

@@ -61,8 +61,8 @@ impl Stats {
             account.and_then(Account::taken).map_or(sum, |taken| taken as u64)
         };
         Self {
-            grace_periods: core.started(),
-            heavy_fences: core.heavy_fences(),
+            grace_periods: core.protocol.started(),
+            heavy_fences: core.protocol.heavy_fences(),
             retired: sum.retired,
             freed: sum.freed,
             pending: exact(objects, sum.pending),
@@ -75,10 +75,10 @@ impl Stats {
             waits: sum.waits,
             reclaims_by_retirers: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
-            readers: core.readers(),
+            readers: core.protocol.readers(),
             boosted,
             boost_refused,
-            fence_error: core.fence_error(),
+            fence_error: core.protocol.fence_error(),
         }
     }
 }

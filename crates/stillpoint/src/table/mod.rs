@@ -57,6 +57,7 @@ mod error;
 mod iter;
 #[cfg(all(test, loom))]
 mod models;
+mod orders;
 mod reader;
 mod removed;
 #[expect(clippy::module_inception, reason = "the table of the module `table`")]

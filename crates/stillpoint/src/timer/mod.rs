@@ -49,6 +49,8 @@ mod clock;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(feature = "std")]
+mod orders;
+#[cfg(feature = "std")]
 mod service;
 mod wheel;
 

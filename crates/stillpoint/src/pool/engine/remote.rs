@@ -4,7 +4,8 @@ use super::geometry::Place;
 use super::row::NONE;
 use super::shard::Shard;
 use super::Core;
-use crate::pool::busted::{is, order, Variant};
+use crate::pool::busted::{is, Variant};
+use crate::pool::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 
@@ -16,10 +17,7 @@ impl Core {
         let mut mine = bits;
         let mut brought = None;
         loop {
-            // Release: what the caller did with the objects comes before whatever the next one does who gets them, by
-            // the acquire in `take_remote`. Acquire: pairs with the release there, so that the row's link is not
-            // overwritten before it was read.
-            let before = far.remote.fetch_or(mine, order(Variant::FreeRelaxed, Ordering::AcqRel));
+            let before = far.remote.fetch_or(mine, orders::free());
             if brought.is_none() {
                 self.report_doubled(row, mine & before);
                 brought = Some((mine & !before).count_ones());
@@ -50,8 +48,7 @@ impl Core {
     /// Takes the remote word of a row. Only for whoever has taken the row out of an inbox, or was to put it there.
     pub(crate) fn take_remote(&self, row: u32) -> u64 {
         work::step();
-        // Acquire, release: pair with `deliver`.
-        self.rows[row as usize].far.remote.swap(0, order(Variant::CollectRelaxed, Ordering::AcqRel))
+        self.rows[row as usize].far.remote.swap(0, orders::collect())
     }
 
     /// Goes through a list that was taken from a shard's inbox: `each` gets a row and its bits, and says whether it wants

@@ -7,7 +7,8 @@ use super::list::List;
 use super::own::OwnIsize;
 use super::row::{Row, Spot, NONE};
 use super::Core;
-use crate::pool::busted::{is, order, Variant};
+use crate::pool::busted::{is, Variant};
+use crate::pool::orders;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 
@@ -76,17 +77,14 @@ impl Shard {
         // Relaxed: spares the exchange where it would fail. Not in models, as in `take_inbox`.
         work::step();
         let free = cfg!(loom) || self.state.load(Ordering::Relaxed) == FREE;
-        // Acquire: pairs with the release in `leave`.
-        let right = order(Variant::AdoptRelaxed, Ordering::Acquire);
-        free && self.state.compare_exchange(FREE, HELD, right, Ordering::Relaxed).is_ok()
+        free && self.state.compare_exchange(FREE, HELD, orders::hold(), Ordering::Relaxed).is_ok()
     }
 
     /// Lets go of it.
     pub(crate) fn leave(&self) {
         // Relaxed: an answer of `is_of` was for the thread that asks.
         self.thread.store(0, Ordering::Relaxed);
-        // Release: hands cache and lists over to the acquire in `try_hold`.
-        self.state.store(FREE, order(Variant::LeaveRelaxed, Ordering::Release));
+        self.state.store(FREE, orders::leave());
     }
 
     /// Says which thread holds it for longer.
@@ -114,9 +112,7 @@ impl Shard {
         loop {
             // Relaxed: published by the exchange.
             rows[last as usize].far.behind.store(head, Ordering::Relaxed);
-            // Release: publishes the links to the acquire in `take`.
-            let right = order(Variant::PostRelaxed, Ordering::Release);
-            match self.inbox.posted.compare_exchange_weak(head, first, right, Ordering::Relaxed) {
+            match self.inbox.posted.compare_exchange_weak(head, first, orders::post(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -142,14 +138,12 @@ impl Shard {
         if !cfg!(loom) && list.load(Ordering::Relaxed) == NONE {
             return NONE;
         }
-        // Acquire: pairs with the releases in `post_list` and `leave_rest`.
-        list.swap(NONE, order(Variant::InboxRelaxed, Ordering::Acquire))
+        list.swap(NONE, orders::take_inbox())
     }
 
     /// Puts the rest of a list back that was taken, beginning with `first`.
     pub(crate) fn leave_rest(&self, rows: &[Row], first: u32) {
-        // Release: hands the links on to the acquire in `take`, which come from others.
-        let right = order(Variant::RestRelaxed, Ordering::Release);
+        let right = orders::leave_rest();
         if is(Variant::RestOverwrites) {
             return self.inbox.rest.store(first, right);
         }

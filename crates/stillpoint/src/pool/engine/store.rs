@@ -6,7 +6,8 @@
 use crossbeam_utils::CachePadded;
 
 use super::row::{Row, NONE};
-use crate::pool::busted::{is, order, Variant};
+use crate::pool::busted::{is, Variant};
+use crate::pool::orders;
 use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets that belong to nobody.
@@ -37,9 +38,7 @@ impl Store {
             // Relaxed: published by the exchange.
             rows[chain.last as usize].below.store(head as u32, Ordering::Relaxed);
             let new = next(head, chain.first);
-            // Release: hands over the rows of the buckets to the acquire in `take`.
-            let right = order(Variant::GiveRelaxed, Ordering::Release);
-            match self.head.compare_exchange_weak(head, new, right, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, new, orders::give(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -48,9 +47,7 @@ impl Store {
 
     /// Takes up to `most` buckets.
     pub(crate) fn take(&self, rows: &[Row], most: u32) -> Option<Chain> {
-        let right = order(Variant::TakeRelaxed, Ordering::Acquire);
-        // Acquire: pairs with the release in `give`, for the links that are followed.
-        let mut head = self.head.load(right);
+        let mut head = self.head.load(orders::take());
         loop {
             let first = head as u32;
             if first == NONE {
@@ -64,8 +61,8 @@ impl Store {
                 (last, len) = (rest, len + 1);
                 rest = below(last);
             }
-            // Acquire: pairs with the release in `give`; the buckets are the caller's now. On failure as above.
-            match self.head.compare_exchange_weak(head, next(head, rest), right, right) {
+            let take = orders::take();
+            match self.head.compare_exchange_weak(head, next(head, rest), take, take) {
                 Ok(_) => return Some(Chain { first, last, len }),
                 Err(now) => head = now,
             }

@@ -15,7 +15,7 @@
 //! | `queue/quota` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
-//! | `queue/inbox`, `queue/assistant` | what retire handles and a background reclaimer share |
+//! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | who waits for a reader, and is told of it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
@@ -24,6 +24,7 @@
 //! | `boost/policy` | which preempted readers are boosted, and until when |
 //! | `boost/state` | what a thread keeps for its boosters |
 
+mod answer;
 pub(crate) mod boost;
 pub(crate) mod core;
 pub(crate) mod queue;
@@ -35,11 +36,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use self::boost::policy::Boosting;
+use self::boost::{BoostState, Boosting};
 use self::core::garbage::Garbage;
-use self::core::grace::Progress;
-use self::core::record::Record;
 use self::core::registry::Registry;
+use self::core::Protocol;
 use self::queue::orphans::Orphans;
 use self::queue::quota::Quota;
 use self::queue::retire_list::Limits;
@@ -49,22 +49,14 @@ use self::wait::stall::Watch;
 use self::wait::tasks::Tasks;
 use crate::fence::Mode;
 use stillpoint_sys::panics;
-use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
 #[derive(Debug)]
 pub struct Core {
     id: u64,
     name: Box<str>,
-    mode: Mode,
     made: Instant,
-    /// The current token. Changed by read-modify-write only: see `start`.
-    token: CachePadded<AtomicU64>,
-    progress: CachePadded<Progress>,
-    /// Number of registered readers that rely on light fences: guards and protected loads, but for readers that no heavy
-    /// fence of the domain reaches.
-    light_readers: CachePadded<AtomicUsize>,
-    records: Registry<Record>,
+    pub(crate) protocol: Protocol,
     counters: Registry<Counters>,
     /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
     orphans: Orphans,
@@ -104,17 +96,13 @@ impl Core {
         Arc::new(Self {
             id,
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
-            mode,
             made: Instant::now(),
-            token: CachePadded::new(AtomicU64::new(FIRST_TOKEN)),
-            progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
-            light_readers: CachePadded::new(AtomicUsize::new(0)),
-            records: Registry::new(),
+            protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),
             orphans: Orphans::new(),
             shared_counters: Counters::default(),
             quota: Quota::new(limits).map(|quota| Box::new(CachePadded::new(quota))),
-            event: Event::new(if boost.is_some() { boost::policy::LIMIT } else { wait::park::LONGEST_SLEEP }),
+            event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
             boost,
@@ -127,10 +115,6 @@ impl Core {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
     }
 
     pub(crate) fn event(&self) -> &Event {
@@ -226,31 +210,13 @@ impl Core {
     /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
     /// another thread: the objects behind such references may be freed from now on.
     pub(crate) unsafe fn reset_after_fork(&self) {
-        for record in self.records.iter_all() {
-            // SAFETY: the caller's promise.
-            unsafe { record.reset_after_fork() };
-        }
-        let mut light_readers = 0;
-        for (record, claim) in self.records.claims() {
-            if record.is_mine() {
-                light_readers += usize::from(record.is_light());
-                record.refresh();
-            } else {
-                record.leave();
-                record.abandon();
-                self.records.release(&claim);
-            }
-        }
-        // Relaxed: there is no other thread.
-        self.light_readers.store(light_readers, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
         // SAFETY: the caller's promise.
         unsafe { self.tasks.reset_after_fork() };
     }
 }
-
-/// The token before the first one that is started. Not [`core::record::PASSIVE`].
-const FIRST_TOKEN: u64 = 1;
 
 /// The last handle is gone: no reader is left, and everything may go at once.
 impl Drop for Core {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{explore, MODE};
-use crate::rcu::engine::boost::policy::Booster;
+use crate::rcu::engine::boost::Booster;
 use crate::rcu::{Boost, Domain};
 use stillpoint_sys::linux::sched::is_raised;
 
@@ -21,8 +21,8 @@ fn domain() -> Domain {
 /// Starts a token and boosts who holds it up.
 fn boost(domain: &Domain) -> Booster {
     let core = domain.core();
-    let token = core.start();
-    let _ = core.ensure_fenced(token);
+    let token = core.protocol.start();
+    let _ = core.protocol.ensure_fenced(token);
     let mut booster = Booster::new();
     booster.boost(core, token, Duration::ZERO);
     booster

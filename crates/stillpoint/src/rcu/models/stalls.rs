@@ -22,10 +22,12 @@ fn a_section_is_told_of_once() {
         let domain = domain.build().expect("a model may do what it likes");
         let reader = domain.reader();
         let guard = reader.pin();
-        let token = domain.core().start();
+        let token = domain.core().protocol.start();
         let finds = move |domain: &Domain| {
             let core = domain.core();
-            let Ok(Grace::HeldUp(laggard)) = core.check(token) else { panic!("the guard is in the way") };
+            let Ok(Grace::HeldUp(laggard)) = core.protocol.check(token) else {
+                panic!("the guard is in the way")
+            };
             core.report_stall(laggard, token, Duration::ZERO, Behind::default);
         };
         let other = domain.clone();

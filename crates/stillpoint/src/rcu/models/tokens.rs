@@ -39,7 +39,7 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
         });
         let other = spawn(&shared, |shared| {
             let core = shared.domain.core();
-            core.ensure_fenced(core.start()).unwrap();
+            core.protocol.ensure_fenced(core.protocol.start()).unwrap();
         });
         drop(shared.cells[0].take().unwrap().try_free());
         reader.join().unwrap();

@@ -11,7 +11,7 @@
 //! alone, so that plain stores suffice.
 
 use super::slab::Zeroed;
-use crate::table::busted::{self, Variant};
+use crate::table::orders;
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Tags in one word of them.
@@ -59,10 +59,7 @@ impl Bucket {
     /// The slots with this tag.
     #[inline(always)]
     pub(crate) fn matching(&self, tag: u16) -> Hits {
-        // Acquire: pairs with the release in `set_tag`: whoever sees the tags that a mover cleared sees the link that
-        // it set before.
-        let acquire = busted::order(Variant::TagLoadRelaxed, Ordering::Acquire);
-        matching(std::array::from_fn(|at| self.tags[at].load(acquire)), tag)
+        matching(std::array::from_fn(|at| self.tags[at].load(orders::tags())), tag)
     }
 
     #[inline(always)]
@@ -79,8 +76,7 @@ impl Bucket {
     /// The index in a slot, for who holds a region or the stripe's lock.
     #[inline(always)]
     pub(crate) fn entry(&self, slot: usize) -> u32 {
-        // Acquire: pairs with the release in `set_entry`: the entry is read.
-        self.words[slot].load(busted::order(Variant::EntryLoadRelaxed, Ordering::Acquire))
+        self.words[slot].load(orders::entry())
     }
 
     /// The slots that hold an entry, and their indices.
@@ -103,9 +99,9 @@ impl Bucket {
         self.set_tag(slot, 0);
     }
 
-    /// Replaces what a slot holds. Release: publishes the entry; pairs with the acquire loads of the word.
+    /// Replaces what a slot holds.
     pub(crate) fn set_entry(&self, slot: usize, entry: u32) {
-        self.words[slot].store(entry, busted::order(Variant::EntryStoreRelaxed, Ordering::Release));
+        self.words[slot].store(entry, orders::set_entry());
     }
 
     fn set_tag(&self, slot: usize, tag: u16) {

@@ -10,6 +10,7 @@ use super::Inner;
 use crate::fence::ReaderFence;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
+use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// What the search of one chain found out.
@@ -61,19 +62,15 @@ fn protect<'a, K, V>(
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
     let word = bucket.word(slot);
-    // Acquire: pairs with the release in `Bucket::set_entry`: whoever sees the word that a mover cleared sees the link
-    // that it set before; and whoever sees an index sees the chunk that its address is in.
-    let mut candidate = word.load(busted::order(Variant::FirstLoadRelaxed, Ordering::Acquire));
+    let mut candidate = word.load(orders::candidate());
     while candidate != NO_ENTRY {
         let pair = lens.pair(candidate);
         set_hazard(hazard, pair.as_ptr().cast());
         if !busted::is(Variant::NoLight) {
             fence.issue();
         }
-        // Acquire: pairs with the release in `Bucket::set_entry`: the entry is read, or the link that a mover set
-        // before it cleared the word.
-        let acquire = busted::order(Variant::ReloadRelaxed, Ordering::Acquire);
-        let current = if busted::is(Variant::NoReload) { candidate } else { word.load(acquire) };
+        let is_reloaded = !busted::is(Variant::NoReload);
+        let current = if is_reloaded { word.load(orders::confirm()) } else { candidate };
         if current == candidate {
             return Some(Held { pair, hazard });
         }
@@ -393,7 +390,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots { entry, current, next, fence: inner.core.mode().of_any_reader() };
+    let slots = Slots { entry, current, next, fence: inner.core.protocol.mode().of_any_reader() };
     // The next array is pinned for the time of this call, also when `Eq` panics: an idle reader is to hold up one array.
     let _pinned_next = ClearLater(next);
     let pinned = array.view();

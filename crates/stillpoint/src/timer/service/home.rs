@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use super::record::Record;
 use super::ring::{ring, Sink, Source};
 use crate::timer::busted::{self, Variant};
+use crate::timer::orders;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use stillpoint_sys::sync::Mutex;
 
@@ -100,9 +101,7 @@ impl<T> Home<T> {
             }
             // Relaxed: published by the operation below.
             record.next.store(top, Ordering::Relaxed);
-            // Release: pairs with the acquire in `take_hints`: the link is seen.
-            let order = busted::order(Variant::HintRelaxed, Ordering::Release);
-            match self.hints.compare_exchange_weak(top, pushed, order, Ordering::Relaxed) {
+            match self.hints.compare_exchange_weak(top, pushed, orders::hint(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => top = other,
             }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use super::home::Home;
 use super::shared::Outcome;
 use crate::timer::busted::{self, Variant};
+use crate::timer::orders;
 use crate::timer::wheel::{Schedule, PERIODIC};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -144,10 +145,8 @@ impl<T> Record<T> {
                 _ => {}
             }
             let next = generation(found) + 1;
-            // Acquire: pairs with the releases in `cancel`, `finish`, `take_revoked` and `abandon`: the value was taken
-            // before it is written again.
-            let order = busted::order(Variant::ClaimRelaxed, Ordering::Acquire);
-            match self.state.compare_exchange(found, state(next, ARMING), order, Ordering::Relaxed) {
+            let claim = orders::claim();
+            match self.state.compare_exchange(found, state(next, ARMING), claim, Ordering::Relaxed) {
                 Ok(_) => break state(next, ARMED),
                 Err(other) => found = other,
             }
@@ -159,8 +158,7 @@ impl<T> Record<T> {
         }
         self.flags.store(schedule.flags, Ordering::Relaxed);
         self.put(value);
-        // Release: pairs with the acquires in `cancel`, `begin`, `schedule`: they see the value and the deadline.
-        self.state.store(armed, busted::order(Variant::ArmRelaxed, Ordering::Release));
+        self.state.store(armed, orders::arm());
         Ok(())
     }
 
@@ -185,9 +183,7 @@ impl<T> Record<T> {
 
     /// Cancels the timer, whose value is then the caller's.
     pub(super) fn cancel(&self) -> Outcome<T> {
-        // Acquire: pairs with the release in `arm`, or in `finish_beat`: if the timer is armed, the value is seen; and in
-        // `finish`: if it has fired, what its callback did.
-        let mut found = self.state.load(busted::order(Variant::FindRelaxed, Ordering::Acquire));
+        let mut found = self.state.load(orders::find());
         loop {
             if phase(found) != ARMED {
                 match self.cancel_elsewhere(found) {
@@ -201,26 +197,20 @@ impl<T> Record<T> {
             if busted::is(Variant::CancelByStore) {
                 self.state.store(taking, Ordering::Release);
             } else {
-                // Acquire: as the load. Beats may have come and gone since, and the state be the same again: then the value
-                // was put there by `finish_beat`.
-                let order = busted::order(Variant::CancelRelaxed, Ordering::Acquire);
-                if let Err(other) = self.move_on(found, taking, order) {
+                if let Err(other) = self.move_on(found, taking, orders::cancel()) {
                     found = other;
                     continue;
                 }
             }
             let value = self.take();
-            // Release: pairs with the acquire in `arm`: the value was taken before it is written again.
-            let order = busted::order(Variant::TakenRelaxed, Ordering::Release);
-            self.state.store(state(generation(found), CANCELLED), order);
+            self.state.store(state(generation(found), CANCELLED), orders::taken());
             return value.map_or(Outcome::Gone, Outcome::Cancelled);
         }
     }
 
     /// Cancels the timer, and leaves the value to the owner.
     pub(super) fn revoke(&self) -> Outcome<()> {
-        // Acquire: as in `cancel`, for the answer that it has fired.
-        let mut found = self.state.load(busted::order(Variant::FindRelaxed, Ordering::Acquire));
+        let mut found = self.state.load(orders::find());
         loop {
             let attempt = if phase(found) == ARMED {
                 // Release: pairs with the acquire in `take_revoked`: the owner sees what the caller did before. Being a
@@ -267,9 +257,7 @@ impl<T> Record<T> {
         let mut found = state(of, RUNNING);
         // The callback may have armed the timer again: then this does nothing.
         while generation(found) == of && matches!(phase(found), RUNNING | STOPPING) {
-            // Release: pairs with the acquire in `arm`: what the callback did happens before the next use.
-            let order = busted::order(Variant::FinishRelaxed, Ordering::Release);
-            match self.move_on(found, state(of, FIRED), order) {
+            match self.move_on(found, state(of, FIRED), orders::finish()) {
                 Ok(_) => return,
                 Err(other) => found = other,
             }
@@ -285,9 +273,7 @@ impl<T> Record<T> {
             return Some(value);
         }
         self.put(value);
-        // Release: pairs with the acquires in `cancel` and `begin`: they see the value.
-        let order = busted::order(Variant::FinishRelaxed, Ordering::Release);
-        if self.move_on(state(of, RESTORING), state(of, ARMED), order).is_ok() {
+        if self.move_on(state(of, RESTORING), state(of, ARMED), orders::finish_beat()).is_ok() {
             return None;
         }
         // STOPPING, which the owner alone leaves.
@@ -312,9 +298,7 @@ impl<T> Record<T> {
         let value = self.take();
         // Relaxed: nobody arms the timer before the store below.
         let deadline = self.deadline.load(Ordering::Relaxed);
-        // Release: pairs with the acquire in `arm`.
-        let order = busted::order(Variant::RevokedRelaxed, Ordering::Release);
-        self.state.store(state(generation(found), CANCELLED), order);
+        self.state.store(state(generation(found), CANCELLED), orders::revoked());
         Some((value?, generation(found), deadline))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use super::record::Record;
-use crate::timer::busted::{self, Variant};
+use crate::timer::orders;
 use stillpoint_sys::sync;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -97,8 +97,7 @@ impl<T> Source<T> {
     pub(super) fn publish(&mut self) {
         if self.published != self.tail {
             self.published = self.tail;
-            // Release: pairs with the acquire in `Sink::peek`: the slots were written.
-            self.ring.tail.store(self.tail, busted::order(Variant::PublishRelaxed, Ordering::Release));
+            self.ring.tail.store(self.tail, orders::publish());
         }
     }
 }
@@ -170,8 +169,7 @@ impl<T> Sink<T> {
     /// Gives the room of what was taken back.
     #[inline]
     pub(super) fn give_back(&self) {
-        // Release: pairs with the acquire in `Source::has_room`: the slots were emptied.
-        self.ring.head.store(self.head, busted::order(Variant::RoomRelaxed, Ordering::Release));
+        self.ring.head.store(self.head, orders::give_back());
     }
 
     /// Whether the source is gone, and all it has sent was taken.

@@ -99,7 +99,7 @@ impl Core {
         let mut boosted: Vec<(&Record, &BoostState)> = Vec::new();
         let mut gives_way = boosting.way == Way::Migrate;
         let mut looks = 0;
-        for record in self.records.iter().filter(|record| blocks(record.observe(), token)) {
+        for record in self.protocol.records().filter(|record| blocks(record.observe(), token)) {
             let Some(boost_state) = record.boost_state() else { continue };
             if looks == LOOKS || state::under_way() >= boosting.most {
                 break;
@@ -169,10 +169,10 @@ impl Core {
         if busted::is(Variant::BoostNoRecheck) {
             return;
         }
-        // Pairs with the fence in `notice`: either the reader sees that it was boosted, or its section is seen to be
+        // Pairs with the fence in `wants_attention`: either the reader sees that it was boosted, or its section is seen to be
         // over. Where the kernel refuses, its next section or the time limit ends the boost.
         if !busted::is(Variant::BoostNoHeavy) {
-            let _ = self.mode.heavy();
+            let _ = self.protocol.mode().heavy();
         }
         for &(record, boost_state) in boosted {
             let is_over = !blocks(record.observe(), token);
@@ -207,7 +207,7 @@ impl Core {
         if state::given() == 0 {
             return;
         }
-        for record in self.records.iter() {
+        for record in self.protocol.records() {
             if let Some(boost_state) = record.boost_state().filter(|boost_state| condition(boost_state)) {
                 boost_state.end(address(record));
             }

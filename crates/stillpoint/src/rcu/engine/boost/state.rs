@@ -38,6 +38,7 @@ use crate::busted::{self, Variant};
 use crate::rcu::engine::core::registry::Claim;
 #[cfg(not(loom))]
 use crate::rcu::engine::core::registry::Registry;
+use crate::rcu::orders;
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -139,9 +140,7 @@ impl BoostState {
         if cfg!(not(loom)) && self.not_before.load(RELAXED) > now {
             return false;
         }
-        // Acquire: pairs with the release in `finish` and `open`: whoever was at the cells is through.
-        let acquire = busted::order(Variant::BoostWordRelaxed, Ordering::Acquire);
-        self.word.compare_exchange(IDLE, STARTING, acquire, Ordering::Relaxed).is_ok()
+        self.word.compare_exchange(IDLE, STARTING, orders::boost_start(), Ordering::Relaxed).is_ok()
     }
 
     /// Does not boost, and does not look again before that time.
@@ -265,9 +264,7 @@ impl BoostState {
 
     /// Takes off the caller's bit. Returns what is left of the others'.
     fn finish(&self, mine: u32) -> u32 {
-        // Release: pairs with the acquire in `start` and `close`. Acquire: what the others did comes before, too.
-        let release = busted::order(Variant::BoostWordRelaxed, Ordering::AcqRel);
-        let left = self.word.fetch_and(!mine, release) & !(mine | CLOSED);
+        let left = self.word.fetch_and(!mine, orders::boost_finish()) & !(mine | CLOSED);
         if left == IDLE {
             GIVEN.fetch_sub(1, RELAXED);
         }

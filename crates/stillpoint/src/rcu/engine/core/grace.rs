@@ -7,9 +7,10 @@
 use std::ptr;
 
 use super::record::{Kind, Record, PASSIVE};
+use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
-use crate::rcu::engine::Core;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
@@ -49,7 +50,7 @@ pub(crate) enum Grace<'c> {
     HeldUp(&'c Record),
 }
 
-impl Core {
+impl Protocol {
     /// Starts a grace period for everything that the caller, and whoever handed objects to it, has unlinked.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
@@ -58,25 +59,19 @@ impl Core {
             self.token.store(token, Ordering::Release);
             return token;
         }
-        // Release: pairs with the acquire loads in `enter` and `report`. A read-modify-write continues the
-        // release sequences of earlier starts, so that a reader that sees a later token has also seen what
-        // was unlinked before this one. Acquire: for the same reason, of this thread's own checks.
-        self.token.fetch_add(1, busted::order(Variant::StartRelaxed, Ordering::AcqRel)) + 1
+        self.token.fetch_add(1, orders::start()) + 1
     }
 
     /// Number of tokens started.
     pub(crate) fn started(&self) -> u64 {
         // Relaxed: for statistics.
-        self.token.load(Ordering::Relaxed) - crate::rcu::engine::FIRST_TOKEN
+        self.token.load(Ordering::Relaxed) - FIRST_TOKEN
     }
 
     /// Makes sure that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
-        // Acquire: pairs with the release below: the scan that follows comes after the fence.
-        let fenced = self.progress.fenced.load(busted::order(Variant::FencedRelaxed, Ordering::Acquire));
-        if fenced >= token
-            || (busted::is(Variant::FenceFromBefore) && fenced > crate::rcu::engine::FIRST_TOKEN)
-        {
+        let fenced = self.progress.fenced.load(orders::fenced());
+        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
         // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.
@@ -85,18 +80,14 @@ impl Core {
         if busted::is(Variant::CounterAfterFence) {
             bound = self.token.load(Ordering::Acquire);
         }
-        // Release: pairs with the acquire load above, in another thread's check.
-        raise(&self.progress.fenced, bound, busted::order(Variant::FencedRelaxed, Ordering::AcqRel));
+        raise(&self.progress.fenced, bound, orders::raise_fenced());
         Ok(bound)
     }
 
     /// Whether every region reader has passed `token`. Never waits; remembers what has completed.
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        // Acquire: pairs with the release in `scan`, in another thread's check: what the readers did before
-        // they passed happens before what the caller does next.
-        let acquire = busted::order(Variant::CompletedRelaxed, Ordering::Acquire);
-        if self.progress.completed.load(acquire) >= token {
+        if self.progress.completed.load(orders::completed()) >= token {
             Ok(Grace::Over)
         } else {
             self.scan(token)
@@ -129,9 +120,16 @@ impl Core {
                 over = over.min(state);
             }
         }
-        // Release: pairs with the acquire load in `check`.
-        raise(&self.progress.completed, over, busted::order(Variant::CompletedRelaxed, Ordering::AcqRel));
+        raise(&self.progress.completed, over, orders::raise_completed());
         Ok(Grace::Over)
+    }
+
+    /// Every region reader that has not passed the newest token, with its state.
+    pub(crate) fn laggards(&self) -> impl Iterator<Item = (&Record, u64)> {
+        // Relaxed: for reports; a token started meanwhile is another matter.
+        let newest = self.token.load(Ordering::Relaxed);
+        let states = self.records.iter().map(|record| (record, record.observe()));
+        states.filter(move |&(_, state)| state != PASSIVE && state < newest)
     }
 
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
@@ -153,17 +151,16 @@ impl Core {
 
     /// Puts the address in every hazard slot that is set into `addresses`, sorted.
     ///
-    /// To be called after [`check`](Core::check) has said that the objects' token is over: the fence of the
+    /// To be called after [`check`](Protocol::check) has said that the objects' token is over: the fence of the
     /// check orders their unlinks with the slots' stores; and a reader that pinned an object under a guard is
     /// seen here if its guard was seen to have ended there.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
-        // Acquire: pairs with the release in `set_hazard` and `clear_hazard`: what the reader did with an
-        // object before it left happens before the object's free.
-        let acquire = busted::order(Variant::HazardScanRelaxed, Ordering::Acquire);
         for record in self.records.iter().filter(|record| record.kind() == Kind::Reader) {
             let slots = record.hazards().inspect(|_| work::step());
-            addresses.extend(slots.map(|hazard| hazard.load(acquire).addr()).filter(|&address| address != 0));
+            addresses.extend(
+                slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
+            );
         }
         addresses.sort_unstable();
     }
@@ -177,10 +174,9 @@ impl Core {
         if !busted::is(Variant::WriterNoFence) {
             stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }
-        // Acquire: pairs with the release in `unregister`. Without a reader that relies on light fences the
-        // fence above is enough: one that registers now comes after it, and sees what was unlinked.
-        let acquire = busted::order(Variant::CountRelaxed, Ordering::Acquire);
-        if self.mode == Mode::Symmetric || self.light_readers.load(acquire) == 0 {
+        // Without a reader that relies on light fences the fence above is enough: one that registers now comes after it, and
+        // sees what was unlinked.
+        if self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0 {
             return Ok(());
         }
         if busted::is(Variant::NoHeavy) {
@@ -194,7 +190,7 @@ impl Core {
         answer
     }
 
-    /// The fence after a reader was asked to wake futures: pairs with the light fence in `notice`, in every mode and for
+    /// The fence after a reader was asked to wake futures: pairs with the light fence in `wants_attention`, in every mode and for
     /// every kind of reader.
     pub(crate) fn fence_request(&self) -> Result<(), FenceError> {
         if busted::is(Variant::RequestNoHeavy) {

@@ -1,7 +1,85 @@
 //! The protocol: readers announce themselves, the writer starts tokens, fences, and looks at them.
+//!
+//! All that correctness needs is here. A reader whose record wants attention is told so by the call that has changed its
+//! state; what it does about that is a matter of those above.
 
 pub(crate) mod garbage;
 pub(crate) mod grace;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod registry;
+
+use crossbeam_utils::CachePadded;
+
+use self::grace::Progress;
+use self::record::Record;
+use self::registry::Registry;
+use crate::fence::Mode;
+use crate::rcu::engine::boost::BoostState;
+use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// What the readers and writers of a domain share.
+#[derive(Debug)]
+pub(crate) struct Protocol {
+    mode: Mode,
+    /// Whether readers may be boosted, and told so.
+    boosts: bool,
+    /// The current token. Changed by read-modify-write only: see `start`.
+    token: CachePadded<AtomicU64>,
+    progress: CachePadded<Progress>,
+    /// Number of registered readers that rely on light fences: guards and protected loads, but for readers that no heavy
+    /// fence of the domain reaches.
+    light_readers: CachePadded<AtomicUsize>,
+    records: Registry<Record>,
+}
+
+/// The token before the first one that is started. Not [`record::PASSIVE`].
+const FIRST_TOKEN: u64 = 1;
+
+impl Protocol {
+    pub(crate) fn new(mode: Mode, boosts: bool) -> Self {
+        Self {
+            mode,
+            boosts,
+            token: CachePadded::new(AtomicU64::new(FIRST_TOKEN)),
+            progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
+            light_readers: CachePadded::new(AtomicUsize::new(0)),
+            records: Registry::new(),
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The records of all readers, in no order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// In the child of a `fork`: lets go of every record that another thread of the parent held. `abandoned` gets what these
+    /// kept for boosters.
+    ///
+    /// # Safety
+    /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
+    /// another thread: the objects behind such references may be freed from now on.
+    pub(crate) unsafe fn reset_after_fork(&self, abandoned: impl Fn(&'static BoostState)) {
+        for record in self.records.iter_all() {
+            // SAFETY: the caller's promise.
+            unsafe { record.reset_after_fork() };
+        }
+        let mut light_readers = 0;
+        for (record, claim) in self.records.claims() {
+            if record.is_mine() {
+                light_readers += usize::from(record.is_light());
+                record.refresh();
+            } else {
+                record.leave();
+                record.abandon().map(&abandoned);
+                self.records.release(&claim);
+            }
+        }
+        // Relaxed: there is no other thread.
+        self.light_readers.store(light_readers, Ordering::Relaxed);
+    }
+}

@@ -4,62 +4,69 @@ use std::ptr::NonNull;
 
 use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
 use super::registry::Claim;
+use super::Protocol;
 use crate::busted::{self, Variant};
 use crate::fence::{self, Mode, ReaderFence};
-use crate::rcu::engine::Core;
+use crate::rcu::engine::boost::BoostState;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
-impl Core {
-    /// Registers the calling thread as a reader, and says how it is to fence.
-    pub(crate) fn register(&self, kind: Kind) -> (Claim<Record>, ReaderFence) {
+/// A call that changes a reader's state says whether its record wants attention, because somebody waits for the state, or has
+/// boosted the reader. Then the reader has to answer.
+impl Protocol {
+    /// Registers the calling thread as a reader, with what it keeps for boosters. Says how it is to fence, and whether its
+    /// record wants attention.
+    pub(crate) fn register(
+        &self,
+        kind: Kind,
+        boost_state: Option<&'static BoostState>,
+    ) -> (Claim<Record>, ReaderFence, bool) {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the core for ever.
+        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry for ever.
         let fence = unsafe { record.bind(self.mode) };
         let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
-        record.adopt(kind, fence, self.boosting().is_some(), is_unreached);
+        record.adopt(kind, fence, boost_state, is_unreached);
         if record.is_light() {
             // Relaxed: made visible by the fence below.
             self.light_readers.fetch_add(1, Ordering::Relaxed);
         }
-        if kind == Kind::Qsbr {
-            self.report(record);
-        }
+        let wants_attention = kind == Kind::Qsbr && self.report(record);
         if !busted::is(Variant::RegisterNoFence) {
-            // SeqCst: pairs with the fence in `Core::fence`. Either that writer sees the claim, the count and
+            // SeqCst: pairs with the fence in `Protocol::fence`. Either that writer sees the claim, the count and
             // the state, or everything this reader loads from now on is newer than what the writer unlinked.
             atomic_fence(Ordering::SeqCst);
         }
-        (claim, fence)
+        (claim, fence, wants_attention)
     }
 
-    /// The end of a reader. Whoever waits for it goes on.
-    pub(crate) fn unregister(&self, claim: &Claim<Record>) {
-        // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
+    /// A reader that ends gives everything up. Its record wants attention for the last time.
+    pub(crate) fn sign_off(&self, record: &Record) -> bool {
         if !busted::is(Variant::LeaveForgotten) {
             record.leave();
         }
         if record.is_light() {
-            // Release: pairs with the acquire load in `Core::fence`: a writer that no longer counts this
-            // reader comes after everything it read.
-            let release = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
-            self.light_readers.fetch_sub(1, release);
+            self.light_readers.fetch_sub(1, orders::light_reader_gone());
         }
-        self.notice(record);
+        self.wants_attention(record)
+    }
+
+    /// Gives the record back of a reader that has [signed off](Protocol::sign_off). Returns what it kept for boosters.
+    pub(crate) fn unregister(&self, claim: &Claim<Record>) -> Option<&'static BoostState> {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
         record.unbind(self.mode);
-        record.abandon();
+        let boost_state = record.abandon();
         self.records.release(claim);
+        boost_state
     }
 
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
-        // Acquire: pairs with the read-modify-write in `start`: a section that carries this token has seen
-        // what was unlinked before the token was started.
-        let token = self.token.load(busted::order(Variant::PinTokenRelaxed, Ordering::Acquire));
-        record.publish(token, busted::order(Variant::EnterRelaxed, Ordering::Release));
+        let token = self.token.load(orders::enter_token());
+        record.publish(token, orders::enter());
         if !busted::is(Variant::PinNoLight) {
             fence.issue();
         }
@@ -67,9 +74,9 @@ impl Core {
 
     /// Ends a section of a guard.
     #[inline(always)]
-    pub(crate) fn leave(&self, record: &Record) {
-        record.publish(PASSIVE, busted::order(Variant::LeaveRelaxed, Ordering::Release));
-        self.notice(record);
+    pub(crate) fn leave(&self, record: &Record) -> bool {
+        record.publish(PASSIVE, orders::leave());
+        self.wants_attention(record)
     }
 
     /// A quiescent state of a QSBR reader, or the first state of one that comes online.
@@ -77,71 +84,39 @@ impl Core {
     /// No fence: a state that a scan takes for passed carries a token of an acquire load, so the reader has
     /// seen the unlink; and until then the old state blocks.
     #[inline(always)]
-    pub(crate) fn report(&self, record: &Record) {
-        // Acquire: pairs with the read-modify-write in `start`.
-        let token = self.token.load(busted::order(Variant::QsbrLoadRelaxed, Ordering::Acquire));
-        record.publish(token, busted::order(Variant::QsbrStoreRelaxed, Ordering::Release));
-        self.notice(record);
+    pub(crate) fn report(&self, record: &Record) -> bool {
+        let token = self.token.load(orders::report_token());
+        record.publish(token, orders::report());
+        self.wants_attention(record)
     }
 
-    /// A QSBR reader promises not to read until [`online`](Core::online).
-    pub(crate) fn offline(&self, record: &Record) {
-        record.publish(PASSIVE, busted::order(Variant::OfflineRelaxed, Ordering::Release));
-        self.notice(record);
+    /// A QSBR reader promises not to read until [`online`](Protocol::online).
+    pub(crate) fn offline(&self, record: &Record) -> bool {
+        record.publish(PASSIVE, orders::offline());
+        self.wants_attention(record)
     }
 
     /// A QSBR reader comes back.
-    pub(crate) fn online(&self, record: &Record) {
-        self.report(record);
+    pub(crate) fn online(&self, record: &Record) -> bool {
+        let wants_attention = self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
-            // SeqCst: pairs with the fence in `Core::fence`, as in `register`.
+            // SeqCst: pairs with the fence in `Protocol::fence`, as in `register`.
             atomic_fence(Ordering::SeqCst);
         }
+        wants_attention
     }
 
-    /// Runs `function` offline, and comes back online also when it panics.
-    pub(crate) fn while_offline<R>(&self, record: &Record, function: impl FnOnce() -> R) -> R {
-        struct Online<'c>(&'c Core, &'c Record);
-
-        impl Drop for Online<'_> {
-            fn drop(&mut self) {
-                self.0.online(self.1);
-            }
-        }
-
-        self.offline(record);
-        let _online = Online(self, record);
-        function()
-    }
-
-    /// After the state was published: looks whether somebody waits for this, or has boosted.
+    /// After the state was published: whether there is something to look at.
     #[inline(always)]
-    fn notice(&self, record: &Record) {
+    fn wants_attention(&self, record: &Record) -> bool {
         // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`, by a provider as well. A reader that
-        // these do not reach, or no longer, has `FENCES` set, and fences itself in `answer`. Models pay for it only where
-        // it is needed.
-        let boosts = self.boosting().is_some() && self.mode() != Mode::Symmetric;
-        let is_needed = fence::has_requests() || boosts;
+        // these do not reach, or no longer, has `FENCES` set, and fences itself before it answers. Models pay for it only
+        // where it is needed.
+        let is_needed = fence::has_requests() || (self.boosts && self.mode != Mode::Symmetric);
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
         }
-        if record.wants_attention() {
-            self.answer(record);
-        }
-    }
-
-    #[cold]
-    fn answer(&self, record: &Record) {
-        if record.fences() {
-            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with that in `fence_request` for
-            // a reader that no provider reaches.
-            atomic_fence(Ordering::SeqCst);
-        }
-        if record.take_request() {
-            self.event.notify_by_shares();
-            self.tasks.wake();
-        }
-        self.end_own_boost(record);
+        record.wants_attention()
     }
 }
 
@@ -169,9 +144,8 @@ pub(crate) fn protect<'r, T>(
         if !busted::is(Variant::ProtectNoLight) {
             fence.issue();
         }
-        // Acquire: pairs with the release of the writer that linked the object.
-        let acquire = busted::order(Variant::ProtectReloadRelaxed, Ordering::Acquire);
-        let current = if busted::is(Variant::ProtectNoReload) { candidate } else { source.load(acquire) };
+        let is_reloaded = !busted::is(Variant::ProtectNoReload);
+        let current = if is_reloaded { source.load(orders::confirm()) } else { candidate };
         if current == candidate {
             return NonNull::new(current).map(|object| (object, hazard));
         }

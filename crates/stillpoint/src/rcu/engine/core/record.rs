@@ -6,7 +6,8 @@ use std::ptr;
 
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
-use crate::rcu::engine::boost::state::{self, BoostState};
+use crate::rcu::engine::boost::BoostState;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
@@ -86,9 +87,15 @@ impl Default for Record {
 
 /// The owner's side: called by the reader's thread alone.
 impl Record {
-    /// Writes down who holds the record from now on, whether it may be boosted, and whether the heavy fences of its domain
-    /// do not reach it.
-    pub(crate) fn adopt(&self, kind: Kind, fence: ReaderFence, boosts: bool, is_unreached: bool) {
+    /// Writes down who holds the record from now on, what its thread keeps for boosters, and whether the heavy fences of
+    /// its domain do not reach it.
+    pub(crate) fn adopt(
+        &self,
+        kind: Kind,
+        fence: ReaderFence,
+        boost_state: Option<&'static BoostState>,
+        is_unreached: bool,
+    ) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
         let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
@@ -98,8 +105,6 @@ impl Record {
         self.thread.store(stillpoint_sys::linux::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
-        let boost_state = if boosts { state::own() } else { None };
-        boost_state.inspect(|boost_state| boost_state.add_holder());
         let attention =
             if is_unreached || (boost_state.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
         if busted::is(Variant::AdoptByStore) {
@@ -122,13 +127,13 @@ impl Record {
         self.kind.load(Ordering::Relaxed) & LIGHT != 0
     }
 
-    /// The holder goes.
-    pub(crate) fn abandon(&self) {
-        if let Some(boost_state) = self.boost_state() {
-            // Before the boost state may be another thread's; and a claimed record without a holder has no boost state, if a `fork` finds
-            // it so. Relaxed: who still sees the old boost state finds the record passive, or claimed by another thread.
+    /// The holder goes. Returns what its thread kept for boosters, which the record no longer holds.
+    pub(crate) fn abandon(&self) -> Option<&'static BoostState> {
+        let boost_state = self.boost_state();
+        if boost_state.is_some() {
+            // Before the boost state may be another thread's; and a claimed record without a holder has none, if a `fork`
+            // finds it so. Relaxed: who still sees the old one finds the record passive, or claimed by another thread.
             self.boost_state.store(ptr::null_mut(), Ordering::Relaxed);
-            boost_state.remove_holder();
         }
         // A `fork` may find the record claimed again and not adopted yet: it is nobody's until then. Relaxed: see `adopt`. No
         // model forks.
@@ -136,6 +141,7 @@ impl Record {
             self.thread.store(0, Ordering::Relaxed);
             self.tid.store(0, Ordering::Relaxed);
         }
+        boost_state
     }
 
     fn has(&self, bits: u32) -> bool {
@@ -276,7 +282,7 @@ impl Record {
     /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
     /// more: they borrow the reader, which is being dropped.
     pub(crate) fn leave(&self) {
-        let order = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
+        let order = orders::give_up();
         for hazard in self.hazards() {
             // Relaxed: the owner reads what it wrote itself.
             if !hazard.load(Ordering::Relaxed).is_null() {
@@ -289,17 +295,17 @@ impl Record {
 }
 
 /// Sets a hazard slot. Release: a scan that reads this value also knows that the slot's previous object has
-/// been left. Pairs with the acquire load in `Core::gather_hazards`.
+/// been left. Pairs with the acquire load in `Protocol::gather_hazards`.
 #[inline(always)]
 pub(crate) fn set_hazard(hazard: &Hazard, object: *mut ()) {
-    hazard.store(object, busted::order(Variant::HazardSetRelaxed, Ordering::Release));
+    hazard.store(object, orders::hazard_set());
 }
 
 /// Clears a hazard slot. Release: the reads of the object happen before its free. Pairs with the acquire load
-/// in `Core::gather_hazards`.
+/// in `Protocol::gather_hazards`.
 #[inline(always)]
 pub(crate) fn clear_hazard(hazard: &Hazard) {
-    hazard.store(ptr::null_mut(), busted::order(Variant::HazardClearRelaxed, Ordering::Release));
+    hazard.store(ptr::null_mut(), orders::hazard_clear());
 }
 
 /// The scanner's side: called by any thread.
@@ -308,7 +314,7 @@ impl Record {
     /// before the state read here happens before whatever the caller does next.
     #[inline(always)]
     pub(crate) fn observe(&self) -> u64 {
-        self.state.load(busted::order(Variant::ScanRelaxed, Ordering::Acquire))
+        self.state.load(orders::observe())
     }
 
     /// Every hazard slot of the record, in use or not.
@@ -457,7 +463,7 @@ mod tests {
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {
             let record = Record::default();
-            record.adopt(Kind::Reader, ReaderFence::Full, false, is_unreached);
+            record.adopt(Kind::Reader, ReaderFence::Full, None, is_unreached);
             record.ask_for_attention();
             record.request();
             record.tell_boosted();
@@ -472,7 +478,7 @@ mod tests {
     #[test]
     fn a_record_without_a_holder_is_nobodys() {
         let record = Record::default();
-        record.adopt(Kind::Reader, ReaderFence::Light, false, false);
+        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
         assert!(record.is_mine());
         record.abandon();
         assert!(!record.is_mine() && record.tid() == 0);

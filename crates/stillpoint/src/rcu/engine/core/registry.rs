@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
-use crate::busted::{self, Variant};
+use crate::rcu::orders;
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
@@ -77,18 +77,14 @@ impl<T: Default> Registry<T> {
     pub(crate) fn release(&self, claim: &Claim<T>) {
         // SAFETY: chunks live as long as the registry, which `claim` does not outlive.
         let chunk = unsafe { claim.chunk.as_ref() };
-        // Release: pairs with the acquire load of `claimed` in `iter` and in `try_claim`.
-        let order = busted::order(Variant::UnregisterRelaxed, Ordering::Release);
-        chunk.claimed.fetch_and(!(1 << claim.index), order);
+        chunk.claimed.fetch_and(!(1 << claim.index), orders::release());
     }
 
     /// Every slot that is claimed while the iterator passes it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         // Acquire: pairs with the release in `claim` that published the chunk.
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
-            // Acquire: pairs with the release in `release`: a slot that is no longer claimed has been left.
-            let order = busted::order(Variant::UnregisterRelaxed, Ordering::Acquire);
-            bits(chunk.claimed.load(order))
+            bits(chunk.claimed.load(orders::claimed()))
                 .inspect(|_| work::step())
                 .map(|index| &*chunk.slots[index as usize])
         })
@@ -141,11 +137,10 @@ impl<T: Default> Chunk<T> {
             if index >= self.slots.len() {
                 return None;
             }
-            // Acquire: pairs with the release of the slot's last holder, in `release`.
             match self.claimed.compare_exchange_weak(
                 claimed,
                 claimed | 1 << index,
-                busted::order(Variant::ClaimRelaxed, Ordering::Acquire),
+                orders::claim(),
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(Claim { chunk: NonNull::from(self), index }),

@@ -3,22 +3,28 @@
 //! ```text
 //!   retire handle --> stack --> the reclaimer's retire list
 //!                       |             ^
-//!                       +--> assistant, what it leaves
+//!                       +--> what retire handles free
 //! ```
 //!
 //! The limits are on all three places together. An object that moves is counted at the new place before it is no longer
 //! counted at the old one, and a retire handle looks at the places in the order in which objects move: so it sees each
 //! object in one place at least, and the limits are not exceeded.
+//!
+//! A retire handle that finds no room takes its turn at a retire list that all of them share, and nobody waits for it. It
+//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays there,
+//! with its grace period, for the next one; the background reclaimer takes it over when it comes by. So no more than a share
+//! is ever there, and a retire handle that is preempted in its turn holds up no more than that.
 
 use std::sync::Arc;
 
-use super::assistant::{Assistant, Turn};
-use super::retire_list::{Full, Limits, RetireList, SHARE};
+use super::retire_list::{Full, Limits, Pace, RetireList, SHARE};
 use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
+use stillpoint_sys::sync::{Locked, TryLock};
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -26,11 +32,12 @@ pub(crate) struct Inbox {
     stack: Stack,
     /// What is on the stack, or about to be.
     submitted: Tally,
-    /// What is with the assistant, written by who has the turn.
+    /// What is in the shared retire list, written by who has the turn.
     assisted: Tally,
     /// What is in the reclaimer's retire list, written only by the reclaimer.
     listed: Tally,
-    assistant: Assistant,
+    /// The retire list that handles share, each in turn; made by the first one.
+    shared: TryLock<Option<RetireList>>,
     limits: Limits,
     /// Number of submitted objects for which the reclaimer wants to be woken.
     enough: AtomicUsize,
@@ -55,7 +62,7 @@ impl Inbox {
             submitted: Tally::new(),
             assisted: Tally::new(),
             listed: Tally::new(),
-            assistant: Assistant::new(),
+            shared: TryLock::new(None),
             limits,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
@@ -75,9 +82,7 @@ impl Inbox {
     /// What a run is to do: the phase; but without retire handles it is to free everything, then return, as nobody can hand
     /// anything in meanwhile, or stop it.
     pub(crate) fn aim(&self) -> usize {
-        // Acquire: pairs with the release in `remove_handle`: what they all submitted is seen after, and their phase.
-        let acquire = busted::order(Variant::LastHandleRelaxed, Ordering::Acquire);
-        let is_alone = self.handles.load(acquire) == 0;
+        let is_alone = self.handles.load(orders::handles()) == 0;
         self.phase().max(if is_alone { STOPPING } else { RUNNING })
     }
 
@@ -102,9 +107,7 @@ impl Inbox {
     }
 
     pub(crate) fn remove_handle(&self) {
-        // Release: pairs with the acquire load in `aim`, for each of them: the count changes by read-modify-writes only.
-        let release = busted::order(Variant::LastHandleRelaxed, Ordering::Release);
-        if self.handles.fetch_sub(1, release) == 1 {
+        if self.handles.fetch_sub(1, orders::handle_gone()) == 1 {
             self.core.event().notify();
         }
     }
@@ -157,8 +160,7 @@ impl Inbox {
     /// # Panics
     /// With the panic of a destructor; what was ready has been freed.
     pub(crate) fn assist(&self, full: Full) -> usize {
-        let Some(turn) = self.assistant.begin() else { return 0 };
-        let mut turn = Assisting { inbox: self, turn: Some(turn) };
+        let Some(mut turn) = self.begin() else { return 0 };
         let list = turn.list();
         let freed = list.advance(SHARE);
         if freed > 0 || list.awaits_readers() {
@@ -178,8 +180,7 @@ impl Inbox {
     /// Moves what was submitted, and what assistants left, to the reclaimer's retire list. Whether there was anything.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
         let before = list.len();
-        if let Some(turn) = self.assistant.begin_on_leftovers() {
-            let mut turn = Assisting { inbox: self, turn: Some(turn) };
+        if let Some(mut turn) = self.begin_on_leftovers() {
             list.take_over(turn.list());
             // Before the turn ends, which counts what is left there.
             self.count_list(list);
@@ -192,15 +193,16 @@ impl Inbox {
         self.listed.set(list.len(), list.bytes());
     }
 
-    /// Whether there is nothing but what is in the reclaimer's own retire list, and nobody is at the assistant.
+    /// Whether there is nothing but what is in the reclaimer's own retire list, and nobody has the turn.
     pub(crate) fn is_empty(&self) -> bool {
-        // In this order: who finds the stack empty because an assistant took what was there sees his turn, too.
-        self.stack.is_empty() && self.assistant.is_idle()
+        // In this order: who finds the stack empty because a handle took what was there sees its turn, too; and who finds
+        // that over sees what was left.
+        self.stack.is_empty() && !self.shared.is_locked() && self.assisted.objects() == 0
     }
 
     /// Whether the reclaimer, which wants to be woken for so many objects, has something to take in.
     pub(crate) fn has_work(&self, enough: usize) -> bool {
-        (!self.stack.is_empty() && self.submitted.objects() >= enough) || self.assistant.has_leftovers()
+        (!self.stack.is_empty() && self.submitted.objects() >= enough) || self.has_leftovers()
     }
 
     /// For how many submitted objects the reclaimer is to be woken.
@@ -246,11 +248,29 @@ impl Inbox {
             core.hand_on(garbage);
         }));
         // Who has the turn does the same at its end.
-        if let Some(turn) = self.assistant.begin_on_leftovers() {
-            let mut turn = Assisting { inbox: self, turn: Some(turn) };
+        if let Some(mut turn) = self.begin_on_leftovers() {
             // A retire list that is dropped leaves what it has to the domain.
-            drop(turn.turn().slot().take());
+            drop(turn.slot().take());
         }
+    }
+
+    /// Takes the turn at the shared retire list, unless somebody has it.
+    fn begin(&self) -> Option<Turn<'_>> {
+        self.shared.try_lock().map(|list| Turn { inbox: self, list: Some(list) })
+    }
+
+    /// As [`begin`](Inbox::begin), but only if something was left.
+    fn begin_on_leftovers(&self) -> Option<Turn<'_>> {
+        if self.has_leftovers() {
+            self.begin()
+        } else {
+            None
+        }
+    }
+
+    /// Whether something was left in the shared retire list, and nobody is at it.
+    fn has_leftovers(&self) -> bool {
+        self.assisted.objects() > 0 && !self.shared.is_locked()
     }
 }
 
@@ -261,31 +281,33 @@ impl Drop for Inbox {
     }
 }
 
-/// A turn at the assistant. What is left at its end is counted.
-struct Assisting<'i> {
+/// A turn at the shared retire list. What is left at its end is counted.
+struct Turn<'i> {
     inbox: &'i Inbox,
     /// `None` in the end.
-    turn: Option<Turn<'i>>,
+    list: Option<Locked<'i, Option<RetireList>>>,
 }
 
-impl<'i> Assisting<'i> {
-    fn turn(&mut self) -> &mut Turn<'i> {
-        self.turn.as_mut().expect("it ends with the drop")
+impl Turn<'_> {
+    /// Where the retire list is, if there is one.
+    fn slot(&mut self) -> &mut Option<RetireList> {
+        self.list.as_mut().expect("it ends with the drop")
     }
 
+    /// The retire list. Its pace does not matter: who has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
         let core = &self.inbox.core;
-        self.turn().list(core)
+        self.slot().get_or_insert_with(|| RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE))
     }
 }
 
-impl Drop for Assisting<'_> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
-        let left = self.turn().slot().as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
+        let left = self.slot().as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
         let was_freed = left.0 < inbox.assisted.objects();
         inbox.assisted.set(left.0, left.1);
-        self.turn = None;
+        self.list = None;
         if was_freed {
             // For those who wait for room. The reclaimer need not be woken: it does not sleep long while somebody is at
             // it, or something is left.
@@ -316,34 +338,25 @@ impl Tally {
 
     /// Adds one object, and returns the numbers before.
     fn add(&self, bytes: usize) -> (usize, usize) {
-        // Acquire: pairs with the release in `subtract`: who no longer sees an object counted here sees it counted
-        // where it went.
-        let acquire = busted::order(Variant::TallyRelaxed, Ordering::Acquire);
-        (self.objects.fetch_add(1, acquire), self.bytes.fetch_add(bytes, acquire))
+        (self.objects.fetch_add(1, orders::add()), self.bytes.fetch_add(bytes, orders::add()))
     }
 
     fn subtract(&self, objects: usize, bytes: usize) {
-        // Release: pairs with the acquire in `add`.
-        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
-        self.objects.fetch_sub(objects, release);
-        self.bytes.fetch_sub(bytes, release);
+        self.objects.fetch_sub(objects, orders::subtract());
+        self.bytes.fetch_sub(bytes, orders::subtract());
     }
 
     fn set(&self, objects: usize, bytes: usize) {
-        // Release: pairs with the acquire loads below, as in `subtract`.
-        let release = busted::order(Variant::TallyRelaxed, Ordering::Release);
-        self.objects.store(objects, release);
-        self.bytes.store(bytes, release);
+        self.objects.store(objects, orders::set_counted());
+        self.bytes.store(bytes, orders::set_counted());
     }
 
     fn objects(&self) -> usize {
-        // Acquire: pairs with the release in `set`, and in `subtract`.
-        self.objects.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+        self.objects.load(orders::counted())
     }
 
     fn bytes(&self) -> usize {
-        // Acquire: as above.
-        self.bytes.load(busted::order(Variant::TallyRelaxed, Ordering::Acquire))
+        self.bytes.load(orders::counted())
     }
 }
 

@@ -17,8 +17,8 @@ use std::ptr::{self, NonNull};
 
 use super::retire_list::SHARE;
 use super::stack::{Node, Stack};
-use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 
@@ -104,8 +104,7 @@ impl Orphans {
     }
 
     fn take_line(&self) -> Option<Box<Chain>> {
-        // Acquire: pairs with the release in `join`. Release: pairs with the acquire in `is_empty`.
-        let chain = self.line.swap(ptr::null_mut(), busted::order(Variant::LineRelaxed, Ordering::AcqRel));
+        let chain = self.line.swap(ptr::null_mut(), orders::take_line());
         // SAFETY: it came from `Box::into_raw` in `join`, and only this exchange took it.
         (!chain.is_null()).then(|| unsafe { Box::from_raw(chain) })
     }
@@ -122,9 +121,8 @@ impl Orphans {
     fn join(&self, mut chain: Box<Chain>, end: End) {
         loop {
             let own = Box::into_raw(chain);
-            // Release: pairs with the acquire in `take_line`: the objects, and all that was done with them. Relaxed on
-            // failure: what is there is not followed before it is taken.
-            let release = busted::order(Variant::LineRelaxed, Ordering::Release);
+            // Relaxed on failure: what is there is not followed before it is taken.
+            let release = orders::join_line();
             if self.line.compare_exchange(ptr::null_mut(), own, release, Ordering::Relaxed).is_ok() {
                 return;
             }

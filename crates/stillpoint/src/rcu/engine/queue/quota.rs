@@ -12,6 +12,7 @@
 //! two of each on the same line; and each poll that frees costs a fence, for those who wait for room.
 
 use crate::busted::{self, Variant};
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 // Not modelled: a statistic.
@@ -122,11 +123,8 @@ impl Account {
             total.inspect(|&total| self.taken.store(total, Ordering::Relaxed));
             return total.is_some();
         }
-        // Acquire: pairs with the release in `give_back`: what the destructors did whose room this is happens before
-        // what the retirer does next. A read-modify-write keeps the release sequence of earlier ones. Relaxed on
-        // failure: who is refused relies on nothing.
-        let acquire = busted::order(Variant::RoomRelaxed, Ordering::Acquire);
-        self.taken.fetch_update(acquire, Ordering::Relaxed, fits).is_ok()
+        // Relaxed on failure: who is refused relies on nothing.
+        self.taken.fetch_update(orders::reserve(), Ordering::Relaxed, fits).is_ok()
     }
 
     /// Whether it was within the limit.
@@ -139,8 +137,7 @@ impl Account {
 
     fn give_back(&self, amount: usize) {
         if self.is_limited() {
-            // Release: pairs with the acquire in `reserve`.
-            self.taken.fetch_sub(amount, busted::order(Variant::RoomRelaxed, Ordering::Release));
+            self.taken.fetch_sub(amount, orders::give_back());
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
-use crate::rcu::engine::boost::policy::Booster;
+use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
@@ -169,7 +169,7 @@ impl RetireList {
         if self.held.is_empty() {
             return 0;
         }
-        let own = self.core.hazards_of_caller();
+        let own = self.core.protocol.hazards_of_caller();
         self.held.iter().filter(|held| own.contains(&held.garbage.address())).count()
     }
 
@@ -325,7 +325,7 @@ impl RetireList {
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         if busted::is(Variant::HazardsFirst) {
-            self.core.gather_hazards(&mut self.hazards);
+            self.core.protocol.gather_hazards(&mut self.hazards);
         }
         self.core.tend_boost();
         let ready = self.ready(limit);
@@ -346,7 +346,7 @@ impl RetireList {
         let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
             return;
         };
-        if let Ok(Grace::HeldUp(record)) = self.core.check(batch.token) {
+        if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(batch.token) {
             let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
             self.core.report_stall(record, batch.token, batch.started, behind);
         }
@@ -374,13 +374,16 @@ impl RetireList {
 
     fn is_time(&self) -> bool {
         let due = || self.started.is_none_or(|started| started.elapsed() >= self.pace.interval);
-        self.open >= self.pace.batch || self.pace.interval.is_zero() || !self.core.needs_heavy() || due()
+        self.open >= self.pace.batch
+            || self.pace.interval.is_zero()
+            || !self.core.protocol.needs_heavy()
+            || due()
     }
 
     /// Starts a token for what is open. Returns the token that the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
-            let token = self.core.start();
+            let token = self.core.protocol.start();
             let started = self.core.age();
             self.started = Some(Instant::now());
             self.batches.push_back(Batch { token, objects: self.open, started });
@@ -396,10 +399,10 @@ impl RetireList {
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let mut answer = self.core.check(batch.token);
+            let mut answer = self.core.protocol.check(batch.token);
             let is_held_up = matches!(answer, Ok(Grace::HeldUp(_)));
             if is_held_up && self.booster.boost(&self.core, batch.token, batch.started) {
-                answer = self.core.check(batch.token);
+                answer = self.core.protocol.check(batch.token);
             }
             let over = match answer {
                 Ok(Grace::Over) => true,
@@ -423,7 +426,7 @@ impl RetireList {
             if busted::is(Variant::IgnoreHazards) {
                 self.hazards.clear();
             } else if !busted::is(Variant::HazardsFirst) {
-                self.core.gather_hazards(&mut self.hazards);
+                self.core.protocol.gather_hazards(&mut self.hazards);
             }
             let half = limit / 2 + if self.favours_held { limit % 2 } else { 0 };
             self.favours_held = !self.favours_held;
@@ -552,7 +555,7 @@ impl RetireList {
     /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
         if let Some(batch) = self.batches.front() {
-            return Ok(match self.core.check(batch.token)? {
+            return Ok(match self.core.protocol.check(batch.token)? {
                 Grace::HeldUp(record) => Obstacle::Reader(record),
                 Grace::Over => Obstacle::Nothing,
             });

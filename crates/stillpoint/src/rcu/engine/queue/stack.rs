@@ -5,8 +5,8 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 #[derive(Debug)]
@@ -41,10 +41,8 @@ impl Stack {
         loop {
             // SAFETY: the node is not published yet, so this thread has it to itself.
             unsafe { (*node).next = newest };
-            // Release: the node, the unlink and everything else before the push happens before `take` in
-            // whichever thread takes it. A later push keeps the release sequence, being a read-modify-write.
-            let release = busted::order(Variant::HandoverRelaxed, Ordering::Release);
-            match self.newest.compare_exchange_weak(newest, node, release, Ordering::Relaxed) {
+            // Relaxed on failure: what is there is not followed.
+            match self.newest.compare_exchange_weak(newest, node, orders::push(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => newest = now,
             }
@@ -73,11 +71,7 @@ impl Stack {
 
     /// Takes everything.
     pub(crate) fn take(&self) -> Taken {
-        // Acquire: pairs with the release in `push`. Release: pairs with the acquire in `is_empty`: who finds the stack
-        // empty sees what the taker did before.
-        let order = if busted::is(Variant::TakeUnseen) { Ordering::Acquire } else { Ordering::AcqRel };
-        let order = busted::order(Variant::HandoverRelaxed, order);
-        Taken { next: self.newest.swap(ptr::null_mut(), order) }
+        Taken { next: self.newest.swap(ptr::null_mut(), orders::take()) }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::Backoff;
 
 use crate::fence::FenceError;
-use crate::rcu::engine::boost::policy::Booster;
+use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
@@ -193,7 +193,7 @@ impl Core {
     /// # Panics
     /// With a panic of the stall hook.
     pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
-        if let Some(record) = self.held_up_by_caller(token) {
+        if let Some(record) = self.protocol.held_up_by_caller(token) {
             return Err(Interrupted::ByCaller(record));
         }
         let begun = self.age();
@@ -201,7 +201,7 @@ impl Core {
         let mut boost = Boost { core: self, booster: Booster::new() };
         let mut dated = None;
         loop {
-            let laggard = match self.check(token).map_err(Interrupted::Fence)? {
+            let laggard = match self.protocol.check(token).map_err(Interrupted::Fence)? {
                 Grace::Over => return Ok(()),
                 Grace::HeldUp(laggard) => laggard,
             };
@@ -216,7 +216,7 @@ impl Core {
             if is_late {
                 return Err(Interrupted::Late(laggard));
             }
-            let passed = || !matches!(self.check(token), Ok(Grace::HeldUp(_)));
+            let passed = || !matches!(self.protocol.check(token), Ok(Grace::HeldUp(_)));
             patience.wait(&self.event, Next::Passage(laggard), wake_up, passed);
         }
     }

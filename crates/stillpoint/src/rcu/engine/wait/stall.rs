@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::counters::Counters;
-use crate::rcu::engine::core::record::{Record, PASSIVE};
+use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::{Behind, Stall};
@@ -71,16 +71,6 @@ impl Core {
         (due > self.age()).then(|| self.made.checked_add(due))?
     }
 
-    /// Every region reader that has not passed the newest token, with its state.
-    pub(crate) fn region_readers_in_the_way(&self) -> impl Iterator<Item = (&Record, u64)> {
-        // Relaxed: for reports; a token started meanwhile is another matter.
-        let newest = self.token.load(stillpoint_sys::sync::atomic::Ordering::Relaxed);
-        self.records
-            .iter()
-            .map(|record| (record, record.observe()))
-            .filter(move |&(_, state)| state != PASSIVE && state < newest)
-    }
-
     /// How long a section with this state has been waited for; `None` when nobody has anything under way that it is in
     /// the way of. Looks at all counters: for reports on demand, not for polls.
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
@@ -91,7 +81,7 @@ impl Core {
 
     /// The stall of the moment, however short.
     pub(crate) fn stall(&self) -> Option<Stall> {
-        let (record, state) = self.region_readers_in_the_way().min_by_key(|&(_, state)| state)?;
+        let (record, state) = self.protocol.laggards().min_by_key(|&(_, state)| state)?;
         Some(Stall::new(self, record, self.waited_for(state).unwrap_or_default(), self.all_pending()))
     }
 

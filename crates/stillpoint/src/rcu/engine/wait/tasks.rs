@@ -83,13 +83,13 @@ impl Core {
         }
         loop {
             // After the waker was left, under the lock: whoever wakes finds it there, or what he has seen is seen here.
-            let Grace::HeldUp(laggard) = self.check(token)? else { return Ok(None) };
+            let Grace::HeldUp(laggard) = self.protocol.check(token)? else { return Ok(None) };
             let state = laggard.observe();
             if !blocks(state, token) {
                 continue;
             }
             let is_first = laggard.request();
-            if is_first && self.fence_request().is_err() {
+            if is_first && self.protocol.fence_request().is_err() {
                 // Relaxed: see `may_be_missed`.
                 self.tasks.refused.store(true, Ordering::Relaxed);
                 self.tasks.wake();

@@ -1,0 +1,98 @@
+//! The readers' calls, with what a reader does whose record wants attention: it wakes who waits for it, and lets go of a
+//! boost.
+
+use super::boost::{self, BoostState};
+use super::core::record::{Kind, Record};
+use super::core::registry::Claim;
+use super::Core;
+use crate::fence::ReaderFence;
+use stillpoint_sys::sync::atomic::{fence, Ordering};
+
+impl Core {
+    /// Registers the calling thread as a reader, and says how it is to fence.
+    pub(crate) fn register(&self, kind: Kind) -> (Claim<Record>, ReaderFence) {
+        let boost_state = if self.boosting().is_some() { boost::own() } else { None };
+        boost_state.inspect(|boost_state| boost_state.add_holder());
+        let (claim, fence, wants_attention) = self.protocol.register(kind, boost_state);
+        if wants_attention {
+            // What was asked of the record's last holder. SAFETY: the registry is alive.
+            self.answer(unsafe { claim.slot() });
+        }
+        (claim, fence)
+    }
+
+    /// The end of a reader. Whoever waits for it goes on.
+    pub(crate) fn unregister(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        if self.protocol.sign_off(record) {
+            self.answer(record);
+        }
+        self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
+    }
+
+    /// Begins a section of a guard.
+    #[inline(always)]
+    pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
+        self.protocol.enter(fence, record);
+    }
+
+    /// Ends a section of a guard.
+    #[inline(always)]
+    pub(crate) fn leave(&self, record: &Record) {
+        if self.protocol.leave(record) {
+            self.answer(record);
+        }
+    }
+
+    /// A quiescent state of a QSBR reader.
+    #[inline(always)]
+    pub(crate) fn report(&self, record: &Record) {
+        if self.protocol.report(record) {
+            self.answer(record);
+        }
+    }
+
+    /// A QSBR reader promises not to read until [`online`](Core::online).
+    pub(crate) fn offline(&self, record: &Record) {
+        if self.protocol.offline(record) {
+            self.answer(record);
+        }
+    }
+
+    /// A QSBR reader comes back.
+    pub(crate) fn online(&self, record: &Record) {
+        if self.protocol.online(record) {
+            self.answer(record);
+        }
+    }
+
+    /// Runs `function` offline, and comes back online also when it panics.
+    pub(crate) fn while_offline<R>(&self, record: &Record, function: impl FnOnce() -> R) -> R {
+        struct Online<'c>(&'c Core, &'c Record);
+
+        impl Drop for Online<'_> {
+            fn drop(&mut self) {
+                self.0.online(self.1);
+            }
+        }
+
+        self.offline(record);
+        let _online = Online(self, record);
+        function()
+    }
+
+    #[cold]
+    fn answer(&self, record: &Record) {
+        if record.fences() {
+            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with that in `fence_request` for
+            // a reader that no provider reaches.
+            fence(Ordering::SeqCst);
+        }
+        if record.take_request() {
+            self.event.notify_by_shares();
+            self.tasks.wake();
+        }
+        self.end_own_boost(record);
+    }
+}

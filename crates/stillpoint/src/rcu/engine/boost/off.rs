@@ -1,0 +1,57 @@
+//! A build without the feature `boost`: nobody is boosted.
+
+use std::time::Duration;
+
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::Core;
+
+pub(crate) const LIMIT: Duration = Duration::MAX;
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum BoostState {}
+
+impl BoostState {
+    pub(crate) fn add_holder(&self) {}
+
+    pub(crate) fn remove_holder(&self) {}
+}
+
+pub(crate) fn own() -> Option<&'static BoostState> {
+    None
+}
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum Boosting {}
+
+impl Boosting {
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Booster;
+
+impl Booster {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn boost(&mut self, _: &Core, _: u64, _: Duration) -> bool {
+        false
+    }
+
+    pub(crate) fn end(&mut self, _: &Core) {}
+}
+
+impl Core {
+    pub(crate) fn boosting(&self) -> Option<&Boosting> {
+        None
+    }
+
+    pub(crate) fn tend_boost(&self) {}
+
+    pub(crate) fn end_own_boost(&self, _: &Record) {}
+}
