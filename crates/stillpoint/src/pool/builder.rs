@@ -128,7 +128,7 @@ impl<T: 'static> Objects<T> {
             construct: Some(Box::new(move |place| unsafe { place.cast::<T>().write(make()) })),
             destroy: Some(destroy::<T>),
             reset: self.reset.map(|reset| -> Box<dyn Fn(*mut u8) + Send + Sync> {
-                // SAFETY: the pool's promise: an object, which is the caller's alone.
+                // SAFETY: the pool's promise: an object, which belongs only to the caller.
                 Box::new(move |object| reset(unsafe { &mut *object.cast::<T>() }))
             }),
             validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {

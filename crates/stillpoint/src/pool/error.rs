@@ -122,7 +122,7 @@ impl fmt::Display for TooManyLocals {
 
 impl std::error::Error for TooManyLocals {}
 
-/// The pool had not so many free objects that the caller could get: none was taken.
+/// The caller could not get that many free objects of the pool: none was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted {
     /// Objects asked for.

@@ -20,7 +20,7 @@ use super::PoolBuilder;
 /// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
 /// let buffer = local.alloc().expect("nobody has one");
-/// // SAFETY: 2048 bytes, of this caller alone.
+/// // SAFETY: 2048 bytes, which only this caller has.
 /// unsafe { buffer.as_ptr().write_bytes(0, 2048) };
 /// // SAFETY: handed out by this pool, and not used any more.
 /// unsafe { local.free(buffer) }?;
@@ -155,7 +155,7 @@ impl RawLocal<'_> {
     /// Fills a slice with objects.
     ///
     /// # Errors
-    /// When the pool has not so many that the caller can get: none was taken.
+    /// When the caller cannot get that many: none was taken.
     ///
     /// ```
     /// # use std::mem::MaybeUninit;
@@ -173,7 +173,7 @@ impl RawLocal<'_> {
         to: &'b mut [MaybeUninit<NonNull<u8>>],
     ) -> Result<&'b mut [NonNull<u8>], Exhausted> {
         let (start, count) = (to.as_mut_ptr(), to.len());
-        // SAFETY: there is room for so many addresses, none of which is null.
+        // SAFETY: there is room for that many addresses, none of which is null.
         if unsafe { self.handle.alloc_many(start.cast(), count) } {
             // SAFETY: all of them were written.
             Ok(unsafe { std::slice::from_raw_parts_mut(start.cast(), count) })

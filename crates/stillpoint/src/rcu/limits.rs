@@ -25,7 +25,7 @@ pub enum WhenFull {
     /// The object is handed back at once.
     #[default]
     HandBack,
-    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
+    /// Waits for room, for that long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
     /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
     /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, as far as no reader is in the way, and waits for

@@ -96,7 +96,7 @@ impl<'p> Handle<'p> {
         found.then_some(NonNull::new(object)?)
     }
 
-    /// Writes `count` objects to `to`; none, and false, when there are not so many.
+    /// Writes `count` objects to `to`; none, and false, when there are fewer.
     ///
     /// # Safety
     /// There is room for them.
@@ -148,7 +148,7 @@ impl<'p> Handle<'p> {
         while self.attach() {
             let cache = &self.shard.get().cache;
             let ready = cache.len().min(count);
-            // SAFETY: the handle holds its shard; the caller's promise; so many are there.
+            // SAFETY: the handle holds its shard; the caller's promise; that many are there.
             let got = unsafe {
                 cache.pop_many(to, ready);
                 let missing = count - ready;
@@ -227,7 +227,7 @@ impl<'p> Handle<'p> {
         let (start, last) = self.core.bounds();
         let mut strange = 0;
         for (index, &object) in objects.iter().enumerate() {
-            // SAFETY: so many were reserved, in the shard that the handle holds.
+            // SAFETY: that many were reserved, in the shard that the handle holds.
             unsafe { to.add(index).write(object) };
             // The upper bit is set if the offset is negative or beyond the last one: no branch for each object.
             let offset = object.addr().wrapping_sub(start);

@@ -268,7 +268,7 @@ fn local<T>(full: Full<Entry<T>>) -> Full<T> {
 /// Whether `take_in` will find room for a timer: it may take the place of the entry that an earlier arming has left.
 #[inline]
 fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
-    // Relaxed: the owner's alone.
+    // Relaxed: only the owner's.
     wheel.has_room()
         || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
 }
@@ -278,7 +278,7 @@ fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
 fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     // None when somebody has cancelled it meanwhile.
     let Some((generation, schedule)) = timer.0.schedule() else { return };
-    // Relaxed, here and below: the owner's alone.
+    // Relaxed, here and below: only the owner's.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
         // The message of an earlier arming, or of this one after such a message. A periodic timer may have gone on since.
         return;
