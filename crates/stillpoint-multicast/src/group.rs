@@ -113,16 +113,14 @@ impl Member {
     /// ```
     /// use stillpoint_multicast::Group;
     ///
-    /// let group = Group::new();
+    /// let (group, has_joined) = (Group::new(), std::sync::Barrier::new(2));
     /// std::thread::scope(|scope| {
-    ///     let (joined, is_there) = std::sync::mpsc::channel();
-    ///     let member = || {
+    ///     let served = scope.spawn(|| {
     ///         let member = group.join();
-    ///         joined.send(()).unwrap();
+    ///         has_joined.wait();
     ///         member.wait()
-    ///     };
-    ///     let served = scope.spawn(member);
-    ///     is_there.recv().unwrap();
+    ///     });
+    ///     has_joined.wait();
     ///     group.multicast().run(|| ());
     ///     assert_eq!(served.join().unwrap(), 1);
     /// });

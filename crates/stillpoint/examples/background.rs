@@ -35,10 +35,10 @@ pub(crate) fn main() -> std::io::Result<()> {
     let table = RcuArray::new_in(&domain, SLOTS, |_| session(0));
 
     let mut background = domain
-        .reclaimer_builder()
+        .background_builder()
         .max_pending(512) // whoever submits more gets it handed back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
-        .build_background();
+        .build();
     let handle = background.retire_handle();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
 

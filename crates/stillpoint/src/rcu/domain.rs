@@ -108,13 +108,31 @@ impl Domain {
     }
 
     /// A queue of retired objects for one writer, with limits and pace to be chosen.
-    pub fn reclaimer_builder(&self) -> ReclaimerBuilder {
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
+    /// assert_eq!(reclaimer.pending(), 0);
+    /// ```
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
         ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
-    /// A reclaimer to be run by a thread of its own, fed from any thread.
+    /// A reclaimer to be run by a thread of its own, fed from any thread, with the default limits.
     pub fn background(&self) -> BackgroundReclaimer {
-        self.reclaimer_builder().build_background()
+        self.background_builder().build()
+    }
+
+    /// A reclaimer to be run by a thread of its own, with limits and pace to be chosen.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::WhenFull;
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
+    /// background.run(); // there is no retire handle: it returns
+    /// ```
+    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
+        ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
     /// Starts a grace period and returns at once. One atomic addition.

@@ -24,6 +24,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::ReclaimerBuilder", "R": any = rcu::ReclaimerBuilder<T>;                        Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;

@@ -77,7 +77,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::OfflineReader" = rcu::OfflineReader;                             false, false, false, false;
         "rcu::QsbrReader" = rcu::QsbrReader;                                   false, false, false, false;
         "rcu::Reader" = rcu::Reader;                                           false, false, false, false;
-        "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
         "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
         "rcu::ReaderKind" = rcu::ReaderKind;                                   true, true, true, true;
         "rcu::Activity" = rcu::Activity;                                       true, true, true, true;

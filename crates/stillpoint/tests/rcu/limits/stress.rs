@@ -170,7 +170,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
             for (seed, when_full) in policies.into_iter().enumerate() {
                 scope.spawn(move || world.retires(seed, when_full));
             }
-            let mut background = world.domain.reclaimer_builder().max_pending(LIMIT / 2).build_background();
+            let mut background = world.domain.background_builder().max_pending(LIMIT / 2).build();
             for (seed, when_full) in policies.into_iter().enumerate() {
                 let handle = background.retire_handle().when_full(when_full);
                 scope.spawn(move || world.submits(seed, &handle));
