@@ -4,10 +4,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `core/` | all that correctness needs |
+//! | `core/` | all that correctness needs; imports nothing of the others |
 //! | `core/registry` | slots that are claimed without locks and never move |
 //! | `core/record` | what one reader publishes: its region state and its hazard slots |
 //! | `core/read` | the readers' protocols: enter and leave, protect, report, register |
+//! | `answer` | the same calls, with what a reader does who is asked for attention |
 //! | `core/grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
 //! | `core/garbage` | an unlinked object, its type erased |
 //! | `queue/` | what was retired and is not freed |
