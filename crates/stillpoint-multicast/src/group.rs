@@ -107,8 +107,40 @@ impl Member {
         self.registration.as_ref().map_or(0, |registered| registered.core().drain(registered.slot()))
     }
 
-    /// As [`poll`](Member::poll), but if there are no messages sleeps until there are, for `limit` at the longest.
-    pub fn wait(&self, limit: Option<Duration>) -> usize {
+    /// As [`poll`](Member::poll), but sleeps until there is a message. Returns the number of messages, at least 1; or 0, at
+    /// once, for a thread that has [left for good](Group::join).
+    ///
+    /// ```
+    /// use stillpoint_multicast::Group;
+    ///
+    /// let (group, has_joined) = (Group::new(), std::sync::Barrier::new(2));
+    /// std::thread::scope(|scope| {
+    ///     let served = scope.spawn(|| {
+    ///         let member = group.join();
+    ///         has_joined.wait();
+    ///         member.wait()
+    ///     });
+    ///     has_joined.wait();
+    ///     group.multicast().run(|| ());
+    ///     assert_eq!(served.join().unwrap(), 1);
+    /// });
+    /// ```
+    pub fn wait(&self) -> usize {
+        self.wait_until(None)
+    }
+
+    /// As [`wait`](Member::wait), for `limit` at the longest. Returns the number of messages: 0 when the time is up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let member = stillpoint_multicast::Group::new().join();
+    /// assert_eq!(member.wait_timeout(Duration::from_millis(2)), 0); // nobody has sent anything
+    /// ```
+    pub fn wait_timeout(&self, limit: Duration) -> usize {
+        self.wait_until(Some(limit))
+    }
+
+    fn wait_until(&self, limit: Option<Duration>) -> usize {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let served = self.poll();

@@ -12,7 +12,7 @@ use super::transport::Polled;
 #[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
 pub enum Acknowledgement {
     /// On the way back along the tree: a receiver counts its children down, and reports to the one that sent to it when
-    /// the last is done (software combining). The initiator's own line of memory is written by its own children alone.
+    /// the last is done (software combining). The initiator's own line of memory is written only by its own children.
     #[default]
     Combining,
     /// Every receiver counts down the same counter.
@@ -29,7 +29,7 @@ impl Acknowledgement {
     ];
 }
 
-/// Beyond so many receivers the default is a tree.
+/// Beyond that many receivers the default is a tree.
 ///
 /// In the simulation of a machine with four sockets, flat and tree take equally long at 16 to 30 receivers.
 pub(crate) const THRESHOLD: u32 = 16;
@@ -92,7 +92,7 @@ impl<'g> Multicast<'g> {
     ///
     /// # Panics
     /// As [`run`](Multicast::run), also when the time is up; a panic after that is lost.
-    pub fn run_for<F: Fn() + Send + Sync + 'static>(
+    pub fn run_timeout<F: Fn() + Send + Sync + 'static>(
         self,
         limit: Duration,
         function: F,

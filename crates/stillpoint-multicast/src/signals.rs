@@ -10,7 +10,7 @@
 //! # The signal
 //!
 //! SIGURG, unless [`choose`] has said otherwise before the first use. Its default is to be ignored, and few programs use
-//! it; one that a program handles itself is not taken away from it. The signal serves as a bell alone: what is to be
+//! it; one that a program handles itself is not taken away from it. The signal serves only as a bell: what is to be
 //! done is in the mailbox, so that signals that coalesce, or come too late, or from elsewhere, do no harm.
 //!
 //! # What a registered thread has to expect
@@ -20,7 +20,7 @@
 //! - It must not block the signal for long. [`join`] refuses a thread that does; one that does so later holds up those
 //!   who wait for it, and [`Late`] names it.
 //! - The handler runs on the thread's own stack.
-//! - In the child of a `fork`, the thread that forked is registered as before, and alone.
+//! - In the child of a `fork`, the thread that forked is registered as before, and no other.
 //!
 //! # Costs
 //!
@@ -297,7 +297,7 @@ impl SignalMulticast {
     ///
     /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
     /// the C library's back, it waits for ever. (When another thread has got the id of
-    /// the one that has ended, it answers in its place.) [`run_for`](SignalMulticast::run_for) gives up, and says for whom it
+    /// the one that has ended, it answers in its place.) [`run_timeout`](SignalMulticast::run_timeout) gives up, and says for whom it
     /// waited.
     ///
     /// ```
@@ -313,7 +313,7 @@ impl SignalMulticast {
     /// ```
     ///
     /// # Safety
-    /// `function` runs in a signal handler, in the middle of anything. It does what is async-signal-safe alone (see
+    /// `function` runs in a signal handler, in the middle of anything. It does only what is async-signal-safe (see
     /// signal-safety(7)): atomics, and system calls; no allocation, no lock, no thread-local value with a destructor, no
     /// printing, no multicast, no `fork`. It does not panic.
     pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
@@ -339,7 +339,7 @@ impl SignalMulticast {
     ///
     /// # Safety
     /// As for [`run`](SignalMulticast::run).
-    pub unsafe fn run_for(
+    pub unsafe fn run_timeout(
         self,
         limit: Duration,
         function: &'static (impl Fn() + Sync),

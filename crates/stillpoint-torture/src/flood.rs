@@ -101,17 +101,13 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let domain = setting.build("flood")?;
     let mut first = Maker::new(context, WRITERS);
     let cells: Vec<_> =
-        (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new(&domain, *first)).collect();
+        (0..CELLS).filter_map(|_| first.make()).map(|first| RcuCell::new_in(&domain, *first)).collect();
     let waters = Waters { context, domain: &domain, cells: &cells, capacity: setting.capacity };
     let readers = cpus.len().max(2);
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
     let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
-    let mut background = domain
-        .reclaimer_builder()
-        .max_pending(limit)
-        .batch(batch)
-        .when_full(when_full(rng))
-        .build_background();
+    let mut background =
+        domain.background_builder().max_pending(limit).batch(batch).when_full(when_full(rng)).build();
     let handle = background.retire_handle();
     Ok(thread::scope(|scope| {
         let runner = scope.spawn(move || background.run());
@@ -238,13 +234,14 @@ impl Waters<'_> {
         answer: Result<(), RetireError<Handle>>,
         again: impl FnOnce(Retired<Handle>) -> Result<(), RetireError<Handle>>,
     ) {
-        let Err(RetireError { retired, reason }) = answer else { return };
-        if !reason.is_full() {
-            self.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
+        let Err(error) = answer else { return };
+        let kind = error.kind();
+        if !kind.is_full() {
+            self.context.findings.add(|| format!("a retirement was refused: {kind:?}"));
         }
         tally.counts.add(Flow::Waits);
         let begun = Instant::now();
-        if again(retired).is_err() {
+        if again(error.into_inner()).is_err() {
             self.context.findings.add(|| {
                 format!("no room for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
             });

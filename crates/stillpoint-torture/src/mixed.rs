@@ -122,7 +122,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
         counts.add_many(Count::Boosted, stats.boosted);
         counts.add_many(Count::HandedBack, stats.handed_back);
         counts.add_many(Count::WaitedForRoom, stats.waits);
-        counts.add_many(Count::Assisted, stats.assists);
+        counts.add_many(Count::Assisted, stats.reclaims_by_retirers);
         counts.add_many(Count::Reports, reports.load(Ordering::Relaxed));
     }
     worlds.into_iter().for_each(|world| world.close(rng.bool()));

@@ -143,7 +143,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     actor.tally.count(Count::Inside);
     actor.end(&world.sections, since);
     drop(guard);
-    match domain.wait(token, Some(TOO_LONG)) {
+    match domain.wait_timeout(token, TOO_LONG) {
         Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
         Ok(()) => context.findings.add(|| "a token was waited for, and then not over".to_owned()),
         Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),

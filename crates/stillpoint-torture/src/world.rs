@@ -59,17 +59,17 @@ impl World {
         });
         let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = || match maker.make() {
-            Some(first) => RcuCell::new(&domain, *first),
-            None => RcuCell::empty(&domain),
+            Some(first) => RcuCell::new_in(&domain, *first),
+            None => RcuCell::empty_in(&domain),
         };
         let cells = std::iter::repeat_with(cell).take(CELLS).collect();
         let background = domain
-            .reclaimer_builder()
+            .background_builder()
             .max_pending(1 << rng.u32(6..16))
             .batch(1 << rng.u32(0..9))
             .when_full(when_full(rng))
             .fence_interval(Duration::from_micros(rng.u64(0..200)))
-            .build_background();
+            .build();
         let (sections, handle) = (Arc::new(Sections::new(slots)), background.retire_handle());
         Ok((Self { context, domain, cells, sections, handle, reports }, background))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{Domain, FreeError, Reclaimer, RetireReason, Retired, SynchronizeError, Token};
+use stillpoint::rcu::{Domain, Reclaimer, RetireErrorKind, Retired, SynchronizeError, Token};
 
 use super::actor::Actor;
 use super::arena::{Context, Handle};
@@ -132,10 +132,10 @@ impl<'w> Writer<'w> {
             Ok(()) => actor.tally.count(Count::Retired),
             Err(error) => {
                 actor.tally.count(Count::Full);
-                self.expect_full(error.reason);
+                self.expect_full(error.kind());
                 // Dropped, it is left to the domain.
                 if self.kept.len() < MOST_KEPT {
-                    self.kept.push(error.retired);
+                    self.kept.push(error.into_inner());
                 }
             }
         }
@@ -149,12 +149,12 @@ impl<'w> Writer<'w> {
             Ok(()) => actor.tally.count(Count::Submitted),
             Err(error) => {
                 actor.tally.count(Count::Full);
-                self.expect_full(error.reason);
+                self.expect_full(error.kind());
             }
         }
     }
 
-    fn expect_full(&self, reason: RetireReason) {
+    fn expect_full(&self, reason: RetireErrorKind) {
         if !reason.is_full() {
             self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
         }
@@ -176,14 +176,16 @@ impl<'w> Writer<'w> {
     /// Waits for the readers of one object.
     fn free(&mut self, actor: &mut Actor<'_>) {
         let Some(old) = self.kept.pop() else { return };
-        match old.free(Some(short(actor))) {
+        match old.free_timeout(short(actor)) {
             Ok(()) => actor.tally.count(Count::WaitedFor),
-            Err(FreeError {
-                retired,
-                cause: SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. },
-            }) => {
+            Err(error)
+                if matches!(
+                    error.cause(),
+                    SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. }
+                ) =>
+            {
                 actor.tally.count(Count::WaitedInVain);
-                self.kept.push(retired);
+                self.kept.push(error.into_inner());
             }
             Err(error) => self.world.context.findings.add(|| format!("a wait for an object failed: {error}")),
         }
@@ -233,7 +235,7 @@ impl<'w> Writer<'w> {
     fn synchronize(&mut self, actor: &mut Actor<'_>) {
         let World { context, domain, sections, .. } = self.world;
         let (inside, begun) = (sections.now(), Instant::now());
-        let answer = if actor.rng.bool() { domain.synchronize() } else { domain.wait(domain.start(), None) };
+        let answer = if actor.rng.bool() { domain.synchronize() } else { domain.wait(domain.start()) };
         match answer {
             Ok(()) => {
                 inside.verify(sections, context, "a wait");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RcuArray, RetireReason};
+use stillpoint::rcu::{Domain, RcuArray, RetireErrorKind};
 
 const SLOTS: usize = 8;
 const WRITERS: u64 = 3;
@@ -32,13 +32,13 @@ pub(crate) fn main() -> std::io::Result<()> {
     let domain = Domain::builder().name("sessions").build().expect("the default mode is always available");
     let ended = Arc::new(AtomicU64::new(0));
     let session = |number| Some(Box::new(Session { number, ended: Arc::clone(&ended) }));
-    let table = RcuArray::new(&domain, SLOTS, |_| session(0));
+    let table = RcuArray::new_in(&domain, SLOTS, |_| session(0));
 
     let mut background = domain
-        .reclaimer_builder()
+        .background_builder()
         .max_pending(512) // whoever submits more gets it handed back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
-        .build_background();
+        .build();
     let handle = background.retire_handle();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
 
@@ -52,8 +52,8 @@ pub(crate) fn main() -> std::io::Result<()> {
                     let old = table.swap(number as usize % SLOTS, session(number)).expect("no slot is empty");
                     if let Err(error) = handle.retire_timeout(old, Duration::from_millis(10)) {
                         // The writer chooses: wait longer, shed load, or leave it to the domain as here.
-                        assert_eq!(error.reason, RetireReason::Full);
-                        drop(error.retired);
+                        assert_eq!(error.kind(), RetireErrorKind::Full);
+                        drop(error.into_inner());
                     }
                 }
             });

@@ -79,7 +79,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         ready.wait();
 
         // Nobody has asked for anything yet, and nobody is waited for: this would hang otherwise.
-        greeting.replace(Greeting { text: "good day".into() }).expect("there is always one").free(None)?;
+        greeting.replace(Greeting { text: "good day".into() }).expect("there is always one").free()?;
 
         for request in 0..REQUESTS {
             let client = &mut clients[request % WORKERS];

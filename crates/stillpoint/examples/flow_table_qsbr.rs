@@ -62,7 +62,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
     const REPLACED: usize = 2000;
     let domain = Domain::builder().name("flows").build().expect("the default mode is always available");
     let counters: Vec<_> = (0..COUNTERS).map(|_| AtomicU64::new(0)).collect();
-    let table = RcuArray::new(&domain, FLOWS, |counter| Some(Box::new(Flow { counter })));
+    let table = RcuArray::new_in(&domain, FLOWS, |counter| Some(Box::new(Flow { counter })));
     let mut free: Vec<usize> = (FLOWS..COUNTERS).collect();
     let mut quarantine = VecDeque::new();
     let mut reclaimer = domain.reclaimer();

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::sync::mpsc::{sync_channel, Receiver};
 
-use stillpoint::pool::{Local, Obj, Pool, PoolBuilder};
+use stillpoint::pool::{Local, Obj, Pool};
 
 const PACKETS: usize = 20_000;
 const WORKERS: usize = 2;
@@ -43,7 +43,7 @@ fn work<'p>(local: &Local<'p, Packet>, packets: &Receiver<Obj<'p, Packet>>) -> u
 
 /// Runs it; the other files of this folder are run by the same test.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let pool: Pool<Packet> = PoolBuilder::new(2_000).build(|| Packet { len: 0, bytes: [0; 1500] })?;
+    let pool: Pool<Packet> = Pool::builder(2_000, || Packet { len: 0, bytes: [0; 1500] }).build()?;
     let info = pool.info();
     println!("blocks of {} packets, {} bytes apart", info.objects_per_block, info.stride);
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{Clock, Limit, Outcome, Reason, Remote, TimerService};
+use stillpoint::timer::{ArmErrorKind, Clock, Limit, Outcome, Remote, TimerService};
 
 const SESSIONS: usize = 100_000;
 /// Sessions that are closed in time, of each eight.
@@ -34,8 +34,8 @@ fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
         let mut session = Session { number };
         // The mailbox is bounded: when the other thread does not keep up, this one gives it the time.
         while let Err(refused) = mailbox.add(&timer, clock.now() + idle, session) {
-            assert_eq!(refused.reason, Reason::Full, "{refused}");
-            session = refused.value;
+            assert_eq!(refused.kind(), ArmErrorKind::Full, "{refused}");
+            session = refused.into_inner();
             thread::yield_now();
         }
         if number % 8 < CLOSED {

@@ -234,7 +234,7 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
         let mut reclaimer = domain.reclaimer();
         let mut table_comes_and_goes = || {
             let hasher = BuildHasherDefault::<Constant>::default();
-            let table = Table::builder(&domain).hasher(hasher).build().expect("there is memory");
+            let table = Table::builder_in(&domain).hasher(hasher).build().expect("there is memory");
             for key in 0..600 {
                 table.insert(key, Box::new(key)).expect("there is memory");
             }

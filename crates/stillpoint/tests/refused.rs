@@ -137,8 +137,8 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         for answer in [
             domain.synchronize(),
             domain.synchronize_timeout(LONG),
-            domain.wait(token, None),
-            domain.wait(token, Some(LONG)),
+            domain.wait(token),
+            domain.wait_timeout(token, LONG),
         ] {
             assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
         }
@@ -207,8 +207,9 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
         reclaimer.retire(retired()).expect("there is room");
         reclaimer.retire(retired()).expect("there is room");
         let error = reclaimer.retire(retired()).expect_err("nothing can be freed");
-        let error = reclaimer.retire_timeout(error.retired, Duration::from_millis(5)).expect_err("as before");
-        error.retired.verify();
+        let error =
+            reclaimer.retire_timeout(error.into_inner(), Duration::from_millis(5)).expect_err("as before");
+        error.into_inner().verify();
         assert_eq!(census.freed(), 0);
     });
 }

@@ -11,8 +11,8 @@ use super::plan::CACHE;
 /// As large as the buckets of DPDK, so that blocks are of the same number of objects.
 const BUCKET: usize = 64 << 10;
 
-fn builder(objects: usize) -> PoolBuilder {
-    PoolBuilder::new(objects).bucket_bytes(BUCKET).cache(CACHE)
+fn sized<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
+    builder.bucket_bytes(BUCKET).cache(CACHE)
 }
 
 fn note(info: &Info) -> String {
@@ -25,7 +25,7 @@ pub(super) struct Bare(RawPool);
 
 impl Bare {
     pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        builder(objects).build_raw(OBJECT, 64).map(Self).map_err(|error| error.to_string())
+        sized(RawPool::builder(objects, OBJECT, 64)).build().map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Typed(Pool<Buffer>);
 
 impl Typed {
     pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        builder(objects).build(|| [0; OBJECT / 8]).map(Self).map_err(|error| error.to_string())
+        sized(Pool::builder(objects, || [0; OBJECT / 8])).build().map(Self).map_err(|error| error.to_string())
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Guarded<K: TableKey>(Protected<K>);
 impl<K: TableKey> Protected<K> {
     pub(super) fn with_capacity(entries: usize) -> Self {
         let domain = Domain::new();
-        let table = Table::with_capacity(&domain, entries);
+        let table = Table::with_capacity_in(&domain, entries);
         Self { domain, table }
     }
 }

@@ -113,7 +113,7 @@ fn members_that_poll_join_and_leave() {
         |random| {
             let member = group.join();
             for _ in 0..random % 4 {
-                member.wait(Some(Duration::from_micros(random % 200)));
+                member.wait_timeout(Duration::from_micros(random % 200));
             }
             if random % 16 == 0 {
                 std::mem::forget(member.group().join());

@@ -29,8 +29,10 @@ fn the_child_has_the_thread_that_forked_alone() {
                     there.wait();
                     while !end.has_come() {
                         match (&polled, number) {
-                            (Some(member), 0 | 1) => _ = member.wait(Some(Duration::from_micros(100))),
-                            (Some(_), _) => _ = group.multicast().run_for(Duration::from_millis(1), || {}),
+                            (Some(member), 0 | 1) => _ = member.wait_timeout(Duration::from_micros(100)),
+                            (Some(_), _) => {
+                                _ = group.multicast().run_timeout(Duration::from_millis(1), || {})
+                            }
                             (None, _) => {
                                 assert!(interrupted.is_some());
                                 signals::multicast().unwrap().fence().expect("nobody blocks the signal");
@@ -63,7 +65,7 @@ fn the_child_has_the_thread_that_forked_alone() {
                         scope.spawn(|| {
                             let another = group.join();
                             joined.wait();
-                            while another.wait(None) == 0 {}
+                            while another.wait() == 0 {}
                         });
                         joined.wait();
                         assert_eq!(group.multicast().run(|| {}).receivers, 1);
@@ -86,7 +88,7 @@ fn a_function_that_forks_does_not_wait_in_the_child() {
                     let member = group.join();
                     there.wait();
                     while !end.has_come() {
-                        member.wait(Some(Duration::from_millis(1)));
+                        member.wait_timeout(Duration::from_millis(1));
                     }
                 });
             }

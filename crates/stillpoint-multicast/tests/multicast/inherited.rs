@@ -141,8 +141,9 @@ fn a_thread_that_inherits_an_id_is_a_member_as_long_as_it_says() {
         let ended = end_without_a_word(move || std::mem::forget((inside.join(), inside.join())));
         let counter = Arc::new(AtomicUsize::new(0));
         let counting = Arc::clone(&counter);
-        let late =
-            group.multicast().run_for(Duration::ZERO, move || _ = counting.fetch_add(1, Ordering::Relaxed));
+        let late = group
+            .multicast()
+            .run_timeout(Duration::ZERO, move || _ = counting.fetch_add(1, Ordering::Relaxed));
         assert_eq!(late.expect_err("it is gone").threads(), [ended]);
         with_id(ended, || {
             let member = group.join();

@@ -27,12 +27,12 @@ fn live(number: usize, group: &Group, there: &Barrier) {
     let (member, interrupted) = (group.join(), signals::join().expect("nobody handles the signal"));
     there.wait();
     // Until everybody has been told.
-    while member.wait(None) == 0 {}
+    while member.wait() == 0 {}
     match number % 5 {
         0 => std::mem::forget((member, interrupted)),
         1 => drop((group.join(), signals::join(), interrupted, member)),
         2 => LATE.with(|late| *late.borrow_mut() = Some(member)),
-        3 => _ = group.multicast().run_for(Duration::ZERO, || {}),
+        3 => _ = group.multicast().run_timeout(Duration::ZERO, || {}),
         _ => {}
     }
 }
@@ -101,7 +101,8 @@ fn a_group_gives_everything_back() {
                 there.wait();
                 for _ in 0..10 {
                     let owned = vec![0u8; 1000];
-                    let late = group.multicast().run_for(Duration::ZERO, move || assert!(!owned.is_empty()));
+                    let late =
+                        group.multicast().run_timeout(Duration::ZERO, move || assert!(!owned.is_empty()));
                     assert_eq!(late.expect_err("nobody polls").receivers(), 64);
                 }
                 there.wait();

@@ -66,7 +66,7 @@ fn a_reader_that_outlives_the_registration_of_its_thread() {
             let mut old = cell.replace(census.object()).expect("never empty");
             // A reader that is preempted under its guard may hold up as many as there is room for.
             while let Err(full) = reclaimer.retire(old) {
-                old = full.retired;
+                old = full.into_inner();
                 reclaimer.poll();
                 thread::yield_now();
             }

@@ -25,7 +25,7 @@ fn with_members(members: usize, sleep: bool, body: impl FnOnce(&Group)) {
                 there.wait();
                 while !end.has_come() {
                     if sleep {
-                        member.wait(Some(Duration::from_millis(20)));
+                        member.wait_timeout(Duration::from_millis(20));
                     } else {
                         member.poll();
                         thread::yield_now();
@@ -193,7 +193,7 @@ fn a_time_limit_names_who_does_not_poll() {
         for (strategy, acknowledgement, helps) in ways() {
             let counted = Arc::clone(&counted);
             let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
-            let answer = multicast.helping(helps).run_for(Duration::from_millis(2), move || {
+            let answer = multicast.helping(helps).run_timeout(Duration::from_millis(2), move || {
                 counted.fetch_add(1, Ordering::Relaxed);
             });
             let error = answer.expect_err("nobody polls");
@@ -207,7 +207,7 @@ fn a_time_limit_names_who_does_not_poll() {
         assert_eq!(counted.load(Ordering::Relaxed), ways().len(), "late, but not lost");
         // Each claim of an operation gives back what one that has lingered owned.
         for _ in ways() {
-            assert!(group.multicast().run_for(LONG, || {}).is_ok());
+            assert!(group.multicast().run_timeout(LONG, || {}).is_ok());
         }
     });
     drop(group);
@@ -221,7 +221,7 @@ fn a_limit_that_is_long_enough_changes_nothing() {
         for limit in [LONG, Duration::MAX] {
             let counting = Arc::clone(&counted);
             let answer =
-                group.multicast().run_for(limit, move || _ = counting.fetch_add(1, Ordering::Relaxed));
+                group.multicast().run_timeout(limit, move || _ = counting.fetch_add(1, Ordering::Relaxed));
             assert_eq!(answer.expect("everybody polls").receivers, MEMBERS);
         }
         assert_eq!(counted.load(Ordering::Relaxed), 2 * MEMBERS);
@@ -277,7 +277,7 @@ fn a_registration_that_comes_too_late_has_no_mail() {
         fn drop(&mut self) {
             let member = self.0.join();
             let members = self.0.members();
-            let waited = (members == 0).then(|| member.wait(None));
+            let waited = (members == 0).then(|| member.wait());
             self.1.send((members, member.poll(), waited)).expect("the test waits for it");
         }
     }
@@ -309,7 +309,7 @@ fn a_function_that_runs_while_its_thread_leaves() {
             });
             joined.wait();
             let (inside, counter) = (group.clone(), Arc::clone(&ran));
-            let late = group.multicast().run_for(Duration::ZERO, move || {
+            let late = group.multicast().run_timeout(Duration::ZERO, move || {
                 counter.fetch_add(1, Ordering::Relaxed);
                 match kind {
                     0 => _ = inside.multicast().run(|| {}),

@@ -138,7 +138,8 @@ fn a_thread_that_blocks_the_signal_later_is_named() {
             let count = || _ = RUNS.fetch_add(1, Ordering::Relaxed);
             let multicast = signals::multicast().unwrap();
             // SAFETY: an atomic addition may be done anywhere.
-            let answer = unsafe { multicast.run_for(Duration::from_millis(5), &*Box::leak(Box::new(count))) };
+            let answer =
+                unsafe { multicast.run_timeout(Duration::from_millis(5), &*Box::leak(Box::new(count))) };
             assert_eq!(answer.expect_err("the signal is blocked").blocked().len(), 1);
             named.wait();
             blocked.wait();

@@ -33,7 +33,7 @@ fn every_message_wakes_its_receiver_and_the_last_one_the_initiator() {
                     let member = group.join();
                     there.wait();
                     while !over.load(Ordering::Relaxed) {
-                        let messages = member.wait(None);
+                        let messages = member.wait();
                         assert!(messages > 0, "without a limit it returns for messages only");
                         served.fetch_add(messages, Ordering::Relaxed);
                     }
@@ -63,17 +63,17 @@ fn a_wait_with_a_limit_ends_when_it_is_over_and_not_before() {
     let member = group.join();
     for limit in [Duration::ZERO, Duration::from_millis(30)] {
         let begun = Instant::now();
-        assert_eq!(member.wait(Some(limit)), 0);
+        assert_eq!(member.wait_timeout(limit), 0);
         assert!(begun.elapsed() >= limit);
     }
     // Other signals, and no messages, do not end it. One that is longer than time lasts has none.
     thread::scope(|scope| {
         for limit in [LONG, Duration::MAX] {
             scope.spawn(|| assert_eq!(group.multicast().run(|| {}).receivers, 1));
-            assert_eq!(member.wait(Some(limit)), 1);
+            assert_eq!(member.wait_timeout(limit), 1);
         }
     });
-    assert_eq!((member.poll(), member.wait(Some(Duration::ZERO))), (0, 0));
+    assert_eq!((member.poll(), member.wait_timeout(Duration::ZERO)), (0, 0));
 }
 
 /// An initiator that is a member sleeps for an answer, and is woken for what others send to it: each of them waits for the
@@ -90,7 +90,7 @@ fn an_initiator_that_sleeps_is_woken_by_its_mail() {
                 late.wait();
                 let mut served = 0;
                 while served < 2 {
-                    served += member.wait(None);
+                    served += member.wait();
                 }
             });
             scope.spawn(|| {
@@ -134,7 +134,7 @@ fn an_initiator_that_leaves_sleeps_until_it_is_answered() {
             });
             joined.wait();
             let inside = group.clone();
-            let posted = group.multicast().run_for(Duration::ZERO, move || {
+            let posted = group.multicast().run_timeout(Duration::ZERO, move || {
                 begins.send(asleep::own()).expect("the test waits for it");
                 assert_eq!(inside.multicast().run(|| {}).receivers, 1);
             });
@@ -143,7 +143,7 @@ fn an_initiator_that_leaves_sleeps_until_it_is_answered() {
                 let member = group.join();
                 joined.wait();
                 late.wait();
-                assert_eq!(member.wait(None), 1);
+                assert_eq!(member.wait(), 1);
             });
             asleep::wait_until_asleep(begun.recv().expect("it leaves"));
             late.wait();
@@ -177,7 +177,7 @@ fn every_message_is_announced_by_a_signal() {
                     let multicast = multicast.acknowledgement(acknowledgement).helping(helps);
                     // SAFETY: an atomic addition may be done anywhere.
                     let report =
-                        unsafe { multicast.run_for(LONG, &|| _ = RUNS.fetch_add(1, Ordering::Relaxed)) };
+                        unsafe { multicast.run_timeout(LONG, &|| _ = RUNS.fetch_add(1, Ordering::Relaxed)) };
                     assert_eq!(report.expect("it is told").receivers, 5);
                 }
                 assert_eq!(RUNS.load(Ordering::Relaxed), 5 * round * ways().len());

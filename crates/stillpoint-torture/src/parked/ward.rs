@@ -96,8 +96,8 @@ impl Ward {
         let shared = rng.bool().then_some(LIMIT);
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
         let domain = builder.build().map_err(|error| error.to_string())?;
-        let cell = RcuCell::new(&domain, *maker.make().ok_or("too many objects are alive")?);
-        let background = domain.reclaimer_builder().max_pending(LIMIT).batch(16).build_background();
+        let cell = RcuCell::new_in(&domain, *maker.make().ok_or("too many objects are alive")?);
+        let background = domain.background_builder().max_pending(LIMIT).batch(16).build();
         let handle = background.retire_handle();
         let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
         Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
@@ -212,7 +212,7 @@ impl<'w> Watch<'w> {
 
     fn retire(&mut self, old: Retired<Handle>) {
         if let Err(error) = self.reclaimer.retire(old) {
-            self.find(|| format!("an empty reclaimer took nothing in: {:?}", error.reason));
+            self.find(|| format!("an empty reclaimer took nothing in: {:?}", error.kind()));
         }
     }
 
@@ -234,7 +234,7 @@ impl<'w> Watch<'w> {
         counts.add(Sight::NotOver);
         while self.spare.is_none() {
             let Some(old) = self.unlink(maker) else { continue };
-            self.spare = self.reclaimer.retire(old).err().map(|error| error.retired);
+            self.spare = self.reclaimer.retire(old).err().map(|error| error.into_inner());
             let pending = self.reclaimer.pending();
             if pending > LIMIT {
                 return self.find(|| format!("{pending} objects are pending where {LIMIT} is the limit"));
@@ -244,14 +244,14 @@ impl<'w> Watch<'w> {
         while let Some(old) = self.spare.take() {
             match handle.retire(old) {
                 Ok(()) => self.spare = self.unlink(maker),
-                Err(error) if error.reason.is_full() => {
-                    let answer = self.reclaimer.retire_timeout(error.retired, SHORT);
+                Err(error) if error.kind().is_full() => {
+                    let answer = self.reclaimer.retire_timeout(error.into_inner(), SHORT);
                     let Err(error) = answer else { return self.find(|| "there is room again".to_owned()) };
                     counts.add(Sight::Full);
-                    self.spare = Some(error.retired);
+                    self.spare = Some(error.into_inner());
                     break;
                 }
-                Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.reason)),
+                Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.kind())),
             }
             if handle.pending() > 2 * LIMIT {
                 return self.find(|| format!("{} objects were taken in", handle.pending()));
@@ -295,7 +295,7 @@ impl<'w> Watch<'w> {
         for _ in 0..FLOOD {
             let Some(old) = self.unlink(maker) else { continue };
             if let Err(error) = self.reclaimer.retire_timeout(old, PATIENCE) {
-                return self.find(|| format!("a reclaimer is full: {:?}", error.reason));
+                return self.find(|| format!("a reclaimer is full: {:?}", error.kind()));
             }
         }
         let flushed = self.reclaimer.flush_timeout(SHORT);

@@ -35,7 +35,7 @@ pub(super) fn run(
     let builder = Domain::builder().fence(Mode::Symmetric).boost(boost).boost_fallback(Boost::Migrate);
     let domain = builder.boost_after(BOOST_AFTER).build().map_err(|error| error.to_string())?;
     let mut maker = Maker::new(context, 0);
-    let cell = RcuCell::empty(&domain);
+    let cell = RcuCell::empty_in(&domain);
     let stop = AtomicBool::new(false);
     let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
     let other = *others.first().unwrap_or(own);

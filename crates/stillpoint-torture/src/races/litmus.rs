@@ -93,7 +93,7 @@ impl Litmus {
     ) -> Result<Runs, String> {
         let domain = Domain::builder().fence(self.mode).build().map_err(|error| error.to_string())?;
         let mut first = Maker::new(context, MOST_WRITERS);
-        let cells = RcuArray::new(&domain, CELLS, |_| first.make());
+        let cells = RcuArray::new_in(&domain, CELLS, |_| first.make());
         let opponents = Opponents { litmus: *self, context, domain, cells, stop: AtomicBool::new(false) };
         // With two CPUs, the reader has one and the writer the other. A second writer wants a third CPU.
         let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;

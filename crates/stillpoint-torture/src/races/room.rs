@@ -74,7 +74,7 @@ fn retire(
     stop: &AtomicBool,
     mut rng: Rng,
 ) -> Runs {
-    let cell = RcuCell::new(domain, Slow(counted));
+    let cell = RcuCell::new_in(domain, Slow(counted));
     let when_full = if rng.bool() { WhenFull::Reclaim } else { WhenFull::HandBack };
     let mut reclaimer = domain.reclaimer_builder().batch(1).when_full(when_full).build();
     let mut runs = Runs::default();
@@ -98,7 +98,7 @@ fn retire(
                     }
                     runs.over += 1;
                 }
-                Err(error) => spare = Some(error.retired),
+                Err(error) => spare = Some(error.into_inner()),
             }
             if rng.bool() {
                 reclaimer.poll();

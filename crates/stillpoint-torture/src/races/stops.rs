@@ -28,7 +28,7 @@ pub(super) fn run(
 ) -> Result<Runs, String> {
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let mut maker = Maker::new(context, 0);
-    let cell = RcuCell::empty(&domain);
+    let cell = RcuCell::empty_in(&domain);
     let (handles, running) = mpsc::sync_channel(0);
     let (ended, is_last) = (AtomicU64::new(0), AtomicBool::new(false));
     let end = Instant::now() + duration;

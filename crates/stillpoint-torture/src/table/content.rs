@@ -125,5 +125,5 @@ impl Content {
 
 /// A table of this domain.
 pub(super) fn builder(domain: &Domain) -> TableBuilder<Key, Content> {
-    Table::builder(domain)
+    Table::builder_in(domain)
 }

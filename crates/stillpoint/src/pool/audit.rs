@@ -14,12 +14,12 @@ use super::memory::{self, Backing, Iova};
 /// tell of themselves.
 ///
 /// ```
-/// use stillpoint::pool::{AnyPool, Pool, PoolBuilder};
+/// use stillpoint::pool::{AnyPool, Pool, RawPool};
 ///
 /// fn show(name: &str, pool: &AnyPool) {
 ///     println!("{name}: {} of {} objects are out", pool.stats().in_use, pool.stats().capacity);
 /// }
-/// let (names, packets) = (Pool::new(100, String::new)?, PoolBuilder::new(100).build_raw(2048, 64)?);
+/// let (names, packets) = (Pool::new(100, String::new)?, RawPool::builder(100, 2048, 64).build()?);
 /// show("names", &names);
 /// show("packets", &packets);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
@@ -40,7 +40,7 @@ impl AnyPool {
     }
 
     pub(super) fn handle(&self) -> Result<Handle<'_>, TooManyLocals> {
-        Handle::new(&self.core).ok_or_else(|| TooManyLocals { limit: self.core.info().locals })
+        Handle::new(&self.core).ok_or_else(|| TooManyLocals { limit: self.core.info().max_locals })
     }
 
     /// What the pool is made of.
@@ -157,13 +157,13 @@ pub struct Info {
     /// Bytes of a bucket.
     pub bucket_bytes: usize,
     /// Objects that the pool may grow to.
-    pub maximum: usize,
+    pub max_objects: usize,
     /// Objects that the cache of a thread holds.
     pub cache: usize,
     /// Whole buckets that a thread keeps to itself.
     pub high_water: usize,
     /// Threads that may use the pool at a time.
-    pub locals: usize,
+    pub max_locals: usize,
     /// What is checked.
     pub hardening: Hardening,
     /// The pieces of memory, in the order in which they were made.

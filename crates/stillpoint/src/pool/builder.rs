@@ -1,4 +1,5 @@
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::audit::{AnyPool, Leaks};
@@ -30,37 +31,55 @@ pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a [`Pool`] or a [`RawPool`].
+/// Makes a pool of the type `P`: a [`Pool`] or a [`RawPool`]. It comes from [`Pool::builder`] and [`RawPool::builder`].
 ///
 /// ```
-/// use stillpoint::pool::{Pages, PoolBuilder};
+/// use stillpoint::pool::{Pages, RawPool};
 ///
-/// let pool = PoolBuilder::new(1_000)
+/// let pool = RawPool::builder(1_000, 2048, 64)
 ///     .bucket_bytes(64 << 10)
 ///     .cache(256)
 ///     .pages(Pages::Transparent)
-///     .build_raw(2048, 64)?;
+///     .build()?;
 /// assert!(pool.stats().capacity >= 1_000);
 /// assert_eq!(pool.info().objects_per_block, 31);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
-pub struct PoolBuilder {
+pub struct PoolBuilder<P> {
     capacity: usize,
-    growth: Option<(usize, usize)>,
+    size: usize,
+    align: usize,
+    life: Life,
+    max_objects: Option<usize>,
+    growth_step: Option<usize>,
     bucket_bytes: Option<usize>,
     cache: Option<usize>,
     high_water: Option<u32>,
-    locals: usize,
+    max_locals: usize,
     pages: Pages,
     node: Option<u32>,
     hardening: Hardening,
     leak_hook: Option<LeakHook>,
+    /// Whose objects `life` makes: `P` cannot become another type, since pools are invariant in theirs.
+    pool: PhantomData<fn() -> P>,
 }
 
 /// How the objects of a [`Pool`] are made, and looked after.
 ///
 /// An object is made once, with its memory, and dropped once, with the pool: in between it keeps its state from one user
-/// to the next, but for what [`reset`](Objects::reset) changes.
+/// to the next, but for what [`reset`](Objects::reset) changes. A function that makes an object will do where nothing else
+/// is asked for: it becomes an `Objects`.
+///
+/// ```
+/// # use stillpoint::pool::{Objects, Pool};
+/// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).reset(Vec::clear);
+/// let pool = Pool::builder(1, buffers).build()?;
+/// let local = pool.local()?;
+/// local.alloc().unwrap().push(1);
+/// let again = local.alloc().unwrap();
+/// assert!(again.is_empty() && again.capacity() >= 1500);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Objects<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     reset: Option<Reset<T>>,
@@ -90,6 +109,12 @@ impl<T> Objects<T> {
     }
 }
 
+impl<T, F: Fn() -> T + Send + Sync + 'static> From<F> for Objects<T> {
+    fn from(make: F) -> Self {
+        Self::new(make)
+    }
+}
+
 impl<T: 'static> Objects<T> {
     fn into_life(self) -> Life {
         unsafe fn destroy<T>(object: *mut u8) {
@@ -103,7 +128,7 @@ impl<T: 'static> Objects<T> {
             construct: Some(Box::new(move |place| unsafe { place.cast::<T>().write(make()) })),
             destroy: Some(destroy::<T>),
             reset: self.reset.map(|reset| -> Box<dyn Fn(*mut u8) + Send + Sync> {
-                // SAFETY: the pool's promise: an object, which is the caller's alone.
+                // SAFETY: the pool's promise: an object, which belongs only to the caller.
                 Box::new(move |object| reset(unsafe { &mut *object.cast::<T>() }))
             }),
             validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {
@@ -127,36 +152,70 @@ impl<T> fmt::Debug for Objects<T> {
     }
 }
 
-impl PoolBuilder {
+impl<P> PoolBuilder<P> {
     /// Objects that the cache of a thread holds, at most, unless told otherwise.
     const CACHE: usize = 512;
 
-    /// For that many objects, rounded up to whole buckets.
-    pub fn new(capacity: usize) -> Self {
+    /// Steps in which a pool grows to its limit, at most, unless told otherwise.
+    const STEPS: usize = 8;
+
+    fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
         Self {
             capacity,
-            growth: None,
+            size,
+            align,
+            life,
+            max_objects: None,
+            growth_step: None,
             bucket_bytes: None,
             cache: None,
             high_water: None,
-            locals: 256,
+            max_locals: 256,
             pages: Pages::Best,
             node: None,
             hardening: Hardening::None,
             leak_hook: None,
+            pool: PhantomData,
         }
     }
 
-    /// The pool grows by `step` objects at a time, up to `maximum`, when an allocation finds nothing; both are rounded up to
-    /// whole buckets. A step of `usize::MAX` has no limit: all that may be added is added at once. The addresses for all of
-    /// them, and their headers, are taken from the beginning. Without this call it never grows.
+    /// Objects that the pool may grow to, rounded up to whole buckets: it grows when an allocation finds nothing. At least the
+    /// capacity. Without this call it never grows.
+    ///
+    /// The addresses for all of them, and their headers, are taken from the beginning. The allocation that grows the pool
+    /// takes as long as the kernel, and the constructors of the new objects, take.
+    ///
+    /// ```
+    /// # use stillpoint::pool::Pool;
+    /// let pool = Pool::builder(64, || 0u64).max_objects(128).build()?;
+    /// assert_eq!((pool.stats().capacity, pool.info().max_objects), (64, 128));
+    /// let local = pool.local()?;
+    /// let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    /// assert_eq!((objects.len(), pool.stats().capacity), (128, 128));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_objects(mut self, objects: usize) -> Self {
+        self.max_objects = Some(objects);
+        self
+    }
+
+    /// Objects that a pool with [`max_objects`](PoolBuilder::max_objects) grows by at a time, rounded up to whole buckets: 0
+    /// is one bucket, and with `usize::MAX` all that may be added is added at once. Without this call, an eighth of what may
+    /// be added. Of no effect on a pool that never grows.
     ///
     /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: behind a smaller piece, it may grow no
     /// further. Steps of less than 64 KiB waste headers.
     ///
-    /// The allocation that grows the pool takes as long as the kernel, and the constructors of the new objects, take.
-    pub fn growth(mut self, maximum: usize, step: usize) -> Self {
-        self.growth = Some((maximum, step));
+    /// ```
+    /// # use stillpoint::pool::Pool;
+    /// let pool = Pool::builder(64, || 0u64).max_objects(1024).growth_step(usize::MAX).build()?;
+    /// let local = pool.local()?;
+    /// let objects: Vec<_> = (0..65).map(|_| local.alloc()).collect();
+    /// assert_eq!(pool.stats().capacity, 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn growth_step(mut self, objects: usize) -> Self {
+        self.growth_step = Some(objects);
         self
     }
 
@@ -183,8 +242,8 @@ impl PoolBuilder {
     }
 
     /// Threads that may use the pool at a time; 256 without this call.
-    pub fn locals(mut self, threads: usize) -> Self {
-        self.locals = threads;
+    pub fn max_locals(mut self, threads: usize) -> Self {
+        self.max_locals = threads;
         self
     }
 
@@ -212,61 +271,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Makes the pool, and all its objects.
-    ///
-    /// # Errors
-    /// [`BuildError`] says what to do.
-    ///
-    /// # Panics
-    /// As `make`; the objects that were made are dropped.
-    ///
-    /// ```
-    /// # use stillpoint::pool::PoolBuilder;
-    /// let pool = PoolBuilder::new(100).build(|| Vec::<u8>::with_capacity(1500))?;
-    /// let local = pool.local()?;
-    /// let mut buffer = local.alloc().expect("nobody has one");
-    /// buffer.push(1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build<T: Send + 'static>(
-        self,
-        make: impl Fn() -> T + Send + Sync + 'static,
-    ) -> Result<Pool<T>, BuildError> {
-        self.build_with(Objects::new(make))
-    }
-
-    /// As [`build`](PoolBuilder::build), with objects that are looked after.
-    ///
-    /// # Errors
-    /// As [`build`](PoolBuilder::build).
-    ///
-    /// # Panics
-    /// As [`build`](PoolBuilder::build).
-    ///
-    /// ```
-    /// # use stillpoint::pool::{Objects, PoolBuilder};
-    /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).reset(Vec::clear);
-    /// let pool = PoolBuilder::new(1).build_with(buffers)?;
-    /// let local = pool.local()?;
-    /// local.alloc().unwrap().push(1);
-    /// let again = local.alloc().unwrap();
-    /// assert!(again.is_empty() && again.capacity() >= 1500);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build_with<T: Send + 'static>(self, objects: Objects<T>) -> Result<Pool<T>, BuildError> {
-        self.make(size_of::<T>(), align_of::<T>(), false, objects.into_life()).map(Pool::from_any)
-    }
-
-    /// Makes a pool of bare memory: objects of `size` bytes at multiples of `align`.
-    ///
-    /// # Errors
-    /// [`BuildError`] says what to do.
-    pub fn build_raw(self, size: usize, align: usize) -> Result<RawPool, BuildError> {
-        let poison = self.hardening >= Hardening::Verify;
-        self.make(size, align, poison, Life::default()).map(RawPool::from_any)
-    }
-
-    fn make(self, size: usize, align: usize, poison: bool, life: Life) -> Result<AnyPool, BuildError> {
+    fn make(self, poison: bool) -> Result<AnyPool, BuildError> {
+        let (size, align) = (self.size, self.align);
         let geometry = Geometry::new(size, align, self.bucket_bytes, self.capacity)
             .map_err(|misfit| self.misfit(misfit, size, align))?;
         let buckets = |objects: usize| {
@@ -274,18 +280,20 @@ impl PoolBuilder {
             u32::try_from(buckets).ok().filter(|&buckets| buckets > 0).ok_or(BuildError::Capacity { objects })
         };
         let first = buckets(self.capacity)?;
-        let (most, step) = match self.growth {
-            Some((maximum, _)) if maximum < self.capacity => {
+        let (most, step) = match self.max_objects {
+            Some(most) if most < self.capacity => {
                 return Err(BuildError::Capacity { objects: self.capacity })
             }
-            // No step adds more than may be added; the smallest one adds a bucket.
-            Some((maximum, step)) => {
-                (buckets(maximum)?, buckets(step.clamp(1, (maximum - self.capacity).max(1)))?)
+            Some(most) => {
+                let more = most - self.capacity;
+                let step = self.growth_step.unwrap_or(more.div_ceil(Self::STEPS));
+                // No step adds more than may be added; the smallest one adds a bucket.
+                (buckets(most)?, buckets(step.clamp(1, more.max(1)))?)
             }
             None => (first, 0),
         };
-        if self.locals == 0 || self.locals > 1 << 16 {
-            return Err(BuildError::Locals { locals: self.locals });
+        if self.max_locals == 0 || self.max_locals > 1 << 16 {
+            return Err(BuildError::Locals { locals: self.max_locals });
         }
         let usual = (self.capacity / 8).clamp(32, Self::CACHE);
         let plan = Plan {
@@ -296,13 +304,13 @@ impl PoolBuilder {
             step,
             cache: self.cache.unwrap_or(usual).min(most as usize * geometry.objects() as usize),
             high_water: self.high_water,
-            locals: self.locals,
+            locals: self.max_locals,
             hardening: self.hardening,
             poison,
             want: self.pages.want(self.node),
         };
         let bytes = (first as usize).saturating_mul(geometry.bucket_bytes());
-        let core = Core::new(&plan, life).map_err(|why| match why {
+        let core = Core::new(&plan, self.life).map_err(|why| match why {
             Refused::NoMemory => BuildError::Memory { bytes, cause: None },
             Refused::Kernel(refusal) => refused(refusal, bytes),
         })?;
@@ -321,11 +329,60 @@ impl PoolBuilder {
     }
 }
 
-impl fmt::Debug for PoolBuilder {
+impl<T: Send + 'static> PoolBuilder<Pool<T>> {
+    pub(super) fn of(capacity: usize, objects: Objects<T>) -> Self {
+        Self::new(capacity, size_of::<T>(), align_of::<T>(), objects.into_life())
+    }
+
+    /// Makes the pool, and all its objects.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to do.
+    ///
+    /// # Panics
+    /// With the panic of a function that makes an object; the objects that were made are dropped.
+    ///
+    /// ```
+    /// # use stillpoint::pool::Pool;
+    /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
+    /// let local = pool.local()?;
+    /// let mut buffer = local.alloc().expect("nobody has one");
+    /// buffer.push(1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build(self) -> Result<Pool<T>, BuildError> {
+        self.make(false).map(Pool::from_any)
+    }
+}
+
+impl PoolBuilder<RawPool> {
+    pub(super) fn raw(capacity: usize, size: usize, align: usize) -> Self {
+        Self::new(capacity, size, align, Life::default())
+    }
+
+    /// Makes the pool.
+    ///
+    /// # Errors
+    /// [`BuildError`] says what to do.
+    ///
+    /// ```
+    /// # use stillpoint::pool::RawPool;
+    /// let pool = RawPool::builder(100, 2048, 64).build()?;
+    /// assert_eq!(pool.info().object_bytes, 2048);
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn build(self) -> Result<RawPool, BuildError> {
+        let poison = self.hardening >= Hardening::Verify;
+        self.make(poison).map(RawPool::from_any)
+    }
+}
+
+impl<P> fmt::Debug for PoolBuilder<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolBuilder")
             .field("capacity", &self.capacity)
-            .field("growth", &self.growth)
+            .field("max_objects", &self.max_objects)
+            .field("growth_step", &self.growth_step)
             .field("bucket_bytes", &self.bucket_bytes)
             .field("pages", &self.pages)
             .field("hardening", &self.hardening)

@@ -28,7 +28,7 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
-    /// The capacity is zero, beyond what can be counted, or above the maximum.
+    /// The capacity is zero, beyond what can be counted, or above the limit.
     Capacity {
         /// What was asked for, in objects.
         objects: usize,
@@ -74,7 +74,7 @@ impl fmt::Display for BuildError {
             Self::Capacity { objects } => {
                 write!(
                     f,
-                    "a pool of {objects} objects cannot be made: ask for 1 or more, not above the maximum"
+                    "a pool of {objects} objects cannot be made: ask for 1 or more, not above max_objects"
                 )
             }
             Self::Locals { locals } => write!(f, "{locals} threads cannot use a pool: allow 1 to 65536"),
@@ -104,7 +104,7 @@ impl std::error::Error for BuildError {
 }
 
 /// As many threads use the pool as it allows: drop or park a local, or build the pool with more
-/// ([`PoolBuilder::locals`](super::PoolBuilder::locals)).
+/// ([`PoolBuilder::max_locals`](super::PoolBuilder::max_locals)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLocals {
     pub(super) limit: usize,
@@ -122,7 +122,7 @@ impl fmt::Display for TooManyLocals {
 
 impl std::error::Error for TooManyLocals {}
 
-/// The pool had not so many free objects that the caller could get: none was taken.
+/// The caller could not get that many free objects of the pool: none was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted {
     /// Objects asked for.
@@ -139,17 +139,42 @@ impl std::error::Error for Exhausted {}
 
 /// An object was not freed. Those before it in the same call were; those behind it were not, and are still the caller's. Of
 /// a block, no other object was freed.
+///
+/// It holds no object: a pool of bare memory is told addresses, which the caller has.
+///
+/// ```
+/// use stillpoint::pool::{FreeErrorKind, RawPool};
+///
+/// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
+/// let (local, other) = (pool.local()?, other.local()?);
+/// let objects = [local.alloc().unwrap(), other.alloc().unwrap()];
+/// // SAFETY: nobody uses them any more.
+/// let error = unsafe { local.free_many(&objects) }.unwrap_err();
+/// assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeError {
-    /// Its position in the call.
-    pub index: usize,
-    /// Why not.
-    pub reason: FreeReason,
+    pub(super) index: usize,
+    pub(super) kind: FreeErrorKind,
 }
 
-/// Why an object was not freed.
+impl FreeError {
+    /// The position of the object in the call, or in the block that was to be freed; 0 in a call for one object.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Why the object was not freed.
+    pub fn kind(self) -> FreeErrorKind {
+        self.kind
+    }
+}
+
+/// Why an object was not freed: see [`FreeError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreeReason {
+#[non_exhaustive]
+pub enum FreeErrorKind {
     /// The address is none of the pool's.
     Foreign,
     /// No object begins at the address.
@@ -160,12 +185,12 @@ pub enum FreeReason {
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.reason {
-            FreeReason::Foreign => "its address is none of the pool's: free it where it came from",
-            FreeReason::NotAnObject => {
+        let reason = match self.kind {
+            FreeErrorKind::Foreign => "its address is none of the pool's: free it where it came from",
+            FreeErrorKind::NotAnObject => {
                 "no object begins at its address: free the address that was handed out"
             }
-            FreeReason::AlreadyFree => "it is free already: somebody has freed it twice",
+            FreeErrorKind::AlreadyFree => "it is free already: somebody has freed it twice",
         };
         write!(f, "object {} of this call was not freed: {reason}", self.index)
     }

@@ -5,9 +5,9 @@
 //! frees any of them, one by one if it likes, and they are collected in their buckets until these are whole again.
 //!
 //! ```
-//! use stillpoint::pool::PoolBuilder;
+//! use stillpoint::pool::Pool;
 //!
-//! let pool = PoolBuilder::new(1_000).build(|| [0u8; 1500])?;
+//! let pool = Pool::new(1_000, || [0u8; 1500])?;
 //! let local = pool.local()?; // one for each thread, kept
 //!
 //! let mut packet = local.alloc().expect("the pool has more");
@@ -85,7 +85,7 @@ mod raw;
 pub use audit::{AnyPool, AuditError, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
-pub use error::{BuildError, Exhausted, FreeError, FreeReason, TooManyLocals};
+pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
 pub use local::Local;
 pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;

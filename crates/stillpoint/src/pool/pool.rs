@@ -10,7 +10,7 @@ use super::error::{BuildError, TooManyLocals};
 use super::local::Local;
 use super::memory::Iova;
 use super::obj::Obj;
-use super::PoolBuilder;
+use super::{Objects, PoolBuilder};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::Reclaimer;
 
@@ -38,15 +38,30 @@ pub struct Pool<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// At least `capacity` objects, each made by `make`.
+    /// At least `capacity` objects, rounded up to whole buckets, each made by `make`.
     ///
     /// # Errors
     /// As [`PoolBuilder::build`].
     ///
     /// # Panics
-    /// As `make`.
+    /// As `make`; the objects that were made are dropped.
     pub fn new(capacity: usize, make: impl Fn() -> T + Send + Sync + 'static) -> Result<Self, BuildError> {
-        PoolBuilder::new(capacity).build(make)
+        Self::builder(capacity, make).build()
+    }
+
+    /// As [`new`](Pool::new), with a limit to grow to, sizes, memory, or checks to be chosen. The objects are made by a
+    /// function, or as [`Objects`] says.
+    ///
+    /// ```
+    /// use stillpoint::pool::{Hardening, Objects, Pool};
+    ///
+    /// let names = Objects::new(|| String::with_capacity(64)).reset(String::clear);
+    /// let pool = Pool::builder(100, names).max_objects(1_000).hardening(Hardening::Verify).build()?;
+    /// assert_eq!(pool.info().hardening, Hardening::Verify);
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn builder(capacity: usize, objects: impl Into<Objects<T>>) -> PoolBuilder<Self> {
+        PoolBuilder::of(capacity, objects.into())
     }
 
     /// For a pool whose objects are of this type.

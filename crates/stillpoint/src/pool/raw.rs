@@ -7,20 +7,20 @@ use super::audit::{AnyPool, Leaks};
 use super::engine::Handle;
 use super::error::{Exhausted, FreeError, TooManyLocals};
 use super::memory::Iova;
+use super::PoolBuilder;
 
-/// A pool of bare memory: objects of a size and an alignment that are known at run time. Made by
-/// [`PoolBuilder::build_raw`](super::PoolBuilder::build_raw).
+/// A pool of bare memory: objects of a size and an alignment that are known at run time.
 ///
 /// What is handed out is an address. Its memory is the caller's until it is freed, and what it holds then is not
 /// remembered. Nothing may be used after the pool was dropped.
 ///
 /// ```
-/// use stillpoint::pool::PoolBuilder;
+/// use stillpoint::pool::RawPool;
 ///
-/// let pool = PoolBuilder::new(1_000).build_raw(2048, 64)?;
+/// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
 /// let buffer = local.alloc().expect("nobody has one");
-/// // SAFETY: 2048 bytes, of this caller alone.
+/// // SAFETY: 2048 bytes, which only this caller has.
 /// unsafe { buffer.as_ptr().write_bytes(0, 2048) };
 /// // SAFETY: handed out by this pool, and not used any more.
 /// unsafe { local.free(buffer) }?;
@@ -31,6 +31,19 @@ pub struct RawPool {
 }
 
 impl RawPool {
+    /// A builder for at least `capacity` objects of `size` bytes at multiples of `align`, rounded up to whole buckets.
+    ///
+    /// ```
+    /// use stillpoint::pool::RawPool;
+    ///
+    /// let pool = RawPool::builder(1_000, 2048, 64).cache(256).build()?;
+    /// assert!(pool.stats().capacity >= 1_000);
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn builder(capacity: usize, size: usize, align: usize) -> PoolBuilder<Self> {
+        PoolBuilder::raw(capacity, size, align)
+    }
+
     pub(super) fn from_any(any: AnyPool) -> Self {
         Self { any }
     }
@@ -142,11 +155,11 @@ impl RawLocal<'_> {
     /// Fills a slice with objects.
     ///
     /// # Errors
-    /// When the pool has not so many that the caller can get: none was taken.
+    /// When the caller cannot get that many: none was taken.
     ///
     /// ```
     /// # use std::mem::MaybeUninit;
-    /// # let pool = stillpoint::pool::PoolBuilder::new(100).build_raw(64, 64)?;
+    /// # let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
@@ -160,7 +173,7 @@ impl RawLocal<'_> {
         to: &'b mut [MaybeUninit<NonNull<u8>>],
     ) -> Result<&'b mut [NonNull<u8>], Exhausted> {
         let (start, count) = (to.as_mut_ptr(), to.len());
-        // SAFETY: there is room for so many addresses, none of which is null.
+        // SAFETY: there is room for that many addresses, none of which is null.
         if unsafe { self.handle.alloc_many(start.cast(), count) } {
             // SAFETY: all of them were written.
             Ok(unsafe { std::slice::from_raw_parts_mut(start.cast(), count) })

@@ -19,7 +19,7 @@ use super::weak_domain::WeakDomain;
 /// use stillpoint::rcu::{Domain, RcuArray};
 ///
 /// let domain = Domain::new();
-/// let ports = RcuArray::new(&domain, 4, |port| Some(Box::new(format!("port {port}"))));
+/// let ports = RcuArray::new_in(&domain, 4, |port| Some(Box::new(format!("port {port}"))));
 /// let reader = domain.reader();
 /// assert_eq!(*ports.protect(2, &reader).unwrap(), "port 2");
 ///
@@ -36,7 +36,16 @@ pub struct RcuArray<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> RcuArray<T> {
     /// An array of `domain` with `len` slots, filled by calling `object` with each index.
-    pub fn new(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
+    ///
+    /// # Panics
+    /// With the panic of `object`; the objects that were made are dropped.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RcuArray};
+    /// let squares = RcuArray::new_in(&Domain::new(), 10, |index| Some(Box::new(index * index)));
+    /// assert_eq!(squares.len(), 10);
+    /// ```
+    pub fn new_in(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
         let links = (0..len).map(|index| Link::new(object(index))).collect();
         Self { links, domain: WeakDomain::new(domain.core()) }
     }
@@ -77,7 +86,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// ```
     /// # use stillpoint::rcu::{Domain, RcuArray};
     /// # let domain = Domain::new();
-    /// let squares = RcuArray::new(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
     /// let mut reader = domain.reader();
     /// let mut squares = squares.bind(&mut reader);
     /// assert_eq!(squares.protect(3).as_deref(), Some(&9));
@@ -103,7 +112,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// ```
     /// # use stillpoint::rcu::{Domain, RcuArray};
     /// # let domain = Domain::new();
-    /// let squares = RcuArray::new(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
     /// let mut reader = domain.qsbr_reader();
     /// let mut squares = squares.bind_qsbr(&mut reader);
     /// for index in 0..10 {

@@ -46,7 +46,7 @@ pub struct BackgroundReclaimer {
 
 impl BackgroundReclaimer {
     /// A million objects: whoever submits does not wait for readers, so the default is roomy.
-    pub(super) const DEFAULT_CAPACITY: usize = 1 << 20;
+    pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
         let inbox = Arc::new(Inbox::new(Arc::clone(&core), limits));
@@ -172,7 +172,7 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // Without a limit only while nobody assists, and not while `run` is to return when they are done: the end of a
+            // Without a limit only while no retirer reclaims, and not while `run` is to return when they are done: the end of a
             // turn is not told.
             Ok(Obstacle::Nothing) if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || !inbox.is_empty());
@@ -266,7 +266,7 @@ impl RetireHandle {
     }
 
     /// As [`retire`](RetireHandle::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Reclaim`] it
-    /// assists meanwhile.
+    /// reclaims meanwhile.
     ///
     /// # Errors
     /// As [`retire`](RetireHandle::retire).
@@ -282,7 +282,7 @@ impl RetireHandle {
     }
 
     #[cold]
-    fn assist(&self, full: Full, bytes: usize) -> Result<(), Full> {
+    fn reclaim(&self, full: Full, bytes: usize) -> Result<(), Full> {
         if self.inbox.assist(full) == 0 {
             return Err(full);
         }
@@ -290,7 +290,7 @@ impl RetireHandle {
         self.inbox.reserve(bytes)
     }
 
-    /// As [`retire`](RetireHandle::retire), without waiting or assisting, for an object that is made into garbage when it is
+    /// As [`retire`](RetireHandle::retire), without waiting or reclaiming, for an object that is made into garbage when it is
     /// taken in. False when it is not.
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let inbox = &*self.inbox;
@@ -344,7 +344,7 @@ impl Queue for &RetireHandle {
 
     fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
         match (self.inbox.reserve(bytes), self.when_full) {
-            (Err(full), WhenFull::Reclaim) => self.assist(full, bytes),
+            (Err(full), WhenFull::Reclaim) => self.reclaim(full, bytes),
             (answer, _) => answer,
         }
     }

@@ -10,7 +10,7 @@ use super::weak_domain::WeakDomain;
 
 /// An atomic owner of one heap object, or of none: writers replace it, readers load it without waiting.
 ///
-/// Belongs to a [`Domain`](super::Domain), and is read through readers of this domain alone. Contents are
+/// Belongs to a [`Domain`](super::Domain), and is read only through readers of this domain. Contents are
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. Takes two words.
 /// Objects of size zero share one address: to protect one of them holds up all of them in the domain.
 ///
@@ -56,7 +56,14 @@ pub struct RcuCell<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell of `domain` that holds `value`. The same as [`Domain::cell`](super::Domain::cell).
-    pub fn new(domain: &Domain, value: T) -> Self {
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{Domain, RcuCell};
+    /// # let domain = Domain::new();
+    /// let cell = RcuCell::new_in(&domain, 1);
+    /// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1));
+    /// ```
+    pub fn new_in(domain: &Domain, value: T) -> Self {
         Self::with(domain, Some(Box::new(value)))
     }
 
@@ -65,10 +72,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     /// # use stillpoint::rcu::{Domain, RcuCell};
     /// # let domain = Domain::new();
-    /// let cell = RcuCell::<u32>::empty(&domain);
+    /// let cell = RcuCell::<u32>::empty_in(&domain);
     /// assert!(cell.protect(&domain.reader()).is_none());
     /// ```
-    pub fn empty(domain: &Domain) -> Self {
+    pub fn empty_in(domain: &Domain) -> Self {
         Self::with(domain, None)
     }
 

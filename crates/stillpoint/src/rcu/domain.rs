@@ -88,7 +88,7 @@ impl Domain {
 
     /// A cell that holds `value`.
     pub fn cell<T: Send + Sync + 'static>(&self, value: T) -> RcuCell<T> {
-        RcuCell::new(self, value)
+        RcuCell::new_in(self, value)
     }
 
     /// Registers the calling thread as a reader of objects and of regions. Lock-free; there is no upper limit.
@@ -108,20 +108,38 @@ impl Domain {
     }
 
     /// A queue of retired objects for one writer, with limits and pace to be chosen.
-    pub fn reclaimer_builder(&self) -> ReclaimerBuilder {
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
+    /// assert_eq!(reclaimer.pending(), 0);
+    /// ```
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
         ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
-    /// A reclaimer to be run by a thread of its own, fed from any thread.
+    /// A reclaimer to be run by a thread of its own, fed from any thread, with the default limits.
     pub fn background(&self) -> BackgroundReclaimer {
-        self.reclaimer_builder().build_background()
+        self.background_builder().build()
+    }
+
+    /// A reclaimer to be run by a thread of its own, with limits and pace to be chosen.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::WhenFull;
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
+    /// background.run(); // there is no retire handle: it returns
+    /// ```
+    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
+        ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
     /// Starts a grace period and returns at once. One atomic addition.
     ///
     /// The token is over when every region reader has passed: no guard and no QSBR reader holds anything
     /// that was unlinked before this call, by this thread or by one that it has synchronized with. It speaks
-    /// of region readers alone: protected loads are known to [`Retired`](super::Retired).
+    /// only of region readers: protected loads are known to [`Retired`](super::Retired).
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -152,15 +170,50 @@ impl Domain {
         matches!(self.core.protocol.check(self.value_of(token)), Ok(Grace::Over))
     }
 
-    /// Waits until the grace period of `token` is over.
+    /// Waits until the grace period of `token` is over, however long a reader takes.
     ///
     /// # Errors
-    /// As [`synchronize_timeout`](Domain::synchronize_timeout); without a limit it does not stall.
+    /// As [`synchronize`](Domain::synchronize).
     ///
     /// # Panics
     /// If the token is of another domain.
-    pub fn wait(&self, token: Token, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        self.core.wait_for(self.value_of(token), limit)
+    ///
+    /// ```
+    /// # use stillpoint::rcu::Domain;
+    /// # let domain = Domain::new();
+    /// let token = domain.start();
+    /// // ... other work ...
+    /// domain.wait(token)?;
+    /// assert!(domain.check(token));
+    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// ```
+    pub fn wait(&self, token: Token) -> Result<(), SynchronizeError> {
+        self.core.wait_for(self.value_of(token), None)
+    }
+
+    /// As [`wait`](Domain::wait), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// As [`synchronize_timeout`](Domain::synchronize_timeout).
+    ///
+    /// # Panics
+    /// If the token is of another domain.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// # let domain = Domain::new();
+    /// # let other = domain.clone();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let token = domain.start();
+    /// let waits = std::thread::spawn(move || other.wait_timeout(token, Duration::from_millis(2)));
+    /// assert!(matches!(waits.join().unwrap(), Err(SynchronizeError::Stalled(_))));
+    /// drop(guard);
+    /// assert_eq!(domain.wait_timeout(token, Duration::from_millis(2)), Ok(()));
+    /// ```
+    pub fn wait_timeout(&self, token: Token, limit: Duration) -> Result<(), SynchronizeError> {
+        self.core.wait_for(self.value_of(token), Some(limit))
     }
 
     /// The grace period of `token` as a future, for any executor.
@@ -403,7 +456,7 @@ impl DomainBuilder {
     /// the domain share. A domain without limits pays nothing.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RetireReason};
+    /// # use stillpoint::rcu::{Domain, RetireErrorKind};
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
@@ -411,11 +464,11 @@ impl DomainBuilder {
     /// let (mut one, mut another) = (domain.reclaimer(), domain.reclaimer());
     /// one.retire(first.take().unwrap()).expect("there is room for one");
     /// let error = another.retire(second.take().unwrap()).expect_err("but not for two");
-    /// assert_eq!(error.reason, RetireReason::DomainFull);
+    /// assert_eq!(error.kind(), RetireErrorKind::DomainFull);
     ///
     /// drop(guard);
     /// assert_eq!(one.poll(), 1);
-    /// another.retire(error.retired).expect("there is room again");
+    /// another.retire(error.into_inner()).expect("there is room again");
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
     pub fn max_pending(mut self, objects: usize) -> Self {

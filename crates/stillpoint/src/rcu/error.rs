@@ -89,7 +89,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asymmetric(error) => write!(f, "the fence mode is not to be had: {error}"),
+            Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
             Self::Boost(error) => write!(f, "preempted readers cannot be boosted: {error}"),
         }
     }
@@ -138,10 +138,10 @@ impl fmt::Display for BoostError {
 
 impl Error for BoostError {}
 
-/// Why an object was not taken in.
+/// Why an object was not taken in: see [`RetireError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RetireReason {
+pub enum RetireErrorKind {
     /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
     Full,
     /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
@@ -152,14 +152,14 @@ pub enum RetireReason {
     Closed,
 }
 
-impl RetireReason {
+impl RetireErrorKind {
     /// Whether there is no room now, but may be later.
     pub fn is_full(self) -> bool {
         matches!(self, Self::Full | Self::DomainFull)
     }
 }
 
-impl From<Full> for RetireReason {
+impl From<Full> for RetireErrorKind {
     fn from(full: Full) -> Self {
         match full {
             Full::Queue => Self::Full,
@@ -168,62 +168,144 @@ impl From<Full> for RetireReason {
     }
 }
 
-/// An object was not taken in; it is handed back in `retired`.
+/// An object was not taken in by a reclaimer; [`into_inner`](RetireError::into_inner) hands it back.
+///
+/// Dropped, it leaves the object to its domain, as a [`Retired`] does.
+///
+/// ```
+/// use stillpoint::rcu::{Domain, RetireErrorKind};
+///
+/// let (domain, other) = (Domain::new(), Domain::new());
+/// let old = domain.cell(1).take().unwrap();
+/// let error = other.reclaimer().retire(old).unwrap_err();
+/// assert_eq!(error.kind(), RetireErrorKind::ForeignDomain);
+/// domain.reclaimer().retire(error.into_inner())?;
+/// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+/// ```
 pub struct RetireError<T: Send + Sync + 'static> {
-    /// The object. Dropping it leaves it to the reclaimers of its domain, beyond any limit.
-    pub retired: Retired<T>,
-    /// Why it was not taken in.
-    pub reason: RetireReason,
+    pub(super) retired: Retired<T>,
+    pub(super) kind: RetireErrorKind,
+}
+
+impl<T: Send + Sync + 'static> RetireError<T> {
+    /// Why the object was not taken in.
+    pub fn kind(&self) -> RetireErrorKind {
+        self.kind
+    }
+
+    /// The object.
+    #[must_use = "retire the object later, or free it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_inner(self) -> Retired<T> {
+        self.retired
+    }
 }
 
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason {
-            RetireReason::Full => f.write_str("the reclaimer is full of objects that readers hold up"),
-            RetireReason::DomainFull => {
-                write!(f, "domain `{}` is full of objects that wait to be freed", self.retired.domain())
-            }
-            RetireReason::ForeignDomain => {
-                write!(
-                    f,
-                    "the object belongs to domain `{}`, the reclaimer to another",
-                    self.retired.domain()
-                )
-            }
-            RetireReason::Closed => f.write_str("the background reclaimer is gone"),
+        let domain = self.retired.domain();
+        match self.kind {
+            RetireErrorKind::Full => f.write_str(
+                "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \
+                 readers have passed",
+            ),
+            RetireErrorKind::DomainFull => write!(
+                f,
+                "domain `{domain}` is full of objects that wait to be freed: poll its reclaimers, and retire the object \
+                 later"
+            ),
+            RetireErrorKind::ForeignDomain => write!(
+                f,
+                "the object belongs to domain `{domain}`, the reclaimer to another: retire it to a reclaimer of its own \
+                 domain"
+            ),
+            RetireErrorKind::Closed => write!(
+                f,
+                "the background reclaimer is gone: retire the object to another reclaimer of domain `{domain}`"
+            ),
         }
     }
 }
 
 impl<T: Send + Sync + 'static> fmt::Debug for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetireError").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("RetireError").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
 impl<T: Send + Sync + 'static> Error for RetireError<T> {}
 
-/// The wait for an object's readers ended before they did; the object is handed back in `retired`.
-pub struct FreeError<T: Send + Sync + 'static> {
-    /// The object. Dropping it leaves it to the domain.
-    pub retired: Retired<T>,
-    /// Why it was not freed.
-    pub cause: SynchronizeError,
+/// Readers may still hold an object: the wait for them, by [`Retired::free`] or [`Retired::free_timeout`], ended before
+/// they had let go. [`into_inner`](StillHeldError::into_inner) hands the object back.
+///
+/// Dropped, it leaves the object to its domain, as a [`Retired`] does.
+///
+/// ```
+/// use stillpoint::rcu::{Domain, SynchronizeError};
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(1);
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let error = cell.take().unwrap().free().unwrap_err();
+/// assert!(matches!(error.cause(), SynchronizeError::WouldDeadlock { .. }));
+/// drop(guard);
+/// error.into_inner().free()?;
+/// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
+/// ```
+pub struct StillHeldError<T: Send + Sync + 'static> {
+    pub(super) retired: Retired<T>,
+    pub(super) cause: SynchronizeError,
 }
 
-impl<T: Send + Sync + 'static> fmt::Display for FreeError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the object was not freed: {}", self.cause)
+impl<T: Send + Sync + 'static> StillHeldError<T> {
+    /// Why the wait ended.
+    pub fn cause(&self) -> &SynchronizeError {
+        &self.cause
+    }
+
+    /// The object.
+    #[must_use = "free the object later, or retire it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_inner(self) -> Retired<T> {
+        self.retired
+    }
+
+    /// The object, and why the wait ended.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
+    /// fn free<T: Send + Sync + 'static>(domain: &Domain, value: T) -> Result<(), SynchronizeError> {
+    ///     domain.cell(value).take().unwrap().free().map_err(|error| {
+    ///         let (retired, cause) = error.into_parts();
+    ///         drop(retired); // left to the domain
+    ///         cause
+    ///     })
+    /// }
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// assert!(matches!(free(&domain, 1), Err(SynchronizeError::WouldDeadlock { .. })));
+    /// # drop(guard);
+    /// ```
+    #[must_use = "free the object later, or retire it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_parts(self) -> (Retired<T>, SynchronizeError) {
+        (self.retired, self.cause)
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for FreeError<T> {
+impl<T: Send + Sync + 'static> fmt::Display for StillHeldError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FreeError").field("cause", &self.cause).finish_non_exhaustive()
+        write!(f, "the object was not freed (free it later, or retire it): {}", self.cause)
     }
 }
 
-impl<T: Send + Sync + 'static> Error for FreeError<T> {
+impl<T: Send + Sync + 'static> fmt::Debug for StillHeldError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StillHeldError").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> Error for StillHeldError<T> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.cause)
     }

@@ -25,7 +25,7 @@ pub enum WhenFull {
     /// The object is handed back at once.
     #[default]
     HandBack,
-    /// Waits for room, for so long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
+    /// Waits for room, for that long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
     /// or an online QSBR reader, may wait in vain.
     Wait(Duration),
     /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, as far as no reader is in the way, and waits for
@@ -34,7 +34,7 @@ pub enum WhenFull {
     ///
     /// It frees what was handed in and not taken by the background reclaimer yet, and in a full domain what was left to
     /// that. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
-    /// hold no lock that they take. A retirement from within such a destructor does not assist at the same background
-    /// reclaimer again. One retire handle of a reclaimer assists at a time; the others do not wait for it.
+    /// hold no lock that they take. A retirement from within such a destructor does not do so for the same background
+    /// reclaimer again. One retire handle of a reclaimer does it at a time; the others do not wait for it.
     Reclaim,
 }

@@ -69,7 +69,8 @@ pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
-    BoostError, BuildError, CompareExchangeError, FreeError, RetireError, RetireReason, SynchronizeError,
+    BoostError, BuildError, CompareExchangeError, RetireError, RetireErrorKind, StillHeldError,
+    SynchronizeError,
 };
 pub use future::GracePeriod;
 pub use limits::WhenFull;

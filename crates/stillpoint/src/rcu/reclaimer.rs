@@ -1,4 +1,5 @@
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ pub struct Reclaimer {
 
 impl Reclaimer {
     /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
-    const DEFAULT_CAPACITY: usize = 1 << 16;
+    const DEFAULT_MAX_PENDING: usize = 1 << 16;
 
     /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
     /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room, or protected
@@ -262,7 +263,9 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a [`Reclaimer`], or a [`BackgroundReclaimer`]. Counts as a handle of the domain, like these.
+/// Makes a reclaimer of the type `R`: a [`Reclaimer`] or a [`BackgroundReclaimer`]. It comes from
+/// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder) and
+/// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -273,22 +276,28 @@ impl fmt::Debug for Reclaimer {
 ///     .max_pending_bytes(64 << 20)
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
-/// let reclaimer = builder.clone().build();
-/// let background = builder.build_background();
-/// # drop((reclaimer, background));
+/// let (one, another) = (builder.clone().build(), builder.build());
+/// # drop((one, another));
 /// ```
-#[derive(Debug, Clone)]
-pub struct ReclaimerBuilder {
+pub struct ReclaimerBuilder<R> {
     core: Arc<Core>,
     objects: Option<usize>,
     bytes: usize,
     pace: Pace,
     when_full: WhenFull,
+    reclaimer: PhantomData<fn() -> R>,
 }
 
-impl ReclaimerBuilder {
+impl<R> ReclaimerBuilder<R> {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self { core, objects: None, bytes: usize::MAX, pace: Pace::DEFAULT, when_full: WhenFull::default() }
+        Self {
+            core,
+            objects: None,
+            bytes: usize::MAX,
+            pace: Pace::DEFAULT,
+            when_full: WhenFull::default(),
+            reclaimer: PhantomData,
+        }
     }
 
     /// Objects that may wait at a time, at least 1; by default 65,536, of a background reclaimer 1,048,576.
@@ -325,19 +334,48 @@ impl ReclaimerBuilder {
         self
     }
 
-    /// Makes a reclaimer that its owner polls.
-    pub fn build(self) -> Reclaimer {
-        let limits = self.limits(Reclaimer::DEFAULT_CAPACITY);
-        Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
-    }
-
-    /// Makes a reclaimer for a thread of its own.
-    pub fn build_background(self) -> BackgroundReclaimer {
-        let limits = self.limits(BackgroundReclaimer::DEFAULT_CAPACITY);
-        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
-    }
-
     fn limits(&self, default: usize) -> Limits {
         Limits { objects: self.objects.unwrap_or(default), bytes: self.bytes }
+    }
+}
+
+impl ReclaimerBuilder<Reclaimer> {
+    /// Makes a reclaimer that its owner polls. Nothing that was chosen can be refused.
+    pub fn build(self) -> Reclaimer {
+        let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
+        Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
+    }
+}
+
+impl ReclaimerBuilder<BackgroundReclaimer> {
+    /// Makes a reclaimer for a thread of its own. Nothing that was chosen can be refused.
+    pub fn build(self) -> BackgroundReclaimer {
+        let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
+        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
+    }
+}
+
+impl<R> Clone for ReclaimerBuilder<R> {
+    fn clone(&self) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            objects: self.objects,
+            bytes: self.bytes,
+            pace: self.pace,
+            when_full: self.when_full,
+            reclaimer: PhantomData,
+        }
+    }
+}
+
+impl<R> fmt::Debug for ReclaimerBuilder<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReclaimerBuilder")
+            .field("domain", &self.core.name())
+            .field("max_pending", &self.objects)
+            .field("max_pending_bytes", &self.bytes)
+            .field("pace", &self.pace)
+            .field("when_full", &self.when_full)
+            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use super::engine::core::garbage::Garbage;
 use super::engine::queue::retire_list::Full;
 use super::engine::wait::park::Patience;
 use super::engine::Core;
-use super::error::{RetireError, RetireReason};
+use super::error::{RetireError, RetireErrorKind};
 use super::limits::WhenFull;
 use super::retired::Retired;
 
@@ -48,7 +48,7 @@ pub(super) fn retire<T: Send + Sync + 'static>(
         return retire_timeout(queue, retired, limit);
     }
     let answer = attempt(queue, retired);
-    if answer.as_ref().is_err_and(|error| error.reason.is_full()) {
+    if answer.as_ref().is_err_and(|error| error.kind().is_full()) {
         queue.count_handed_back();
     }
     answer
@@ -62,7 +62,7 @@ pub(super) fn retire_timeout<T: Send + Sync + 'static>(
 ) -> Result<(), RetireError<T>> {
     let begun = Instant::now();
     let Err(mut error) = attempt(queue, retired) else { return Ok(()) };
-    if !error.reason.is_full() {
+    if !error.kind().is_full() {
         return Err(error);
     }
     // Without a deadline where the clock cannot tell it.
@@ -74,8 +74,8 @@ pub(super) fn retire_timeout<T: Send + Sync + 'static>(
     let mut patience = Patience::new();
     while is_early() {
         queue.pause(&mut patience, deadline);
-        match attempt(queue, error.retired) {
-            Err(again) if again.reason.is_full() => error = again,
+        match attempt(queue, error.into_inner()) {
+            Err(again) if again.kind().is_full() => error = again,
             answer => return answer,
         }
     }
@@ -87,15 +87,15 @@ fn attempt<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     retired: Retired<T>,
 ) -> Result<(), RetireError<T>> {
-    let reason = if !retired.is_of(queue.core()) {
-        RetireReason::ForeignDomain
+    let kind = if !retired.is_of(queue.core()) {
+        RetireErrorKind::ForeignDomain
     } else if queue.is_closed() {
-        RetireReason::Closed
+        RetireErrorKind::Closed
     } else if let Err(full) = queue.reserve(Retired::<T>::bytes()) {
         full.into()
     } else {
         queue.push(retired.into_garbage());
         return Ok(());
     };
-    Err(RetireError { retired, reason })
+    Err(RetireError { retired, kind })
 }

@@ -9,7 +9,7 @@ use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::{FreeError, SynchronizeError};
+use super::error::{StillHeldError, SynchronizeError};
 use super::stall::ReaderKind;
 use super::weak_domain::WeakDomain;
 use stillpoint_sys::panics;
@@ -46,13 +46,13 @@ pub struct Retired<T: Send + Sync + 'static> {
 
 // SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads.
 unsafe impl<T: Send + Sync + 'static> Send for Retired<T> {}
-// SAFETY: a shared `Retired` gives shared access to the object alone.
+// SAFETY: a shared `Retired` gives shared access only to the object.
 unsafe impl<T: Send + Sync + 'static> Sync for Retired<T> {}
 
 impl<T: Send + Sync + 'static> Retired<T> {
     /// # Safety
     /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `domain`, and is
-    /// owned by the caller alone from now on, but for readers that hold it.
+    /// owned only by the caller from now on, but for readers that hold it.
     pub(super) unsafe fn new(object: NonNull<T>, domain: WeakDomain) -> Self {
         Self { object, domain, token: None }
     }
@@ -86,7 +86,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     /// The grace period that the object waits for, to be awaited: started by the first call of this or of
-    /// [`try_free`](Retired::try_free). When it is over, `try_free` fails for protected loads alone.
+    /// [`try_free`](Retired::try_free). When it is over, `try_free` fails only for protected loads.
     ///
     /// # Panics
     /// If the object is of another domain.
@@ -115,26 +115,58 @@ impl<T: Send + Sync + 'static> Retired<T> {
         Token::new(core, *self.token.get_or_insert_with(|| core.protocol.start()))
     }
 
-    /// Waits until no reader can hold the object, for `limit` at the longest, and frees it.
-    ///
-    /// # Errors
-    /// As [`Domain::synchronize_timeout`](super::Domain::synchronize_timeout), and
-    /// [`Pinned`](SynchronizeError::Pinned) when a protected load still holds it;
-    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) at once when that is one of the calling thread. The object is
-    /// handed back.
+    /// Waits until no reader can hold the object, however long that takes, and frees it.
     ///
     /// The release of a protected load wakes nobody: this call looks again after 50 µs, then after twice that, and so on,
     /// up to 1 ms.
     ///
+    /// # Errors
+    /// As [`Domain::synchronize`](super::Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when
+    /// a protected load of the calling thread holds the object. The object is handed back.
+    ///
+    /// # Panics
+    /// With the panic of the object's destructor.
+    ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use stillpoint::rcu::{Domain, FreeError};
+    /// # use stillpoint::rcu::Domain;
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
-    /// cell.replace(2).unwrap().free(Some(Duration::from_secs(1)))?;
-    /// # Ok::<(), FreeError<i32>>(())
+    /// cell.replace(2).unwrap().free()?;
+    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
     /// ```
-    pub fn free(mut self, limit: Option<Duration>) -> Result<(), FreeError<T>> {
+    pub fn free(self) -> Result<(), StillHeldError<T>> {
+        self.free_until(None)
+    }
+
+    /// As [`free`](Retired::free), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way, and
+    /// [`Pinned`](SynchronizeError::Pinned) when a protected load holds the object. The object is handed back.
+    ///
+    /// # Panics
+    /// As [`free`](Retired::free).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(1);
+    /// let reader = domain.reader();
+    /// let object = cell.protect(&reader);
+    /// let old = cell.take().unwrap();
+    /// let limit = Duration::from_millis(2);
+    /// let error = std::thread::spawn(move || old.free_timeout(limit)).join().unwrap().unwrap_err();
+    /// assert!(matches!(error.cause(), SynchronizeError::Pinned { .. }));
+    /// drop(object);
+    /// error.into_inner().free_timeout(limit)?;
+    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
+    /// ```
+    pub fn free_timeout(self, limit: Duration) -> Result<(), StillHeldError<T>> {
+        self.free_until(Some(limit))
+    }
+
+    fn free_until(mut self, limit: Option<Duration>) -> Result<(), StillHeldError<T>> {
         let Some(core) = self.domain.core() else {
             drop(self.take_object());
             return Ok(());
@@ -143,17 +175,17 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let token = *self.token.get_or_insert_with(|| core.protocol.start());
         if let Err(cause) = core.wait_for(token, limit) {
-            return Err(FreeError { retired: self, cause });
+            return Err(StillHeldError { retired: self, cause });
         }
         let mut patience = Patience::new();
         while !self.is_free() {
             if core.protocol.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
                 let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
-                return Err(FreeError { retired: self, cause });
+                return Err(StillHeldError { retired: self, cause });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let cause = SynchronizeError::Pinned { domain: core.name().to_owned(), objects: 1 };
-                return Err(FreeError { retired: self, cause });
+                return Err(StillHeldError { retired: self, cause });
             }
             patience.wait(core.event(), Next::Release, deadline, || false);
         }
@@ -235,7 +267,7 @@ impl<T: Send + Sync + 'static> Deref for Retired<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the object is freed by consuming `self` alone, and is shared with readers until then.
+        // SAFETY: the object is freed only by consuming `self`, and is shared with readers until then.
         unsafe { self.object.as_ref() }
     }
 }

@@ -33,9 +33,9 @@ pub struct Stats {
     pub handed_back: u64,
     /// How often a retirement waited for room.
     pub waits: u64,
-    /// How often a retirement that found no room freed what others had retired:
-    /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim).
-    pub assists: u64,
+    /// How often a retirement that found no room freed objects that others had retired: through a retire handle with
+    /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim), or through a [`Reclaimer`](super::Reclaimer) of a full domain.
+    pub reclaims_by_retirers: u64,
     /// Objects among them that were past their grace period when their reclaimer was last polled, and that protected
     /// loads held.
     pub pinned: u64,
@@ -73,7 +73,7 @@ impl Stats {
             beyond_limits: core.quota().map_or(0, Quota::beyond),
             handed_back: sum.handed_back,
             waits: sum.waits,
-            assists: sum.assists,
+            reclaims_by_retirers: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
             readers: core.protocol.readers(),
             boosted,

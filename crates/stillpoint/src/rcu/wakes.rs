@@ -129,15 +129,14 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     assert_eq!(inbox.pending(), 0);
     assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
 
-    let background =
-        domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+    let background = domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
     let handle = background.retire_handle();
     handle.retire(retired(&domain)).expect("there is room");
     reader.quiescent();
     // The reader was quiescent before the assistant has started its grace period.
     let error = handle.retire(retired(&domain)).expect_err("the reader is in the way");
     reader.quiescent();
-    assert!(is_notified_by(&domain, || handle.retire(error.retired).expect("the first one is freed")));
+    assert!(is_notified_by(&domain, || handle.retire(error.into_inner()).expect("the first one is freed")));
 }
 
 /// A reader tells whoever has asked it, once.

@@ -14,7 +14,7 @@ use crate::rcu::{Domain, RetireHandle};
 /// use stillpoint::{rcu::Domain, table::Table};
 ///
 /// let domain = Domain::new();
-/// let sessions: Table<u32, String> = Table::builder(&domain).capacity(1_000).max_len(10_000).build()?;
+/// let sessions: Table<u32, String> = Table::builder_in(&domain).capacity(1_000).max_len(10_000).build()?;
 /// assert!(sessions.capacity() >= 1_000);
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
@@ -22,7 +22,7 @@ use crate::rcu::{Domain, RetireHandle};
 pub struct TableBuilder<K, V, S = RandomState> {
     domain: Domain,
     capacity: usize,
-    maximum: Option<usize>,
+    max_len: Option<usize>,
     hasher: S,
     handle: Option<RetireHandle>,
     entries: PhantomData<fn(K, V)>,
@@ -33,7 +33,7 @@ impl<K, V> TableBuilder<K, V> {
         Self {
             domain: domain.clone(),
             capacity: 0,
-            maximum: None,
+            max_len: None,
             hasher: RandomState::default(),
             handle: None,
             entries: PhantomData,
@@ -56,14 +56,14 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until readers have passed. When
     /// 64 replaced ones wait for readers, a full table refuses the next replacement, too.
     pub fn max_len(mut self, entries: usize) -> Self {
-        self.maximum = Some(entries.max(1));
+        self.max_len = Some(entries.max(1));
         self
     }
 
     /// Another hasher. It has to distribute keys well in the lower bits and in the upper 16 bits of its result.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
-        let Self { domain, capacity, maximum, handle, entries, .. } = self;
-        TableBuilder { domain, capacity, maximum, hasher, handle, entries }
+        let Self { domain, capacity, max_len, handle, entries, .. } = self;
+        TableBuilder { domain, capacity, max_len, hasher, handle, entries }
     }
 
     /// Removed entries go to a background reclaimer, so that no destructor runs on the calls of writers. What it has no
@@ -77,7 +77,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     ///
     /// let domain = Domain::new();
     /// let mut background = domain.background();
-    /// let table = Table::builder(&domain).attach(background.retire_handle()).build()?;
+    /// let table = Table::builder_in(&domain).attach(background.retire_handle()).build()?;
     /// std::thread::scope(|scope| {
     ///     scope.spawn(move || background.run());
     ///     table.insert("a", 1).unwrap();
@@ -105,7 +105,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        let shape = Shape { capacity: self.capacity, limit: self.maximum };
+        let shape = Shape { capacity: self.capacity, limit: self.max_len };
         let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, &shape, self.handle);
         inner.map(Table::from_inner).ok_or(OutOfMemory { entries: self.capacity })
     }

@@ -1,10 +1,21 @@
 use std::fmt;
 
-/// The table has no room for another entry: it hands key and value back.
+/// The table is at its limit: it hands key and value back.
 ///
 /// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers
 /// still hold up, take all of its room; replacements are refused when its 64 spare slots are taken by replaced entries that
-/// wait, too. A table without a maximum is full when the system has no memory.
+/// wait, too. A table without a limit is full when the system has no memory.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::{Full, Table}};
+///
+/// let table = Table::builder_in(&Domain::new()).max_len(1).build()?;
+/// table.insert("a", 1).unwrap();
+/// let Err(full) = table.insert("b", 2) else { panic!("there is room for one entry only") };
+/// assert_eq!(full, Full("b", 2));
+/// assert_eq!(full.into_inner(), ("b", 2));
+/// # Ok::<(), stillpoint::table::OutOfMemory>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Full<K, V>(
     /// The key.
@@ -12,6 +23,13 @@ pub struct Full<K, V>(
     /// The value.
     pub V,
 );
+
+impl<K, V> Full<K, V> {
+    /// The key and the value.
+    pub fn into_inner(self) -> (K, V) {
+        (self.0, self.1)
+    }
+}
 
 impl<K, V> fmt::Debug for Full<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +40,7 @@ impl<K, V> fmt::Debug for Full<K, V> {
 impl<K, V> fmt::Display for Full<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the table has no room for another entry: remove some, give it a larger maximum, or find the reader that \
+            "the table has no room for another entry: remove some, give it a higher limit, or find the reader that \
              holds removed entries up",
         )
     }

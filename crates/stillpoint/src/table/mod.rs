@@ -8,7 +8,7 @@
 //! use stillpoint::{rcu::Domain, table::Table};
 //!
 //! let domain = Domain::new();
-//! let flows: Table<u64, String> = Table::new(&domain);
+//! let flows: Table<u64, String> = Table::new_in(&domain);
 //! flows.insert(7, "seven".into())?;
 //!
 //! let mut reader = domain.reader(); // one for each thread, kept

@@ -93,7 +93,7 @@ type Shared = Arc<(Domain, Table<Object, Object, Same>)>;
 
 fn shared(keys: u64) -> Shared {
     let domain = Domain::new();
-    let table = Table::builder(&domain).hasher(Same).build().expect("a small table");
+    let table = Table::builder_in(&domain).hasher(Same).build().expect("a small table");
     let shared = Arc::new((domain, table));
     for key in 0..keys {
         insert(&shared, key, 100 + key);

@@ -51,7 +51,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # for key in 0..100 { table.insert(key, key * key).unwrap(); }
     /// # let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
@@ -127,7 +127,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new(&domain);
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
     /// # let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// assert_eq!(*lookup.get_or_insert_with("a", || 1)?, 1);
@@ -182,7 +182,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new(&domain);
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
     /// # let mut reader = domain.reader();
     /// table.insert("hits", 1)?;
     /// let mut lookup = table.reader(&mut reader);
@@ -219,7 +219,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new(&domain);
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
     /// # let mut reader = domain.reader();
     /// # table.insert("a", 1).unwrap();
     /// let mut lookup = table.reader(&mut reader);

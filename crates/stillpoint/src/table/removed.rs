@@ -29,7 +29,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 
     fn pair(&self) -> &Pair<K, V> {
-        // SAFETY: the entry is retired by the drop of this value alone.
+        // SAFETY: the entry is retired only by the drop of this value.
         unsafe { self.inner.arena().pair(self.entry).as_ref() }
     }
 
@@ -51,7 +51,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # table.insert(1, 1).unwrap();
     /// let mut reclaimer = domain.reclaimer();
     /// if let Some(removed) = table.remove(&1) {
@@ -78,7 +78,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # table.insert(1, 1).unwrap();
     /// let mut background = domain.background();
     /// let handle = background.retire_handle();

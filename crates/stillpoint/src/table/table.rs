@@ -28,40 +28,54 @@ pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomS
 
 // SAFETY: a table owns its `Inner`, which is `Send` if the hasher is.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
-// SAFETY: a shared table gives shared access to its `Inner` alone.
+// SAFETY: a shared table gives shared access only to its `Inner`.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
-    /// An empty table. It takes 40 KiB or so until it grows.
+    /// An empty table of `domain`. It takes 40 KiB or so until it grows.
     ///
     /// # Panics
-    /// If there is no memory: see [`builder`](Table::builder).
-    pub fn new(domain: &Domain) -> Self {
-        Self::with_capacity(domain, 0)
+    /// If there is no memory: see [`builder_in`](Table::builder_in).
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<&str, u64> = Table::new_in(&Domain::new());
+    /// assert!(table.is_empty());
+    /// ```
+    pub fn new_in(domain: &Domain) -> Self {
+        Self::with_capacity_in(domain, 0)
     }
 
-    /// An empty table that does not grow, nor allocates, before it has `entries` entries. Their memory is asked for
+    /// An empty table of `domain` that does not grow, nor allocate, before it has `entries` entries. Their memory is asked for
     /// now, in huge pages where the system has some: at millions of entries, misses of the page tables cost as much as
     /// those of the caches.
     ///
     /// # Panics
-    /// If there is no memory: see [`builder`](Table::builder).
+    /// If there is no memory: see [`builder_in`](Table::builder_in).
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
-    /// let table: Table<u64, u64> = Table::with_capacity(&Domain::new(), 10_000);
+    /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 10_000);
     /// let empty = table.stats();
     /// for key in 0..10_000 {
     ///     table.insert(key, key).unwrap();
     /// }
     /// assert_eq!(table.stats().growths, empty.growths);
     /// ```
-    pub fn with_capacity(domain: &Domain, entries: usize) -> Self {
-        Self::builder(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
+    pub fn with_capacity_in(domain: &Domain, entries: usize) -> Self {
+        Self::builder_in(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A table with a capacity, a maximum, or a hasher to be chosen.
-    pub fn builder(domain: &Domain) -> TableBuilder<K, V> {
+    /// As [`new_in`](Table::new_in), with a capacity, a limit, a hasher, or a background reclaimer to be chosen.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<u32, String> = Table::builder_in(&Domain::new()).max_len(10_000).build()?;
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
+    pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
         TableBuilder::new(domain)
     }
 }
@@ -73,7 +87,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
 
     #[inline(always)]
     pub(super) fn inner(&self) -> &Inner<K, V, S> {
-        // SAFETY: freed by the drop of the table alone.
+        // SAFETY: freed only by the drop of the table.
         unsafe { self.inner.as_ref() }
     }
 
@@ -105,7 +119,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # for key in 0..10 { table.insert(key, key).unwrap(); }
     /// let reader = domain.reader();
     /// let sum: u64 = table.iter(&reader.pin()).map(|(_, value)| value).sum();
@@ -139,7 +153,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # table.insert(1, 1).unwrap();
     /// table.remove(&1);
     /// while table.pending() > 0 {
@@ -175,7 +189,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<String, u64> = Table::new(&domain);
+    /// # let table: Table<String, u64> = Table::new_in(&domain);
     /// # table.insert("a".to_owned(), 1).unwrap();
     /// let mut reader = domain.qsbr_reader();
     /// assert_eq!(table.get_in(&reader, "a"), Some(&1));
@@ -200,7 +214,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # for key in 0..10 { table.insert(key, key * key).unwrap(); }
     /// let mut reader = domain.qsbr_reader();
     /// assert_eq!(table.get_many_in(&reader, &[4, 5, 600]), [Some(&16), Some(&25), None]);
@@ -235,7 +249,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// let table: Table<&str, u64> = Table::new(&domain);
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
     /// assert!(table.insert("a", 1)?.is_none());
     /// assert_eq!(table.insert("a", 2)?.as_deref(), Some(&1));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
@@ -287,7 +301,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new(&domain);
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
     /// # table.insert("a", 1).unwrap();
     /// assert_eq!(table.remove("a").as_deref(), Some(&1));
     /// assert!(table.remove("a").is_none());
@@ -308,7 +322,7 @@ where
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new(&domain);
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
     /// # for key in 0..10 { table.insert(key, key).unwrap(); }
     /// table.retain(&domain.reader().pin(), |_, value| value % 2 == 0);
     /// assert_eq!(table.len(), 5);
@@ -345,7 +359,7 @@ where
     /// up: those that need not wait are freed first.
     ///
     /// # Errors
-    /// When there is no memory, or the maximum is lower. The table stays as it is.
+    /// When there is no memory, or the limit is lower. The table stays as it is.
     ///
     /// # Panics
     /// With the panic of a destructor, before any room has been made.

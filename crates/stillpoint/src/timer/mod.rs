@@ -30,7 +30,7 @@
 //! | a deadline in the past | fires in the next poll |
 //! | a deadline at the end of time | fires when time has come to its end, coarse or not |
 //! | a time before the last one | counts as the last one, and in [`WheelStats::time_went_back`] |
-//! | a full mailbox, a bounded wheel that is full | the value comes back |
+//! | a full mailbox, a wheel at its limit | the value comes back |
 //! | a timer of a service that is gone | [`Gone`](Outcome::Gone), or the value comes back |
 //! | a period of zero | cannot be written: periods are `NonZeroU64` |
 //!
@@ -39,7 +39,7 @@
 //! # Correctness
 //!
 //! The argument is in `docs/design/timer.md` of the repository. Models run the engine under loom; its table says which
-//! step has a broken variant that a model catches, and the list below it which orderings are argued alone.
+//! step has a broken variant that a model catches, and the list below it which orderings are only argued.
 
 mod bitset;
 #[cfg(feature = "std")]
@@ -59,6 +59,6 @@ pub use bitset::{AtomicBitset, Bitset};
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
 pub use service::{
-    Burst, Cause, Event, Mailbox, Outcome, Reason, Refused, Remote, SharedTimer, TimerService,
+    ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, TimerService,
 };
 pub use wheel::{Drain, Expired, Full, Key, Limit, Popped, Progress, Schedule, Wheel, WheelStats};

@@ -4,6 +4,6 @@ use stillpoint::rcu::{Domain, RcuArray};
 
 fn main() {
     let domain = Domain::new();
-    let array = RcuArray::new(&domain, 1, |_| Some(Box::new(1)));
+    let array = RcuArray::new_in(&domain, 1, |_| Some(Box::new(1)));
     array.swap(0, None);
 }

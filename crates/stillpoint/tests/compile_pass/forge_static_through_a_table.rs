@@ -37,7 +37,7 @@ fn greet(name: &str) {
 fn main() {
     let _ = (shorter, shorter_guard, shorter_iterator, shorter_removed);
     let domain = Domain::new();
-    let table: Table<u64, Any> = Table::new(&domain);
+    let table: Table<u64, Any> = Table::new_in(&domain);
     same(&table).insert(1, greet).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);

@@ -11,5 +11,5 @@ fn call(array: &RcuArray<for<'a> fn(&'a str)>, domain: &Domain) {
 
 fn main() {
     let domain = Domain::new();
-    call(&RcuArray::new(&domain, 1, |_| Some(Box::new(greet as _))), &domain);
+    call(&RcuArray::new_in(&domain, 1, |_| Some(Box::new(greet as _))), &domain);
 }

@@ -1,4 +1,4 @@
-use stillpoint::pool::{Objects, PoolBuilder};
+use stillpoint::pool::{Objects, Pool};
 
 fn greet(name: &str) {
     assert_eq!(name, "short");
@@ -9,6 +9,6 @@ fn looked_after(objects: Objects<for<'a> fn(&'a str)>) -> Objects<for<'a> fn(&'a
 }
 
 fn main() {
-    let pool = PoolBuilder::new(1).build_with(looked_after(Objects::new(|| greet as _))).unwrap();
+    let pool = Pool::builder(1, looked_after(Objects::new(|| greet as _))).build().unwrap();
     assert!(pool.local().unwrap().alloc().is_some());
 }

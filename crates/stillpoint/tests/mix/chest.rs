@@ -38,9 +38,9 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
             }
             1 => Box::new(domain.qsbr_reader()),
             2 => Box::new(domain.qsbr_reader().go_offline()),
-            3 => Box::new(RcuCell::new(&domain, census.object())),
-            4 => Box::new(RcuArray::new(&domain, 3, |_| Some(Box::new(census.object())))),
-            5 => Box::new(RcuCell::new(&domain, census.object()).take()),
+            3 => Box::new(RcuCell::new_in(&domain, census.object())),
+            4 => Box::new(RcuArray::new_in(&domain, 3, |_| Some(Box::new(census.object())))),
+            5 => Box::new(RcuCell::new_in(&domain, census.object()).take()),
             6 => {
                 let mut future = Box::pin(domain.grace_period(domain.start()));
                 let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -50,24 +50,24 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
                 let mut reclaimer =
                     domain.reclaimer_builder().max_pending(2).when_full(WhenFull::Reclaim).build();
                 for _ in 0..random.below(4) {
-                    let cell = RcuCell::new(&domain, census.object());
+                    let cell = RcuCell::new_in(&domain, census.object());
                     // What it does not take is left to the domain.
                     let _ = reclaimer.retire(cell.take().expect("it is full"));
                 }
                 Box::new(reclaimer)
             }
             9 | 10 => {
-                let background = domain.reclaimer_builder().max_pending(2).build_background();
+                let background = domain.background_builder().max_pending(2).build();
                 let handle = background.retire_handle();
                 if random.below(2) == 0 {
-                    let cell = RcuCell::new(&domain, RcuCell::new(&domain, census.object()));
+                    let cell = RcuCell::new_in(&domain, RcuCell::new_in(&domain, census.object()));
                     let _ = handle.retire(cell.take().expect("it is full"));
                 }
                 chest.push(Box::new(handle));
                 Box::new(background)
             }
             _ => {
-                let table: Table<u64, Object> = Table::new(&domain);
+                let table: Table<u64, Object> = Table::new_in(&domain);
                 for key in 0..random.below(30) as u64 {
                     drop(table.insert(key % 10, census.object()).expect("it grows"));
                 }

@@ -60,7 +60,7 @@ impl Hands {
             12 | 13 => self.await_grace(world, random),
             14 => {
                 // Not the domain itself: what waits in it would keep it alive.
-                let cell = RcuCell::new(&world.domain, world.census.object());
+                let cell = RcuCell::new_in(&world.domain, world.census.object());
                 let object = world.census.object();
                 let retires_in_turn = move || drop(cell.replace(object));
                 if let Some(reclaimer) = self.reclaimer(world, random) {
@@ -182,16 +182,16 @@ fn put_away<T: Send + Sync + 'static>(
         0 => Some(old),
         1 => old.try_free().err(),
         2 => old.try_into_box().err(),
-        3 => old.free(Some(SHORT)).err().map(|error| error.retired),
-        4 | 5 => handles[handle].retire_timeout(old, SHORT).err().map(|error| error.retired),
-        6 => handles[handle].retire(old).err().map(|error| error.retired),
+        3 => old.free_timeout(SHORT).err().map(|error| error.into_inner()),
+        4 | 5 => handles[handle].retire_timeout(old, SHORT).err().map(|error| error.into_inner()),
+        6 => handles[handle].retire(old).err().map(|error| error.into_inner()),
         7 => {
             held.push(old);
             None
         }
         _ => match reclaimers.get_mut(any) {
             Some(reclaimer) => {
-                let back = reclaimer.retire(old).err().map(|error| error.retired);
+                let back = reclaimer.retire(old).err().map(|error| error.into_inner());
                 reclaimer.poll_at_most(1 + random.below(20));
                 back
             }

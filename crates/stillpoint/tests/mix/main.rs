@@ -79,8 +79,7 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
     let threads = random.below(4);
     thread::scope(|scope| {
         let world = &world;
-        let background =
-            world.domain.reclaimer_builder().max_pending(1 + random.below(100)).build_background();
+        let background = world.domain.background_builder().max_pending(1 + random.below(100)).build();
         let handles: Vec<_> = (0..threads + 2).map(|_| background.retire_handle()).collect();
         // Without a thread that runs it, it is full at once, or dropped in the midst of it all.
         let running = random.below(3) > 0;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use stillpoint::fence::Mode;
-use stillpoint::pool::{Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Objects, Pages, Pool};
 use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
 
@@ -52,13 +52,13 @@ impl World {
         }
         let domain = builder.build().expect("the mode was probed");
         let census = Census::default();
-        let table = Table::builder(&domain).capacity(random.below(20)).build().expect("there is memory");
+        let table = Table::builder_in(&domain).capacity(random.below(20)).build().expect("there is memory");
         let objects = Objects::new(|| Pooled(AtomicU64::new(FRESH)));
         let objects = objects.reset(|pooled: &mut Pooled| *pooled.0.get_mut() = FRESH);
-        let pool = PoolBuilder::new(POOLED).pages(Pages::Small).build_with(objects).expect("there is memory");
+        let pool = Pool::builder(POOLED, objects).pages(Pages::Small).build().expect("there is memory");
         Self {
-            cells: std::array::from_fn(|_| RcuCell::new(&domain, node(&domain, &census, random))),
-            array: RcuArray::new(&domain, SLOTS, |_| Some(Box::new(census.object()))),
+            cells: std::array::from_fn(|_| RcuCell::new_in(&domain, node(&domain, &census, random))),
+            array: RcuArray::new_in(&domain, SLOTS, |_| Some(Box::new(census.object()))),
             table,
             pooled: AtomicPtr::default(),
             pool,
@@ -90,9 +90,9 @@ impl World {
 /// Now and then one with others in it.
 fn node(domain: &Domain, census: &Census, random: &mut Random) -> Node {
     let next = if random.below(3) == 0 {
-        RcuCell::new(domain, node(domain, census, random))
+        RcuCell::new_in(domain, node(domain, census, random))
     } else {
-        RcuCell::empty(domain)
+        RcuCell::empty_in(domain)
     };
     Node { object: census.object(), next }
 }

@@ -2,46 +2,48 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::{BuildError, FreeReason, Memory, Misuse, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{BuildError, FreeErrorKind, Memory, Misuse, Pages, Pool, PoolBuilder, RawPool};
 
 #[track_caller]
-fn refused(builder: PoolBuilder, size: usize, align: usize, part: &str) -> BuildError {
-    let error = builder.build_raw(size, align).expect_err("it was taken");
+fn refused(builder: PoolBuilder<RawPool>, part: &str) -> BuildError {
+    let error = builder.build().expect_err("it was taken");
     assert!(error.to_string().contains(part), "'{part}' is not in: {error}");
     error
 }
 
 #[test]
 fn impossible_shapes_are_refused() {
-    let new = || PoolBuilder::new(10);
-    refused(new(), 0, 8, "size zero");
-    refused(new(), usize::MAX, 8, "largest bucket");
-    refused(new(), (1 << 30) + 1, 8, "largest bucket");
-    refused(new(), 64, 0, "power of two, which 0 is not");
-    refused(new(), 64, 48, "power of two, which 48 is not");
-    refused(new(), 8, 1 << 40, "of 1099511627776 bytes is larger than the largest bucket");
-    refused(new().bucket_bytes(1000), 64, 8, "power of two of bytes");
-    refused(new().bucket_bytes(0), 64, 8, "power of two of bytes");
-    refused(new().bucket_bytes(1 << 40), 64, 8, "power of two of bytes");
-    refused(new().bucket_bytes(2048), 2048, 8, "needs 4096 or more");
-    refused(PoolBuilder::new(0), 64, 8, "pool of 0 objects");
-    refused(PoolBuilder::new(usize::MAX), 64, 8, "cannot be made");
-    refused(new().growth(9, 1), 64, 8, "not above the maximum");
-    refused(new().locals(0), 64, 8, "0 threads");
-    refused(new().locals(1 << 20), 64, 8, "1 to 65536");
-    refused(new().locals(65_537), 64, 8, "65537 threads");
+    let of = |size, align| RawPool::builder(10, size, align);
+    let new = || of(64, 8);
+    refused(of(0, 8), "size zero");
+    refused(of(usize::MAX, 8), "largest bucket");
+    refused(of((1 << 30) + 1, 8), "largest bucket");
+    refused(of(64, 0), "power of two, which 0 is not");
+    refused(of(64, 48), "power of two, which 48 is not");
+    refused(of(8, 1 << 40), "of 1099511627776 bytes is larger than the largest bucket");
+    refused(new().bucket_bytes(1000), "power of two of bytes");
+    refused(new().bucket_bytes(0), "power of two of bytes");
+    refused(new().bucket_bytes(1 << 40), "power of two of bytes");
+    refused(of(2048, 8).bucket_bytes(2048), "needs 4096 or more");
+    refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
+    refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
+    refused(new().max_objects(9).growth_step(1), "not above max_objects");
+    refused(new().max_objects(0), "not above max_objects");
+    refused(new().max_locals(0), "0 threads");
+    refused(new().max_locals(1 << 20), "1 to 65536");
+    refused(new().max_locals(65_537), "65537 threads");
     #[cfg(not(miri))]
-    assert_eq!(new().locals(65_536).build_raw(64, 8).unwrap().info().locals, 65_536);
-    assert!(matches!(PoolBuilder::new(10).build(|| ()), Err(BuildError::SizeZero)));
+    assert_eq!(new().max_locals(65_536).build().unwrap().info().max_locals, 65_536);
+    assert!(matches!(Pool::builder(10, || ()).build(), Err(BuildError::SizeZero)));
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn no_memory_is_an_error() {
     // More addresses than there are, and more headers.
-    let error = refused(PoolBuilder::new(1 << 31), 1 << 29, 8, "no memory");
+    let error = refused(RawPool::builder(1 << 31, 1 << 29, 8), "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
-    refused(PoolBuilder::new(10).growth(1 << 45, 1), 8, 8, "cannot be made");
+    refused(RawPool::builder(10, 8, 8).max_objects(1 << 45).growth_step(1), "cannot be made");
     assert!(Memory::new(usize::MAX, Pages::Small, None).is_err());
     assert!(Memory::new(0, Pages::Small, None).is_err());
 }
@@ -49,7 +51,7 @@ fn no_memory_is_an_error() {
 #[test]
 fn a_node_that_does_not_exist_is_refused() {
     for node in [1023, 1024, u32::MAX] {
-        let error = refused(PoolBuilder::new(10).node(node).pages(Pages::Small), 64, 8, "");
+        let error = refused(RawPool::builder(10, 64, 8).node(node).pages(Pages::Small), "");
         // Where a sandbox forbids to choose nodes, it says that.
         assert!(
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
@@ -66,13 +68,13 @@ fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
     let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
     assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
     assert!(std::error::Error::source(&error).is_some());
-    assert!(PoolBuilder::new(10).pages(Pages::Best).build_raw(64, 8).is_ok());
+    assert!(RawPool::builder(10, 64, 8).pages(Pages::Best).build().is_ok());
 }
 
 #[test]
 fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
-    let pool = PoolBuilder::new(100).pages(Pages::Small).build_raw(64, 64).unwrap();
-    let another = PoolBuilder::new(100).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(100, 64, 64).pages(Pages::Small).build().unwrap();
+    let another = RawPool::builder(100, 64, 64).pages(Pages::Small).build().unwrap();
     for cache in [false, true] {
         let (local, other) = (pool.local().unwrap(), another.local().unwrap());
         let foreign = other.alloc().unwrap();
@@ -89,11 +91,11 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
         ] {
             // SAFETY: no objects of the pool, which says so.
             let error = unsafe { local.free(stranger) }.unwrap_err();
-            assert_eq!((error.index, error.reason), (0, FreeReason::Foreign));
+            assert_eq!((error.index(), error.kind()), (0, FreeErrorKind::Foreign));
         }
         // SAFETY: as above; the first one was handed out above.
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
-        assert_eq!((error.index, error.reason), (1, FreeReason::Foreign));
+        assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
         assert!(error.to_string().contains("none of the pool's"), "{error}");
         assert_eq!(pool.stats().in_use, 1);
         // SAFETY: handed out above, and freed once.
@@ -108,16 +110,16 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
 
 #[test]
 fn an_address_inside_of_an_object_is_found_at_its_bucket() {
-    let pool = PoolBuilder::new(100).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(100, 64, 64).cache(0).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: within the object; not its beginning, which the pool notices.
     let error = unsafe { local.free(object.add(8)) }.unwrap_err();
-    assert_eq!(error.reason, FreeReason::NotAnObject);
+    assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
 
     // With a cache in front, when the cache is emptied.
-    let pool = PoolBuilder::new(100).cache(32).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(100, 64, 64).cache(32).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     // A refill is larger than the cache: it has room for frees again when most of that is out.
     let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
@@ -129,7 +131,7 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
 
 #[test]
 fn a_double_free_in_the_cache_is_found_when_the_cache_is_emptied() {
-    let pool = PoolBuilder::new(64).cache(32).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(64, 64, 64).cache(32).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
     // SAFETY: handed out above; a free object is memory of the pool, which notices.
@@ -145,7 +147,7 @@ fn a_double_free_in_the_cache_is_found_when_the_cache_is_emptied() {
 
 #[test]
 fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
-    let pool = PoolBuilder::new(8).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let object = owner.alloc().unwrap();
     // SAFETY: handed out above; a free object is memory of the pool, which notices.
@@ -168,12 +170,12 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
 /// A bucket that nobody owns: its objects cannot be freed.
 #[test]
 fn a_double_free_into_the_store_is_found() {
-    let pool = PoolBuilder::new(8)
+    let pool = RawPool::builder(8, 64, 64)
         .bucket_bytes(256)
         .cache(0)
         .high_water(0)
         .pages(Pages::Small)
-        .build_raw(64, 64)
+        .build()
         .unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
@@ -189,13 +191,13 @@ fn a_double_free_into_the_store_is_found() {
 
 #[test]
 fn a_block_that_is_none_is_refused() {
-    let pool = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
-    let another = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
+    let another = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
     let (local, other) = (pool.local().unwrap(), another.local().unwrap());
     let block = other.alloc_block().unwrap();
     // SAFETY: another pool's block, which this one notices.
     let error = unsafe { local.free_block(block) }.unwrap_err();
-    assert_eq!(error.reason, FreeReason::Foreign);
+    assert_eq!(error.kind(), FreeErrorKind::Foreign);
     // SAFETY: handed out above.
     unsafe { other.free_block(block) }.unwrap();
     // SAFETY: freed already, which the pool notices.
@@ -206,7 +208,7 @@ fn a_block_that_is_none_is_refused() {
 
 #[test]
 fn more_threads_than_allowed_are_refused_until_one_parks() {
-    let pool = PoolBuilder::new(1_000).locals(2).build(|| 0u8).unwrap();
+    let pool = Pool::builder(1_000, || 0u8).max_locals(2).build().unwrap();
     let (first, second) = (pool.local().unwrap(), pool.local().unwrap());
     let error = pool.local().unwrap_err();
     assert!(error.to_string().starts_with("2 threads use the pool already"), "{error}");
@@ -242,7 +244,7 @@ fn a_range_that_is_not_in_the_memory_is_not_looked_at() {
 
 #[test]
 fn a_block_tells_addresses_after_its_pool_is_gone() {
-    let pool = PoolBuilder::new(8).bucket_bytes(256).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).build().unwrap();
     let block = pool.local().unwrap().alloc_block().unwrap();
     drop(pool);
     let addresses: Vec<_> = (0..5).map(|index| block.get(index).map(|at| at.as_ptr().addr())).collect();
@@ -253,7 +255,7 @@ fn a_block_tells_addresses_after_its_pool_is_gone() {
 /// Before the first byte, behind the last one, and far away from both: also among others, which a call looks at together.
 #[test]
 fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
-    let pool = PoolBuilder::new(64).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let memory = pool.info().memory[0];
     let (start, end) = (memory.start, memory.start + memory.bytes);
@@ -265,7 +267,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
             call[index] = stranger;
             // SAFETY: handed out above, but for one that is refused; those before it are got again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
-            assert_eq!((error.index, error.reason), (index, FreeReason::Foreign), "{stranger:?}");
+            assert_eq!((error.index(), error.kind()), (index, FreeErrorKind::Foreign), "{stranger:?}");
             assert_eq!(pool.stats().in_use, 4 - index);
             let mut again: Vec<_> = (0..index).map(|_| local.alloc().unwrap()).collect();
             again.sort_unstable();

@@ -1,13 +1,13 @@
 //! What the bucket driver of DPDK gets wrong, read from its source: a test for each.
 
-use stillpoint::pool::{Pages, PoolBuilder};
+use stillpoint::pool::{Pages, RawPool};
 
 /// There, the fill of a bucket is counted in eight bits.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn more_than_256_objects_fit_into_a_bucket() {
     let pool =
-        PoolBuilder::new(5_000).bucket_bytes(1 << 16).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+        RawPool::builder(5_000, 64, 64).bucket_bytes(1 << 16).cache(0).pages(Pages::Small).build().unwrap();
     assert_eq!(pool.info().objects_per_block, 1024);
     let local = pool.local().unwrap();
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
@@ -31,7 +31,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
 fn a_power_of_two_of_buckets_is_all_there() {
     for buckets in [1, 2, 64, 256] {
         let pool =
-            PoolBuilder::new(buckets * 4).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+            RawPool::builder(buckets * 4, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
         let local = pool.local().unwrap();
         assert_eq!(std::iter::from_fn(|| local.alloc_block()).count(), buckets);
     }
@@ -40,7 +40,7 @@ fn a_power_of_two_of_buckets_is_all_there() {
 /// There, the objects of a last bucket that is not full are counted, but never come out.
 #[test]
 fn what_is_counted_can_be_had() {
-    let pool = PoolBuilder::new(33).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(33, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let available = pool.stats().available;
     assert_eq!(available, 36, "whole buckets");
@@ -50,8 +50,8 @@ fn what_is_counted_can_be_had() {
 /// There, the threshold above which a thread shares its buckets cannot be reached.
 #[test]
 fn no_thread_hoards_whole_buckets() {
-    let pool = PoolBuilder::new(400).bucket_bytes(256).cache(0).high_water(8).pages(Pages::Small);
-    let pool = pool.build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(400, 64, 64).bucket_bytes(256).cache(0).high_water(8).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let hoarder = pool.local().unwrap();
     let blocks: Vec<_> = std::iter::from_fn(|| hoarder.alloc_block()).collect();
     assert_eq!(blocks.len(), 100);
@@ -67,7 +67,7 @@ fn no_thread_hoards_whole_buckets() {
 /// There, a block is looked for before the objects are collected that others have freed.
 #[test]
 fn a_block_is_made_of_what_others_have_freed() {
-    let pool = PoolBuilder::new(4).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(4, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let block = owner.alloc_block().unwrap();
     for index in 0..4 {
@@ -81,7 +81,7 @@ fn a_block_is_made_of_what_others_have_freed() {
 /// There, objects that are freed by others wait for an owner that does not call any more.
 #[test]
 fn objects_do_not_strand_with_an_idle_owner() {
-    let pool = PoolBuilder::new(40).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     // SAFETY: handed out above, and freed once.
@@ -94,7 +94,7 @@ fn objects_do_not_strand_with_an_idle_owner() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
-    let pool = PoolBuilder::new(40).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for (index, object) in all.into_iter().enumerate() {
@@ -109,8 +109,8 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
     assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
 
-    let pool = PoolBuilder::new(2560).bucket_bytes(16 << 10).cache(0).pages(Pages::Small);
-    let pool = pool.build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(2560, 64, 64).bucket_bytes(16 << 10).cache(0).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     // SAFETY: as above.
@@ -123,8 +123,8 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rescuer_keeps_no_more_than_others() {
-    let pool = PoolBuilder::new(400).bucket_bytes(256).cache(0).high_water(4).pages(Pages::Small);
-    let pool = pool.build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(400, 64, 64).bucket_bytes(256).cache(0).high_water(4).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let (idle, rescuer, other) = (pool.local().unwrap(), pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     // SAFETY: handed out above, and freed once.
@@ -138,7 +138,7 @@ fn a_rescuer_keeps_no_more_than_others() {
 /// An object that its owner has back, and somebody frees again together with the others, which looks like a whole bucket.
 #[test]
 fn a_double_free_does_not_get_a_bucket_rescued() {
-    let pool = PoolBuilder::new(2).bucket_bytes(128).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(2, 64, 64).bucket_bytes(128).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, rescuer) = (pool.local().unwrap(), pool.local().unwrap());
     let (first, second) = (owner.alloc().unwrap(), owner.alloc().unwrap());
     // SAFETY: handed out above; a free object is memory of the pool, which notices.
@@ -156,7 +156,7 @@ fn a_double_free_does_not_get_a_bucket_rescued() {
 /// The same with an owner that has parked, and objects of broken buckets.
 #[test]
 fn a_parked_owner_leaves_everything() {
-    let pool = PoolBuilder::new(40).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for object in all.iter().step_by(2) {
@@ -174,7 +174,7 @@ fn a_parked_owner_leaves_everything() {
 /// There, nothing looks for double frees.
 #[test]
 fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
-    let pool = PoolBuilder::new(8).bucket_bytes(256).cache(0).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: handed out above; a free object is memory of the pool, which notices.
@@ -191,7 +191,7 @@ fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
 #[test]
 fn the_size_of_a_bucket_does_not_depend_on_pages() {
     for pages in [Pages::Small, Pages::Transparent, Pages::Best] {
-        let pool = PoolBuilder::new(1_000).pages(pages).build_raw(2048, 64).unwrap();
+        let pool = RawPool::builder(1_000, 2048, 64).pages(pages).build().unwrap();
         assert_eq!((pool.info().bucket_bytes, pool.info().objects_per_block), (128 << 10, 62));
     }
 }

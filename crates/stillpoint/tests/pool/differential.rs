@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use proptest::prelude::*;
-use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawBlock, RawLocal};
+use stillpoint::pool::{Hardening, Pages, RawBlock, RawLocal, RawPool};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -126,12 +126,12 @@ proptest! {
         hardening in prop_oneof![4 => Just(Hardening::None), 1 => Just(Hardening::Verify), 1 => Just(Hardening::Trace)],
         grows in any::<bool>(),
     ) {
-        let mut builder = PoolBuilder::new(capacity).bucket_bytes(bucket).cache(cache).high_water(high_water);
+        let mut builder = RawPool::builder(capacity, size, 8).bucket_bytes(bucket).cache(cache).high_water(high_water);
         builder = builder.hardening(hardening).pages(Pages::Small);
         if grows {
-            builder = builder.growth(capacity + 50, 20);
+            builder = builder.max_objects(capacity + 50).growth_step(20);
         }
-        let mut pool = builder.build_raw(size, 8).unwrap();
+        let mut pool = builder.build().unwrap();
         let mut out = Out::default();
         {
             let mut locals: Vec<_> = (0..3).map(|_| pool.local().unwrap()).collect();
@@ -150,7 +150,7 @@ proptest! {
         }
         // When all have ended, everything that is not out can be had.
         let left = pool.stats().available;
-        let (missing, local) = (pool.info().maximum - pool.stats().capacity, pool.local().unwrap());
+        let (missing, local) = (pool.info().max_objects - pool.stats().capacity, pool.local().unwrap());
         let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         prop_assert_eq!(rest.len(), left + missing);
         rest.iter().for_each(|&object| out.add(object));

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use crate::asleep;
-use stillpoint::pool::{Obj, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Obj, Pages, Pool};
 
 /// A pool of one bucket of eight whose constructor waits twice at the barrier when it makes the first of the others.
 fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Barrier>) {
@@ -21,8 +21,13 @@ fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Bar
         }
         number
     };
-    let pool = PoolBuilder::new(8).bucket_bytes(64).cache(0).growth(maximum, step).pages(Pages::Small);
-    (pool.build(make).unwrap(), barrier)
+    let pool = Pool::builder(8, make)
+        .bucket_bytes(64)
+        .cache(0)
+        .max_objects(maximum)
+        .growth_step(step)
+        .pages(Pages::Small);
+    (pool.build().unwrap(), barrier)
 }
 
 /// Has one thread grow the pool while another one waits for that; returns what the two have got.
@@ -96,8 +101,13 @@ fn memory_whose_constructor_panics_is_given_back() {
         assert!(!failing.load(Ordering::Relaxed), "as asked");
         0u64
     };
-    let pool = PoolBuilder::new(8192).bucket_bytes(1 << 16).cache(0).growth(16_384, 8192).pages(Pages::Small);
-    let pool = pool.build(make).unwrap();
+    let pool = Pool::builder(8192, make)
+        .bucket_bytes(1 << 16)
+        .cache(0)
+        .max_objects(16_384)
+        .growth_step(8192)
+        .pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let local = pool.local().unwrap();
     let _all: Vec<_> = (0..8192).map(|_| local.alloc().unwrap()).collect();
     let piece = pool.info().memory[0];
@@ -114,8 +124,13 @@ fn memory_whose_constructor_panics_is_given_back() {
 /// The last step is shorter, and no thread gets what is not there.
 #[test]
 fn many_growers_get_each_object_once() {
-    let pool = PoolBuilder::new(1).bucket_bytes(8).cache(0).growth(203, 10).pages(Pages::Small);
-    let pool = pool.build(|| AtomicBool::new(false)).unwrap();
+    let pool = Pool::builder(1, || AtomicBool::new(false))
+        .bucket_bytes(8)
+        .cache(0)
+        .max_objects(203)
+        .growth_step(10)
+        .pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let barrier = Barrier::new(4);
     let counts: Vec<usize> = std::thread::scope(|scope| {
         let work = || {
@@ -137,7 +152,12 @@ fn many_growers_get_each_object_once() {
 #[test]
 fn a_maximum_is_checked_against_what_can_be_counted() {
     for (maximum, step) in [(usize::MAX, 1), (1 << 45, 1), (usize::MAX, usize::MAX)] {
-        let error = PoolBuilder::new(8).bucket_bytes(64).growth(maximum, step).build(|| 0usize).unwrap_err();
+        let error = Pool::builder(8, || 0usize)
+            .bucket_bytes(64)
+            .max_objects(maximum)
+            .growth_step(step)
+            .build()
+            .unwrap_err();
         assert!(error.to_string().contains("cannot be made"), "{error}");
     }
 }

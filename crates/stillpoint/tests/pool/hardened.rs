@@ -4,30 +4,30 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stillpoint::pool::{FreeReason, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{FreeErrorKind, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder, RawPool};
 
-fn hardened(level: Hardening) -> PoolBuilder {
-    PoolBuilder::new(8).bucket_bytes(256).hardening(level).pages(Pages::Small)
+fn hardened<P>(builder: PoolBuilder<P>, level: Hardening) -> PoolBuilder<P> {
+    builder.bucket_bytes(256).hardening(level).pages(Pages::Small)
 }
 
 #[test]
 fn a_double_free_is_refused_at_once_in_any_thread() {
     for level in [Hardening::Verify, Hardening::Trace] {
-        let pool = hardened(level).build_raw(64, 64).unwrap();
+        let pool = hardened(RawPool::builder(8, 64, 64), level).build().unwrap();
         let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
         let objects = [local.alloc().unwrap(), local.alloc().unwrap()];
         // SAFETY: handed out above; freed again, which the pool refuses.
         unsafe {
             other.free(objects[0]).unwrap();
             for local in [&local, &other] {
-                assert_eq!(local.free(objects[0]).unwrap_err().reason, FreeReason::AlreadyFree);
+                assert_eq!(local.free(objects[0]).unwrap_err().kind(), FreeErrorKind::AlreadyFree);
             }
             let error = local.free_many(&[objects[1], objects[1]]).unwrap_err();
-            assert_eq!((error.index, error.reason), (1, FreeReason::AlreadyFree));
+            assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::AlreadyFree));
             assert!(error.to_string().contains("twice"), "{error}");
             let block = local.alloc_block().unwrap();
             local.free_block(block).unwrap();
-            assert_eq!(local.free_block(block).unwrap_err().reason, FreeReason::AlreadyFree);
+            assert_eq!(local.free_block(block).unwrap_err().kind(), FreeErrorKind::AlreadyFree);
         }
         assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
         pool.audit().unwrap();
@@ -36,7 +36,7 @@ fn a_double_free_is_refused_at_once_in_any_thread() {
 
 #[test]
 fn a_write_to_a_free_object_is_reported_when_it_is_handed_out() {
-    let pool = hardened(Hardening::Verify).build_raw(50, 8).unwrap();
+    let pool = hardened(RawPool::builder(8, 50, 8), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: handed out above; the write that follows is what the test is about.
@@ -55,7 +55,7 @@ fn an_object_that_is_not_valid_is_replaced_and_reported() {
     let good = Arc::new(AtomicBool::new(true));
     let shown = Arc::clone(&good);
     let objects = Objects::new(|| 7u32).validate(move |value| *value == 7 || !shown.load(Ordering::Relaxed));
-    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let pool = hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let mut object = local.alloc().unwrap();
     *object = 8;
@@ -72,7 +72,7 @@ fn an_object_that_is_not_valid_is_replaced_and_reported() {
 
 #[test]
 fn traced_objects_rest_while_others_of_their_bucket_do() {
-    let pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    let pool = hardened(RawPool::builder(8, 64, 64), Hardening::Trace).build().unwrap();
     let local = pool.local().unwrap();
     let first = local.alloc().unwrap();
     // SAFETY: handed out above, and freed once.
@@ -80,7 +80,7 @@ fn traced_objects_rest_while_others_of_their_bucket_do() {
     let next: Vec<_> = (0..3).map(|_| local.alloc().unwrap()).collect();
     assert!(!next.contains(&first), "an object that came back was handed out before others");
     assert_eq!(local.alloc(), Some(first), "the last one");
-    let hot = PoolBuilder::new(8).bucket_bytes(256).pages(Pages::Small).build_raw(64, 64).unwrap();
+    let hot = RawPool::builder(8, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let local = hot.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: as above.
@@ -90,7 +90,7 @@ fn traced_objects_rest_while_others_of_their_bucket_do() {
 
 #[test]
 fn leaks_name_who_got_them() {
-    let mut pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    let mut pool = hardened(RawPool::builder(8, 64, 64), Hardening::Trace).build().unwrap();
     {
         let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
         local.set_tag(7);
@@ -110,7 +110,7 @@ fn leaks_name_who_got_them() {
 
 #[test]
 fn tags_are_those_of_the_local_and_survive_its_parking() {
-    let mut pool = hardened(Hardening::Trace).build_raw(64, 64).unwrap();
+    let mut pool = hardened(RawPool::builder(8, 64, 64), Hardening::Trace).build().unwrap();
     pool.local().unwrap().set_tag(77);
     {
         let local = pool.local().unwrap();
@@ -130,14 +130,14 @@ fn tags_are_those_of_the_local_and_survive_its_parking() {
 
 #[test]
 fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
-    let pool = hardened(Hardening::Verify).build_raw(64, 64).unwrap();
+    let pool = hardened(RawPool::builder(8, 64, 64), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let block = local.alloc_block().unwrap();
     // SAFETY: handed out above; what is freed again is refused.
     unsafe {
         local.free(block.get(2).unwrap()).unwrap();
         let error = local.free_block(block).unwrap_err();
-        assert_eq!((error.index, error.reason), (2, FreeReason::AlreadyFree));
+        assert_eq!((error.index(), error.kind()), (2, FreeErrorKind::AlreadyFree));
         assert_eq!(pool.stats().in_use, 3);
         for index in [0, 1, 3] {
             local.free(block.get(index).unwrap()).unwrap();
@@ -155,7 +155,7 @@ fn a_validation_sees_no_object_that_is_free() {
         counter.fetch_add(1, Ordering::Relaxed);
         true
     });
-    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let pool = hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap().into_raw();
     for _ in 0..2 {
@@ -179,7 +179,7 @@ fn a_validation_sees_no_object_that_a_panic_has_freed() {
     let (counter, panics) = (Arc::clone(&shown), Arc::clone(&asked));
     let objects = Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "as asked"));
     let objects = objects.validate(move |_| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX);
-    let pool = hardened(Hardening::Verify).build_with(objects).unwrap();
+    let pool = hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     asked.store(false, Ordering::Relaxed);
     let addresses = local.alloc_block().unwrap().into_iter().map(Obj::into_raw).collect::<Vec<_>>();
@@ -208,7 +208,7 @@ fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {
         }
         true
     });
-    let pool = POOL.get_or_init(|| hardened(Hardening::Verify).build_with(objects).unwrap());
+    let pool = POOL.get_or_init(|| hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap());
     let local = pool.local().unwrap();
     let mut block = local.alloc_block().unwrap();
     let third = (&raw mut *block.get_mut(2).unwrap()).expose_provenance();

@@ -1,7 +1,7 @@
 //! What memory is made of, and where it lies.
 
 use crate::skip::skipped;
-use stillpoint::pool::{Backing, Memory, Pages, PoolBuilder};
+use stillpoint::pool::{Backing, Memory, Pages, Pool, RawPool};
 
 #[test]
 fn small_pages_have_no_address_for_devices() {
@@ -9,7 +9,7 @@ fn small_pages_have_no_address_for_devices() {
     assert_eq!((memory.backing(), memory.bytes(), memory.node()), (Backing::Small, 1 << 16, None));
     assert_eq!(memory.iova(memory.start().as_ptr()), None);
     assert_eq!(memory.physically_contiguous(0..4096), None);
-    let pool = PoolBuilder::new(10).pages(Pages::Small).build(|| 0u64).unwrap();
+    let pool = Pool::builder(10, || 0u64).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     assert_eq!(pool.iova(&local.alloc().unwrap()), None);
 }
@@ -53,7 +53,7 @@ fn reserved_pages_stay_where_they_are() {
 #[test]
 fn objects_are_aligned() {
     for (size, align) in [(1, 1), (24, 8), (100, 64), (64, 4096), (5000, 4096), (8, 1 << 22)] {
-        let pool = PoolBuilder::new(20).pages(Pages::Small).build_raw(size, align).unwrap();
+        let pool = RawPool::builder(20, size, align).pages(Pages::Small).build().unwrap();
         let local = pool.local().unwrap();
         let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         assert!(objects.len() >= 20);
@@ -63,17 +63,17 @@ fn objects_are_aligned() {
 
 #[test]
 fn info_says_what_was_built() {
-    let pool = PoolBuilder::new(500)
+    let pool = RawPool::builder(500, 2048, 64)
         .cache(100)
         .high_water(3)
-        .locals(9)
+        .max_locals(9)
         .pages(Pages::Small)
-        .build_raw(2048, 64)
+        .build()
         .unwrap();
     let info = pool.info();
     assert_eq!((info.object_bytes, info.stride), (2048, 2112));
-    assert_eq!((info.cache, info.high_water, info.locals), (100, 3, 9));
-    assert_eq!((info.objects_per_block, info.maximum), (62, 558));
+    assert_eq!((info.cache, info.high_water, info.max_locals), (100, 3, 9));
+    assert_eq!((info.objects_per_block, info.max_objects), (62, 558));
     assert_eq!(info.memory.len(), 1);
     assert_eq!((info.memory[0].buckets, info.memory[0].bytes), (9, 9 * (128 << 10)));
     assert_eq!(info.memory[0].backing, Backing::Small);
@@ -87,7 +87,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
             if capacity * size > 64 << 20 {
                 continue;
             }
-            let pool = PoolBuilder::new(capacity).pages(Pages::Small).build_raw(size, 8).unwrap();
+            let pool = RawPool::builder(capacity, size, 8).pages(Pages::Small).build().unwrap();
             let info = pool.info();
             let bytes: usize = info.memory.iter().map(|piece| piece.bytes).sum();
             let room = 2 * capacity.next_multiple_of(info.objects_per_block) * info.stride;
@@ -96,7 +96,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
             assert!(bytes < (4 * capacity * info.stride).max(64 << 10 | 1), "{capacity} of {size}: {bytes}");
         }
     }
-    let one = PoolBuilder::new(1).pages(Pages::Small).build_raw(4 << 20, 8).unwrap();
+    let one = RawPool::builder(1, 4 << 20, 8).pages(Pages::Small).build().unwrap();
     assert_eq!((one.info().objects_per_block, one.info().memory[0].bytes), (1, 8 << 20));
 }
 
@@ -104,7 +104,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
 #[test]
 fn buckets_of_many_objects_stay_where_they_fit() {
     let shape = |capacity, size| {
-        let pool = PoolBuilder::new(capacity).pages(Pages::Small).build_raw(size, 8).unwrap();
+        let pool = RawPool::builder(capacity, size, 8).pages(Pages::Small).build().unwrap();
         (pool.info().bucket_bytes, pool.info().objects_per_block)
     };
     assert_eq!(shape(1_000, 2048), (128 << 10, 62));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
 
 #[test]
 fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
@@ -20,9 +20,9 @@ fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
     let counter = Arc::clone(&dropped);
     let told = Arc::new(AtomicUsize::new(0));
     let tell = Arc::clone(&told);
-    let pool = PoolBuilder::new(10)
+    let pool = Pool::builder(10, move || Noted(Arc::clone(&counter)))
         .leak_hook(move |leaks| tell.store(leaks.0.len(), Ordering::Relaxed))
-        .build(move || Noted(Arc::clone(&counter)))
+        .build()
         .unwrap();
     let capacity = pool.stats().capacity;
     let local = pool.local().unwrap();
@@ -37,7 +37,7 @@ fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
 #[test]
 fn a_forgotten_local_keeps_what_it_holds_and_nothing_else_breaks() {
     let pool =
-        PoolBuilder::new(100).cache(0).bucket_bytes(256).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
+        Pool::builder(100, || [0u8; 64]).cache(0).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let object = std::thread::scope(|scope| {
         scope
             .spawn(|| {
@@ -77,7 +77,8 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
         Counted(Arc::clone(&counter))
     };
     // While the pool grows: the allocation fails, and the next one goes on.
-    let pool = PoolBuilder::new(4).bucket_bytes(32).growth(12, 8).build(make.clone()).unwrap();
+    let pool =
+        Pool::builder(4, make.clone()).bucket_bytes(32).max_objects(12).growth_step(8).build().unwrap();
     let local = pool.local().unwrap();
     let first: Vec<_> = (0..4).map(|_| local.alloc().unwrap()).collect();
     fails.store(true, Ordering::Relaxed);
@@ -92,7 +93,7 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
     assert_eq!(alive.load(Ordering::Relaxed), 0);
     // At the beginning: there is no pool.
     fails.store(true, Ordering::Relaxed);
-    assert!(catch_unwind(AssertUnwindSafe(|| PoolBuilder::new(100).build(make))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| Pool::builder(100, make).build())).is_err());
     assert_eq!(alive.load(Ordering::Relaxed), 0);
 }
 
@@ -101,7 +102,7 @@ fn a_reset_that_panics_gives_the_object_back() {
     let fails = Arc::new(AtomicBool::new(true));
     let failing = Arc::clone(&fails);
     let objects = Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "as asked"));
-    let pool = PoolBuilder::new(1_000).build_with(objects).unwrap();
+    let pool = Pool::builder(1_000, objects).build().unwrap();
     let local = pool.local().unwrap();
     let mut some = Vec::new();
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
@@ -124,7 +125,7 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
         assert_ne!(call, panics_at.load(Ordering::Relaxed), "as asked");
         *value = 0;
     });
-    let pool = PoolBuilder::new(1_000).build_with(objects).unwrap();
+    let pool = Pool::builder(1_000, objects).build().unwrap();
     let local = pool.local().unwrap();
     let mut some = Vec::new();
     local.alloc_many(3, &mut some).unwrap();
@@ -152,8 +153,8 @@ fn a_reset_that_panics_is_no_reason_for_a_validation() {
         counter.fetch_add(1, Ordering::Relaxed);
         panic!("as asked");
     });
-    let pool = PoolBuilder::new(100).bucket_bytes(64).hardening(Hardening::Verify).pages(Pages::Small);
-    let pool = pool.build_with(objects).unwrap();
+    let pool = Pool::builder(100, objects).bucket_bytes(64).hardening(Hardening::Verify).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let local = pool.local().unwrap();
     let mut some = Vec::new();
     assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc()))).is_err());
@@ -194,8 +195,12 @@ fn code_of_the_users_may_use_the_pool() {
         drop(KEPT.lock().unwrap().pop());
         0
     };
-    let pool = PoolBuilder::new(4).bucket_bytes(32).cache(4).growth(40, 4);
-    let pool: &'static Pool<u64> = for_ever(pool.build_with(Objects::new(make).reset(reset)).unwrap());
+    let pool = Pool::builder(4, Objects::new(make).reset(reset))
+        .bucket_bytes(32)
+        .cache(4)
+        .max_objects(40)
+        .growth_step(4);
+    let pool: &'static Pool<u64> = for_ever(pool.build().unwrap());
     let local = pool.local().unwrap();
     for round in 0..if cfg!(miri) { 10 } else { 100 } {
         let mut objects: Vec<_> = std::iter::from_fn(|| local.alloc()).take(10 + round % 30).collect();
@@ -225,7 +230,13 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
     };
     let most = 1_000;
     for cache in [0, 4] {
-        let pool = PoolBuilder::new(8).bucket_bytes(64).cache(cache).growth(4_000, 8).build(make).unwrap();
+        let pool = Pool::builder(8, make)
+            .bucket_bytes(64)
+            .cache(cache)
+            .max_objects(4_000)
+            .growth_step(8)
+            .build()
+            .unwrap();
         let pool: &'static Pool<u64> = for_ever(pool);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -271,7 +282,7 @@ fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
         }
         7
     };
-    let pool = PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap();
+    let pool = Pool::builder(2, make).bucket_bytes(16).max_objects(4).growth_step(2).build().unwrap();
     let pool: &'static Pool<u64> = for_ever(pool);
     POOL.with(|place| *place.borrow_mut() = Some(pool));
     let local = pool.local().unwrap();
@@ -285,7 +296,7 @@ fn a_validation_that_panics_leaves_the_object_out() {
         assert_eq!(*value, 0, "as asked");
         true
     });
-    let pool = PoolBuilder::new(4).hardening(Hardening::Verify).build_with(objects).unwrap();
+    let pool = Pool::builder(4, objects).hardening(Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let mut object = local.alloc().unwrap();
     *object = 1;
@@ -301,8 +312,7 @@ fn a_validation_that_panics_leaves_no_other_object_out() {
         assert_eq!(*value, 0, "as asked");
         true
     });
-    let pool =
-        PoolBuilder::new(256).bucket_bytes(64).hardening(Hardening::Verify).build_with(objects).unwrap();
+    let pool = Pool::builder(256, objects).bucket_bytes(64).hardening(Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let mut many = Vec::new();
     local.alloc_many(100, &mut many).unwrap();
@@ -322,7 +332,7 @@ fn a_validation_that_panics_leaves_no_other_object_out() {
 
 #[test]
 fn an_iterator_that_panics_loses_no_object() {
-    let pool = PoolBuilder::new(100).build(|| 0u64).unwrap();
+    let pool = Pool::builder(100, || 0u64).build().unwrap();
     let local = pool.local().unwrap();
     let mut many = Vec::new();
     local.alloc_many(80, &mut many).unwrap();
@@ -347,8 +357,12 @@ fn a_growth_that_panics_loses_no_object() {
     // More than are moved at a time, too.
     for (cache, capacity) in [(0, 8), (4, 8), (0, 150), (4, 150)] {
         fails.store(false, Ordering::Relaxed);
-        let pool = PoolBuilder::new(capacity).bucket_bytes(8).cache(cache).growth(400, 40);
-        let pool = pool.build(make.clone()).unwrap();
+        let pool = Pool::builder(capacity, make.clone())
+            .bucket_bytes(8)
+            .cache(cache)
+            .max_objects(400)
+            .growth_step(40);
+        let pool = pool.build().unwrap();
         let local = pool.local().unwrap();
         let one = local.alloc();
         fails.store(true, Ordering::Relaxed);
@@ -366,7 +380,7 @@ fn a_growth_that_panics_loses_no_object() {
 
 #[test]
 fn two_locals_of_one_thread_share_nothing() {
-    let pool = PoolBuilder::new(1000).build(|| 0u64).unwrap();
+    let pool = Pool::builder(1000, || 0u64).build().unwrap();
     let (first, second) = (pool.local().unwrap(), pool.local().unwrap());
     let (mut some, mut others) = (Vec::new(), Vec::new());
     for _ in 0..50 {

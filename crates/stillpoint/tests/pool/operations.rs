@@ -5,18 +5,18 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Exhausted, Objects, Pages, Pool, PoolBuilder, PoolStats};
+use stillpoint::pool::{Exhausted, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
 
 /// Four objects to a bucket.
-fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
-    PoolBuilder::new(capacity).bucket_bytes(256).pages(Pages::Small)
+fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
+    builder.bucket_bytes(256).pages(Pages::Small)
 }
 
 #[test]
 fn every_object_of_the_capacity_can_be_had_and_no_more() {
     for capacity in [1, 4, 5, if cfg!(miri) { 70 } else { 1000 }] {
         for cache in [0, 3, 32] {
-            let pool = four_to_a_bucket(capacity).cache(cache).build(|| [0u8; 64]).unwrap();
+            let pool = four_to_a_bucket(Pool::builder(capacity, || [0u8; 64])).cache(cache).build().unwrap();
             let local = pool.local().unwrap();
             let all = pool.stats().capacity;
             assert_eq!(all, capacity.next_multiple_of(4));
@@ -36,7 +36,7 @@ fn every_object_of_the_capacity_can_be_had_and_no_more() {
 
 #[test]
 fn many_objects_come_all_or_none() {
-    let pool = four_to_a_bucket(64).build(|| 0u64).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(64, || 0u64)).build().unwrap();
     let local = pool.local().unwrap();
     let all = pool.stats().capacity;
     let mut objects = Vec::new();
@@ -57,7 +57,7 @@ fn many_objects_come_all_or_none() {
 
 #[test]
 fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
-    let pool = PoolBuilder::new(100).bucket_bytes(4096).pages(Pages::Small).build(|| [0u8; 200]).unwrap();
+    let pool = Pool::builder(100, || [0u8; 200]).bucket_bytes(4096).pages(Pages::Small).build().unwrap();
     let (local, info) = (pool.local().unwrap(), pool.info());
     assert_eq!(info.stride, 320, "an odd number of cache lines");
     let mut block = local.alloc_block().unwrap();
@@ -92,7 +92,7 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
 
 #[test]
 fn a_broken_bucket_is_no_block_until_its_last_object_is_back() {
-    let pool = four_to_a_bucket(8).cache(0).build(|| [0u8; 64]).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     let block = local.alloc_block().unwrap();
@@ -132,7 +132,7 @@ fn a_constructor_runs_once_for_each_object_and_its_destructor_with_the_pool() {
 #[test]
 fn reset_runs_for_every_way_out() {
     let objects = Objects::new(|| 7u32).reset(|value| *value += 1);
-    let pool = four_to_a_bucket(32).build_with(objects).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(32, objects)).build().unwrap();
     let local = pool.local().unwrap();
     assert_eq!(*local.alloc().unwrap(), 8);
     let mut some = Vec::new();
@@ -147,8 +147,8 @@ fn the_pool_grows_up_to_its_maximum() {
     let made = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&made);
     let make = move || counter.fetch_add(1, Ordering::Relaxed);
-    let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, 8).build(make).unwrap();
-    assert_eq!((pool.stats().capacity, pool.info().maximum), (4, 20));
+    let pool = Pool::builder(4, make).bucket_bytes(32).max_objects(20).growth_step(8).build().unwrap();
+    assert_eq!((pool.stats().capacity, pool.info().max_objects), (4, 20));
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!((objects.len(), pool.stats().capacity, made.load(Ordering::Relaxed)), (20, 20, 20));
@@ -164,8 +164,9 @@ fn the_pool_grows_up_to_its_maximum() {
 #[test]
 fn the_pool_grows_to_its_maximum_in_one_step() {
     for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
-        let pool = PoolBuilder::new(4).bucket_bytes(32).growth(20, step).build(|| 0usize).unwrap();
-        assert_eq!((pool.stats().capacity, pool.info().maximum), (4, 20));
+        let pool =
+            Pool::builder(4, || 0usize).bucket_bytes(32).max_objects(20).growth_step(step).build().unwrap();
+        assert_eq!((pool.stats().capacity, pool.info().max_objects), (4, 20));
         let local = pool.local().unwrap();
         let mut objects = Vec::new();
         local.alloc_many(5, &mut objects).unwrap();
@@ -173,13 +174,40 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
         local.alloc_many(15, &mut objects).unwrap();
         assert!(local.alloc().is_none());
     }
-    let fixed = PoolBuilder::new(4).bucket_bytes(32).growth(4, usize::MAX).build(|| 0usize).unwrap();
+    let fixed =
+        Pool::builder(4, || 0usize).bucket_bytes(32).max_objects(4).growth_step(usize::MAX).build().unwrap();
     let local = fixed.local().unwrap();
     assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), 4);
-    let smallest = PoolBuilder::new(4).bucket_bytes(32).growth(20, 0).build(|| 0usize).unwrap();
+    let smallest =
+        Pool::builder(4, || 0usize).bucket_bytes(32).max_objects(20).growth_step(0).build().unwrap();
     let local = smallest.local().unwrap();
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!((all.len(), smallest.info().memory.len()), (20, 5));
+}
+
+/// Without a step, a pool grows to its limit in eight pieces at the most; without a limit, a step has no effect.
+#[test]
+fn a_limit_and_a_step_have_defaults() {
+    let pieces = |max: Option<usize>, step: Option<usize>| {
+        let mut builder = Pool::builder(4, || 0usize).bucket_bytes(32);
+        if let Some(max) = max {
+            builder = builder.max_objects(max);
+        }
+        if let Some(step) = step {
+            builder = builder.growth_step(step);
+        }
+        let pool = builder.build().unwrap();
+        let local = pool.local().unwrap();
+        let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+        assert_eq!(objects.len(), pool.info().max_objects);
+        pool.info().memory.iter().map(|piece| piece.buckets).collect::<Vec<_>>()
+    };
+    assert_eq!(pieces(Some(4 + 8 * 12), None), [1, 3, 3, 3, 3, 3, 3, 3, 3]);
+    assert_eq!(pieces(Some(4 + 8 * 12 + 1), None), [1, 4, 4, 4, 4, 4, 4, 1]);
+    assert_eq!(pieces(Some(20), None), [1, 1, 1, 1, 1]);
+    assert_eq!(pieces(Some(4), None), [1]);
+    assert_eq!(pieces(Some(12), Some(8)), [1, 2]);
+    assert_eq!((pieces(None, Some(8)), pieces(None, None)), (vec![1], vec![1]));
 }
 
 #[test]
@@ -187,11 +215,14 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
 fn large_pieces_grow_at_huge_pages() {
     // In the second one, each further piece is exactly a huge page: the first one moves them up by nearly as much.
     for (capacity, maximum, step) in [(100, 4000, 1500), (62, 62 * 33, 62 * 16)] {
-        let pool = PoolBuilder::new(capacity).growth(maximum, step).pages(Pages::Transparent);
-        let pool = pool.build_raw(2048, 64).unwrap();
+        let pool = RawPool::builder(capacity, 2048, 64)
+            .max_objects(maximum)
+            .growth_step(step)
+            .pages(Pages::Transparent);
+        let pool = pool.build().unwrap();
         let local = pool.local().unwrap();
         let count = std::iter::from_fn(|| local.alloc()).count();
-        assert_eq!(count, pool.info().maximum);
+        assert_eq!(count, pool.info().max_objects);
         let pieces = pool.info().memory;
         let large: Vec<_> = pieces.iter().filter(|piece| piece.bytes >= 2 << 20).collect();
         assert!(large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0), "{pieces:?}");
@@ -201,7 +232,7 @@ fn large_pieces_grow_at_huge_pages() {
 
 #[test]
 fn histogram_and_census_tell_where_everything_is() {
-    let pool = four_to_a_bucket(24).cache(0).high_water(1).build(|| [0u8; 64]).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(24, || [0u8; 64])).cache(0).high_water(1).build().unwrap();
     let local = pool.local().unwrap();
     let blocks = [local.alloc_block(), local.alloc_block()];
     let two = [local.alloc(), local.alloc()];
@@ -217,7 +248,7 @@ fn histogram_and_census_tell_where_everything_is() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn buckets_come_back_whole_whatever_the_bulks() {
-    let pool = PoolBuilder::new(10_000).bucket_bytes(64 << 10).cache(512).build_raw(2048, 64).unwrap();
+    let pool = RawPool::builder(10_000, 2048, 64).bucket_bytes(64 << 10).cache(512).build().unwrap();
     let local = pool.local().unwrap();
     for (get, put) in [(15, 1), (15, 15), (31, 7), (1, 31), (64, 63)] {
         for _ in 0..20 {

@@ -3,14 +3,15 @@
 use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawBlock, RawPool};
 
 /// Four objects to a bucket.
-fn four_to_a_bucket(capacity: usize) -> PoolBuilder {
-    PoolBuilder::new(capacity).bucket_bytes(256).pages(Pages::Small)
+fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
+    builder.bucket_bytes(256).pages(Pages::Small)
 }
 
 #[test]
 fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
     for hardening in [Hardening::None, Hardening::Verify] {
-        let pool = four_to_a_bucket(40).cache(0).hardening(hardening).build(|| [0u8; 64]).unwrap();
+        let pool =
+            four_to_a_bucket(Pool::builder(40, || [0u8; 64])).cache(0).hardening(hardening).build().unwrap();
         let local = pool.local().unwrap();
         let (objects, block) = ([local.alloc(), local.alloc()], local.alloc_block());
         drop(objects);
@@ -24,7 +25,7 @@ fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
 #[test]
 fn an_object_that_is_dropped_after_its_local_goes_to_the_inbox() {
     for parks in [false, true] {
-        let pool = four_to_a_bucket(40).cache(8).build(|| [0u8; 64]).unwrap();
+        let pool = four_to_a_bucket(Pool::builder(40, || [0u8; 64])).cache(8).build().unwrap();
         let local = pool.local().unwrap();
         let objects = [local.alloc(), local.alloc()];
         let local = if parks {
@@ -44,7 +45,7 @@ fn an_object_that_is_dropped_after_its_local_goes_to_the_inbox() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_local_that_parks_collects_all_that_others_have_freed() {
-    let pool = four_to_a_bucket(1_000).cache(0).build(|| [0u8; 64]).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(1_000, || [0u8; 64])).cache(0).build().unwrap();
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     std::thread::scope(|scope| {
@@ -61,7 +62,11 @@ fn a_local_that_parks_collects_all_that_others_have_freed() {
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_mark() {
     for (high_water, single) in [(0, true), (0, false), (1, true), (1, false), (8, true), (8, false)] {
-        let pool = four_to_a_bucket(400).cache(0).high_water(high_water).build(|| [0u8; 64]).unwrap();
+        let pool = four_to_a_bucket(Pool::builder(400, || [0u8; 64]))
+            .cache(0)
+            .high_water(high_water)
+            .build()
+            .unwrap();
         let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
         let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         drop(local);
@@ -80,8 +85,8 @@ fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_large_block_comes_back_to_a_local_that_has_ended() {
-    let pool = PoolBuilder::new(8192).bucket_bytes(1 << 16).cache(0).pages(Pages::Small);
-    let pool = pool.build(|| 0u64).unwrap();
+    let pool = Pool::builder(8192, || 0u64).bucket_bytes(1 << 16).cache(0).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let local = pool.local().unwrap();
     let block = pool.local().unwrap().alloc_block().unwrap();
     assert_eq!(block.len(), 8192);
@@ -92,7 +97,7 @@ fn a_large_block_comes_back_to_a_local_that_has_ended() {
 /// A refill takes what the own buckets have, and not from others what nobody has asked for.
 #[test]
 fn a_refill_leaves_the_store_to_others() {
-    let pool = four_to_a_bucket(160).cache(32).high_water(2).build(|| [0u8; 64]).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(160, || [0u8; 64])).cache(32).high_water(2).build().unwrap();
     let local = pool.local().unwrap();
     let mut objects = Vec::new();
     for buckets in 1..=8 {
@@ -105,7 +110,7 @@ fn a_refill_leaves_the_store_to_others() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
-    let pool = four_to_a_bucket(400).cache(32).build_raw(64, 64).unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
     for filled in 0..=32 {
         for count in [1, 15, 16, 17, 31, 32, 33, 64] {
             let local = pool.local().unwrap();
@@ -133,7 +138,7 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
 /// A cache that is emptied in part does not stop in the middle of a bucket.
 #[test]
 fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
-    let pool = four_to_a_bucket(16).cache(8).build_raw(64, 64).unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(8).build().unwrap();
     let local = pool.local().unwrap();
     let [first, whole, last] = [(); 3].map(|()| local.alloc_block().unwrap());
     let one_of = |index: usize| first.get(index).unwrap();
@@ -150,7 +155,7 @@ fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
 
 #[test]
 fn what_is_on_its_way_is_no_leak() {
-    let mut pool = four_to_a_bucket(8).cache(0).build(|| [0u8; 64]).unwrap();
+    let mut pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).build().unwrap();
     let block = pool.local().unwrap().alloc_block();
     // Its local has ended.
     drop(block);
@@ -160,7 +165,7 @@ fn what_is_on_its_way_is_no_leak() {
 
 #[test]
 fn what_a_forgotten_local_has_in_its_cache_is_no_leak() {
-    let mut pool = four_to_a_bucket(40).cache(16).build(|| [0u8; 64]).unwrap();
+    let mut pool = four_to_a_bucket(Pool::builder(40, || [0u8; 64])).cache(16).build().unwrap();
     let address = {
         let local = pool.local().unwrap();
         let (kept, back) = (local.alloc().unwrap(), [local.alloc(), local.alloc()]);
@@ -181,34 +186,33 @@ fn a_hook_is_told_of_one_leak_and_not_called_for_none() {
     use std::sync::Arc;
     for leaks in [0, 1, 2] {
         let told = Arc::new(AtomicUsize::new(usize::MAX));
-        let tell = [Arc::clone(&told), Arc::clone(&told)];
-        let [typed, raw] = tell.map(|told| {
-            let hook = move |leaks: &Leaks| told.store(leaks.0.len(), Ordering::Relaxed);
-            four_to_a_bucket(8).leak_hook(hook)
-        });
+        let tell = || {
+            let told = Arc::clone(&told);
+            move |leaks: &Leaks| told.store(leaks.0.len(), Ordering::Relaxed)
+        };
         let expected = if leaks == 0 { usize::MAX } else { leaks };
-        let pool = typed.build(|| 0u64).unwrap();
+        let pool = four_to_a_bucket(Pool::builder(8, || 0u64)).leak_hook(tell()).build().unwrap();
         (0..leaks).for_each(|_| std::mem::forget(pool.local().unwrap().alloc().unwrap()));
         drop(pool);
         assert_eq!(told.swap(usize::MAX, Ordering::Relaxed), expected);
-        let pool = raw.build_raw(64, 64).unwrap();
+        let pool = four_to_a_bucket(RawPool::builder(8, 64, 64)).leak_hook(tell()).build().unwrap();
         (0..leaks).for_each(|_| assert!(pool.local().unwrap().alloc().is_some()));
         drop(pool);
         assert_eq!(told.load(Ordering::Relaxed), expected);
     }
     // Who closes the pool is told by the answer.
     let hook = |_: &Leaks| panic!("the hook was called");
-    let pool = four_to_a_bucket(8).leak_hook(hook).build(|| 0u64).unwrap();
+    let pool = four_to_a_bucket(Pool::builder(8, || 0u64)).leak_hook(hook).build().unwrap();
     std::mem::forget(pool.local().unwrap().alloc());
     assert_eq!(pool.close().unwrap_err().0.len(), 1);
-    let pool: RawPool = four_to_a_bucket(8).leak_hook(hook).build_raw(64, 64).unwrap();
+    let pool: RawPool = four_to_a_bucket(RawPool::builder(8, 64, 64)).leak_hook(hook).build().unwrap();
     assert!(pool.local().unwrap().alloc().is_some());
     assert_eq!(pool.close().unwrap_err().0.len(), 1);
 }
 
 #[test]
 fn a_call_that_frees_nothing_changes_nothing() {
-    let pool = four_to_a_bucket(16).cache(2).build_raw(64, 64).unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(2).build().unwrap();
     let local = pool.local().unwrap();
     local.alloc().unwrap();
     // More than the cache is to hold, as a refill takes a bucket.
@@ -222,7 +226,7 @@ fn a_call_that_frees_nothing_changes_nothing() {
 /// Every shard is held by others: what it frees goes where it belongs.
 #[test]
 fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
-    let pool = four_to_a_bucket(12).cache(0).locals(1).build_raw(64, 64).unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(12, 64, 64)).cache(0).max_locals(1).build().unwrap();
     let local = pool.local().unwrap();
     let (block, objects) = (local.alloc_block().unwrap(), [local.alloc().unwrap(), local.alloc().unwrap()]);
     local.park();
@@ -240,7 +244,8 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
 /// A local without a shard frees an object again whose bucket is in the store.
 #[test]
 fn a_double_free_by_a_parked_local_is_counted_once() {
-    let pool = four_to_a_bucket(8).cache(0).high_water(0).locals(1).build_raw(64, 64).unwrap();
+    let pool =
+        four_to_a_bucket(RawPool::builder(8, 64, 64)).cache(0).high_water(0).max_locals(1).build().unwrap();
     let local = pool.local().unwrap();
     let (object, kept) = (local.alloc().unwrap(), local.alloc_block().unwrap());
     // SAFETY: handed out above; freed again below, which the pool notices.
@@ -258,7 +263,7 @@ fn a_double_free_by_a_parked_local_is_counted_once() {
 
 #[test]
 fn the_first_64_cases_of_misuse_are_kept_and_all_are_counted() {
-    let pool = four_to_a_bucket(4).cache(0).build_raw(64, 64).unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(4, 64, 64)).cache(0).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     for freed in 0..101 {
@@ -274,7 +279,8 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
     for (hardening, from_block) in
         [(Hardening::None, false), (Hardening::Verify, false), (Hardening::Trace, true)]
     {
-        let pool = four_to_a_bucket(8).cache(0).hardening(hardening).build(|| [0u8; 64]).unwrap();
+        let pool =
+            four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).hardening(hardening).build().unwrap();
         let local = pool.local().unwrap();
         let (first, _second) = (local.alloc().unwrap(), local.alloc().unwrap());
         let block = local.alloc_block().unwrap();
@@ -293,7 +299,12 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
 #[test]
 fn buckets_take_turns_where_objects_rest() {
     for (hardening, next) in [(Hardening::Verify, 1), (Hardening::Trace, 0)] {
-        let pool = four_to_a_bucket(8).cache(0).high_water(2).hardening(hardening).build_raw(64, 64).unwrap();
+        let pool = four_to_a_bucket(RawPool::builder(8, 64, 64))
+            .cache(0)
+            .high_water(2)
+            .hardening(hardening)
+            .build()
+            .unwrap();
         let local = pool.local().unwrap();
         let blocks = [(); 2].map(|()| local.alloc_block().unwrap());
         // SAFETY: handed out above, and freed once.
@@ -311,8 +322,8 @@ fn buckets_take_turns_where_objects_rest() {
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn settings_that_were_not_made_follow_the_capacity() {
     let info = |capacity: usize| {
-        let pool = PoolBuilder::new(capacity).bucket_bytes(512).pages(Pages::Small);
-        pool.build_raw(8, 8).unwrap().info()
+        let pool = RawPool::builder(capacity, 8, 8).bucket_bytes(512).pages(Pages::Small);
+        pool.build().unwrap().info()
     };
     let of = |capacity| (info(capacity).cache, info(capacity).high_water);
     assert_eq!(of(1), (32, 1));
@@ -321,19 +332,29 @@ fn settings_that_were_not_made_follow_the_capacity() {
     assert_eq!(of(64 * 32), (256, 2));
     assert_eq!(of(64 * 511), (512, 31));
     assert_eq!(of(64 * 1024), (512, 32));
-    assert_eq!((info(64).locals, info(64).hardening), (256, Hardening::None));
-    let growing = PoolBuilder::new(64).bucket_bytes(512).growth(64 * 32, 64 * 31).pages(Pages::Small);
-    let pool = growing.build_raw(8, 8).unwrap();
+    assert_eq!((info(64).max_locals, info(64).hardening), (256, Hardening::None));
+    let growing = RawPool::builder(64, 8, 8)
+        .bucket_bytes(512)
+        .max_objects(64 * 32)
+        .growth_step(64 * 31)
+        .pages(Pages::Small);
+    let pool = growing.build().unwrap();
     let local = pool.local().unwrap();
-    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), pool.info().maximum);
+    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), pool.info().max_objects);
     assert_eq!((pool.info().cache, pool.info().high_water), (32, 2), "it grows with the pool");
-    let tiny = PoolBuilder::new(1).bucket_bytes(8).growth(20, 1).cache(100).pages(Pages::Small);
-    assert_eq!(tiny.build_raw(8, 8).unwrap().info().cache, 20, "no more than there can be");
+    let tiny = RawPool::builder(1, 8, 8)
+        .bucket_bytes(8)
+        .max_objects(20)
+        .growth_step(1)
+        .cache(100)
+        .pages(Pages::Small);
+    assert_eq!(tiny.build().unwrap().info().cache, 20, "no more than there can be");
 }
 
 #[test]
 fn memory_begins_with_the_first_object() {
-    let pool: Pool<u64> = PoolBuilder::new(1).bucket_bytes(8).growth(3, 2).build(|| 0).unwrap();
+    let pool: Pool<u64> =
+        Pool::builder(1, || 0).bucket_bytes(8).max_objects(3).growth_step(2).build().unwrap();
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     let mut starts: Vec<_> = objects.iter().map(|object| (&raw const **object).addr()).collect();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
 
 /// A validation that drops the local of the thread that frees: another thread has its shard from then on.
 #[test]
@@ -21,8 +21,8 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
         }
         true
     });
-    let pool = PoolBuilder::new(200).bucket_bytes(64).locals(8).hardening(Hardening::Verify);
-    let pool: &'static Pool<AtomicBool> = for_ever(pool.pages(Pages::Small).build_with(objects).unwrap());
+    let pool = Pool::builder(200, objects).bucket_bytes(64).max_locals(8).hardening(Hardening::Verify);
+    let pool: &'static Pool<AtomicBool> = for_ever(pool.pages(Pages::Small).build().unwrap());
     let twice = AtomicUsize::new(0);
     let flip = |object: &AtomicBool, to: bool| {
         if object.swap(to, Ordering::SeqCst) == to {
@@ -71,8 +71,9 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
         }
         0
     };
-    let pool = PoolBuilder::new(8).bucket_bytes(64).cache(8).growth(24, 16).pages(Pages::Small);
-    let pool = POOL.get_or_init(|| pool.build(make).unwrap());
+    let pool =
+        Pool::builder(8, make).bucket_bytes(64).cache(8).max_objects(24).growth_step(16).pages(Pages::Small);
+    let pool = POOL.get_or_init(|| pool.build().unwrap());
     let own = |work: &dyn Fn(&Local<'static, u64>)| {
         LOCAL.with(|local| work(local.get_or_init(|| pool.local().unwrap())));
     };
@@ -109,8 +110,9 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
             LOCAL.with(|local| local.get().unwrap().park());
         }
     };
-    let pool = PoolBuilder::new(32).bucket_bytes(64).cache(0).pages(Pages::Small);
-    let pool: &'static Pool<u64> = for_ever(pool.build_with(Objects::new(|| 0).reset(park)).unwrap());
+    let pool =
+        Pool::builder(32, Objects::new(|| 0).reset(park)).bucket_bytes(64).cache(0).pages(Pages::Small);
+    let pool: &'static Pool<u64> = for_ever(pool.build().unwrap());
     type Work = fn(&Local<'static, u64>) -> Vec<Obj<'static, u64>>;
     let ways: [Work; 3] = [
         |local| local.alloc().into_iter().collect(),
@@ -148,7 +150,9 @@ fn a_constructor_may_ask_how_its_pool_is_made() {
         }
         7
     };
-    let pool = POOL.get_or_init(|| PoolBuilder::new(2).bucket_bytes(16).growth(4, 2).build(make).unwrap());
+    let pool = POOL.get_or_init(|| {
+        Pool::builder(2, make).bucket_bytes(16).max_objects(4).growth_step(2).build().unwrap()
+    });
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!((objects.len(), pool.info().memory.len()), (4, 2));

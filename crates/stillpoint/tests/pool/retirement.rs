@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Objects, Pool, PoolBuilder};
+use stillpoint::pool::{Objects, Pool};
 use stillpoint::rcu::Domain;
 
 const ALIVE: u64 = 7;
@@ -14,7 +14,7 @@ const RESET: u64 = 13;
 fn readers_never_see_an_object_that_was_reused() {
     let domain = Domain::new();
     let objects = Objects::new(|| RESET).reset(|value| *value = RESET);
-    let pool = PoolBuilder::new(64).build_with(objects).unwrap();
+    let pool = Pool::builder(64, objects).build().unwrap();
     let local = pool.local().unwrap();
     let make = || {
         let mut object = local.alloc()?;

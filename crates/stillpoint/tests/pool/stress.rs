@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Mutex;
 
-use stillpoint::pool::{Hardening, Pages, PoolBuilder, RawLocal, RawPool};
+use stillpoint::pool::{Hardening, Pages, Pool, PoolBuilder, RawLocal, RawPool};
 
 const BYTES: usize = 96;
 const ROUNDS: usize = if cfg!(miri) { 60 } else { 20_000 };
@@ -104,8 +104,8 @@ fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receive
     give(&local, &mine, 0);
 }
 
-fn stress(threads: usize, builder: PoolBuilder) {
-    let pool = builder.pages(Pages::Small).build_raw(BYTES, 32).unwrap();
+fn stress(threads: usize, builder: PoolBuilder<RawPool>) {
+    let pool = builder.pages(Pages::Small).build().unwrap();
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| sync_channel(500)).unzip();
     let receivers: Vec<_> = receivers.into_iter().map(Mutex::new).collect();
     std::thread::scope(|scope| {
@@ -129,39 +129,39 @@ fn stress(threads: usize, builder: PoolBuilder) {
     assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0), "{:?}", pool.misuses());
     assert_eq!(pool.audit().unwrap().objects_out, 0);
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    assert_eq!(all.len(), pool.info().maximum);
+    assert_eq!(all.len(), pool.info().max_objects);
 }
 
 #[test]
 fn two_threads() {
-    stress(2, PoolBuilder::new(2_000).bucket_bytes(4096));
+    stress(2, RawPool::builder(2_000, BYTES, 32).bucket_bytes(4096));
 }
 
 #[test]
 fn four_threads_in_a_pool_that_is_too_small() {
-    stress(4, PoolBuilder::new(300).bucket_bytes(1024).cache(40).high_water(1));
+    stress(4, RawPool::builder(300, BYTES, 32).bucket_bytes(1024).cache(40).high_water(1));
 }
 
 #[test]
 fn eight_threads_without_caches() {
-    stress(8, PoolBuilder::new(3_000).bucket_bytes(1024).cache(0).high_water(2));
+    stress(8, RawPool::builder(3_000, BYTES, 32).bucket_bytes(1024).cache(0).high_water(2));
 }
 
 #[test]
 fn four_threads_in_a_pool_that_grows_with_buckets_of_several_rows() {
-    stress(4, PoolBuilder::new(200).bucket_bytes(1 << 14).growth(4_000, 500));
+    stress(4, RawPool::builder(200, BYTES, 32).bucket_bytes(1 << 14).max_objects(4_000).growth_step(500));
 }
 
 #[test]
 fn four_threads_in_a_hardened_pool() {
-    stress(4, PoolBuilder::new(1_000).bucket_bytes(1024).hardening(Hardening::Trace));
+    stress(4, RawPool::builder(1_000, BYTES, 32).bucket_bytes(1024).hardening(Hardening::Trace));
 }
 
 /// What an audit finds during traffic need not fit; it never panics, and the last one fits.
 #[test]
 fn an_audit_during_traffic_is_an_answer() {
-    let pool = PoolBuilder::new(62 * 4).bucket_bytes(4096).cache(0).pages(Pages::Small);
-    let pool = pool.build(|| [0u8; 64]).unwrap();
+    let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).pages(Pages::Small);
+    let pool = pool.build().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(64);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::channel;
 use std::sync::Barrier;
 
-use stillpoint::pool::{Pages, Pool, PoolBuilder};
+use stillpoint::pool::{Pages, Pool};
 
 #[test]
 fn an_object_is_freed_by_a_thread_that_has_no_local() {
@@ -22,7 +22,7 @@ fn an_object_is_freed_by_a_thread_that_has_no_local() {
 
 #[test]
 fn a_block_is_freed_by_another_thread() {
-    let pool = PoolBuilder::new(100).bucket_bytes(1 << 14).build(|| [0u8; 64]).unwrap();
+    let pool = Pool::builder(100, || [0u8; 64]).bucket_bytes(1 << 14).build().unwrap();
     let local = pool.local().unwrap();
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
     let count = blocks.len();
@@ -35,7 +35,7 @@ fn a_block_is_freed_by_another_thread() {
 
 #[test]
 fn an_owner_ends_with_objects_out_and_they_come_back() {
-    let pool = PoolBuilder::new(400).bucket_bytes(256).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
+    let pool = Pool::builder(400, || [0u8; 64]).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let objects: Vec<_> = std::thread::scope(|scope| {
         let owner = scope.spawn(|| {
             let local = pool.local().unwrap();
@@ -59,7 +59,7 @@ fn an_owner_ends_with_objects_out_and_they_come_back() {
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn threads_come_and_go() {
     let pool =
-        PoolBuilder::new(200).bucket_bytes(256).locals(3).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
+        Pool::builder(200, || [0u8; 64]).bucket_bytes(256).max_locals(3).pages(Pages::Small).build().unwrap();
     let mut before = Vec::new();
     for round in 0..60 {
         before = std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn threads_come_and_go() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_producer_and_a_consumer() {
-    let pool = PoolBuilder::new(1_000).bucket_bytes(1 << 12).pages(Pages::Small).build(|| 0usize).unwrap();
+    let pool = Pool::builder(1_000, || 0usize).bucket_bytes(1 << 12).pages(Pages::Small).build().unwrap();
     let (send, receive) = channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -119,7 +119,7 @@ fn a_producer_and_a_consumer() {
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rush_on_a_small_pool() {
     let pool =
-        PoolBuilder::new(64).bucket_bytes(256).cache(0).pages(Pages::Small).build(|| [0u8; 64]).unwrap();
+        Pool::builder(64, || [0u8; 64]).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let barrier = Barrier::new(4);
     for _ in 0..50 {
         std::thread::scope(|scope| {

@@ -24,8 +24,9 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::ReclaimerBuilder", "R": any = rcu::ReclaimerBuilder<T>;                        Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
-        "rcu::FreeError", "T": send_sync = rcu::FreeError<T>;                                Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::CompareExchangeError", "F": any = rcu::CompareExchangeError<u8, T>;            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
 
@@ -38,6 +39,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Local", "'p": lifetime = pool::Local<'a, u8>;                                 Invariant,     Never,       Never,       Never,         Never,         Alive;
         "pool::Local", "T": send = pool::Local<'static, T>;                                  Invariant,     Never,       Never,       Never,         Never,         Static;
         "pool::Pool", "T": send = pool::Pool<T>;                                             Invariant,     Always,      Always,      Never,         Never,         Static;
+        "pool::PoolBuilder", "P": any = pool::PoolBuilder<T>;                                Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "pool::Objects", "T": any = pool::Objects<T>;                                        Invariant,     Always,      Always,      Never,         Never,         Static;
         "pool::RawLocal", "'p": lifetime = pool::RawLocal<'a>;                               Invariant,     Never,       Never,       Never,         Never,         Alive;
 
@@ -78,7 +80,7 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Event", "T": any = timer::Event<'static, T>;                                 Invariant,     Send,        SendAndSync, Never,         Never,         AsLifetime;
         "timer::Full", "T": any = timer::Full<T>;                                            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::Popped", "T": any = timer::Popped<T>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
-        "timer::Refused", "T": any = timer::Refused<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::ArmError", "T": any = timer::ArmError<T>;                                    Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::Outcome", "T": any = timer::Outcome<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::TimerService", "T": any = timer::TimerService<T>;                            Invariant,     Send,        Never,       Never,         Never,         Alive;
         "timer::Remote", "T": any = timer::Remote<T>;                                        Invariant,     Send,        Send,        Always,        Always,        Alive;

@@ -42,11 +42,10 @@ pub(crate) fn table() -> Vec<Row> {
 
         "pool::AnyPool" = pool::AnyPool;                                         true, true, false, false;
         "pool::Hardening" = pool::Hardening;                                   true, true, true, true;
-        "pool::PoolBuilder" = pool::PoolBuilder;                               true, true, false, false;
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
         "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
         "pool::FreeError" = pool::FreeError;                                   true, true, true, true;
-        "pool::FreeReason" = pool::FreeReason;                                 true, true, true, true;
+        "pool::FreeErrorKind" = pool::FreeErrorKind;                           true, true, true, true;
         "pool::BuildError" = pool::BuildError;                                 true, true, false, false;
         "pool::Misuse" = pool::Misuse;                                         true, true, true, true;
         "pool::RawBlock" = pool::RawBlock;                                     true, true, true, true;
@@ -69,7 +68,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
         "rcu::BoostError" = rcu::BoostError;                                     true, true, true, true;
-        "rcu::RetireReason" = rcu::RetireReason;                               true, true, true, true;
+        "rcu::RetireErrorKind" = rcu::RetireErrorKind;                         true, true, true, true;
         "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
         "rcu::GracePeriod" = rcu::GracePeriod;                                 true, true, false, false;
@@ -78,7 +77,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::OfflineReader" = rcu::OfflineReader;                             false, false, false, false;
         "rcu::QsbrReader" = rcu::QsbrReader;                                   false, false, false, false;
         "rcu::Reader" = rcu::Reader;                                           false, false, false, false;
-        "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
         "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
         "rcu::ReaderKind" = rcu::ReaderKind;                                   true, true, true, true;
         "rcu::Activity" = rcu::Activity;                                       true, true, true, true;
@@ -92,7 +90,7 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
         "timer::Cause" = timer::Cause;                                         true, true, true, true;
-        "timer::Reason" = timer::Reason;                                       true, true, true, true;
+        "timer::ArmErrorKind" = timer::ArmErrorKind;                           true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;
         "timer::MockTime" = timer::MockTime;                                   true, true, true, true;

@@ -29,7 +29,7 @@ struct World {
 impl World {
     fn new(domain: Domain) -> Self {
         let census = Census::default();
-        let array = RcuArray::new(&domain, SLOTS, |_| Some(Box::new(census.object())));
+        let array = RcuArray::new_in(&domain, SLOTS, |_| Some(Box::new(census.object())));
         Self { domain, array, census, done: AtomicBool::new(false) }
     }
 
@@ -189,7 +189,7 @@ fn nothing_is_freed_too_early_or_twice_or_never() {
             for (seed, role) in readers.into_iter().chain(readers).enumerate() {
                 scope.spawn(move || role(world, seed as u64 + 1));
             }
-            let mut background = world.domain.reclaimer_builder().max_pending(1000).build_background();
+            let mut background = world.domain.background_builder().max_pending(1000).build();
             let handle = background.retire_handle();
             scope.spawn(move || submits(world, 100, handle));
             scope.spawn(move || background.run());

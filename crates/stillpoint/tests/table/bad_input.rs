@@ -49,7 +49,7 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
     std::panic::set_hook(Box::new(|_| {}));
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     let mut panics = 0;
@@ -92,7 +92,7 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
 #[test]
 fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     let mut number = 0;
@@ -127,7 +127,7 @@ fn keys_that_collide_are_told_apart() {
     }
 
     let domain = Domain::new();
-    let table = Table::builder(&domain).hasher(BuildHasherDefault::<Constant>::default()).build().unwrap();
+    let table = Table::builder_in(&domain).hasher(BuildHasherDefault::<Constant>::default()).build().unwrap();
     for key in 0..3_000u64 {
         table.insert(key, key).unwrap();
     }
@@ -159,7 +159,7 @@ fn a_hash_that_lies_harms_nobody() {
 
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::builder(&domain).hasher(Liar).build().unwrap();
+    let table = Table::builder_in(&domain).hasher(Liar).build().unwrap();
     for key in 0..5_000u64 {
         drop(table.insert(key, census.value(key)).unwrap());
         drop(table.remove(&(key / 2)));
@@ -176,7 +176,7 @@ fn a_hash_that_lies_harms_nobody() {
 #[test]
 fn keys_and_values_of_size_zero() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     assert!(table.insert((), ()).unwrap().is_none());
     assert!(table.insert((), ()).unwrap().is_some());
     let mut reader = domain.reader();
@@ -186,7 +186,7 @@ fn keys_and_values_of_size_zero() {
     table.remove(&()).unwrap();
     drop(entry);
     assert!(!lookup.contains(&()));
-    let set: Table<u64, ()> = Table::new(&domain);
+    let set: Table<u64, ()> = Table::new_in(&domain);
     for key in 0..1_000 {
         set.insert(key, ()).unwrap();
     }
@@ -200,7 +200,7 @@ fn an_alignment_is_respected() {
     struct Wide(u8);
 
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..1_000u16 {
         table.insert(key, Wide(key as u8)).unwrap();
     }
@@ -216,7 +216,7 @@ fn an_alignment_is_respected() {
 fn a_foreign_reader_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new(&ours);
+    let table: Table<u64, u64> = Table::new_in(&ours);
     table.reader(&mut theirs.reader());
 }
 
@@ -225,7 +225,7 @@ fn a_foreign_reader_is_refused() {
 fn a_foreign_region_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new(&ours);
+    let table: Table<u64, u64> = Table::new_in(&ours);
     table.get_in(&theirs.qsbr_reader(), &1);
 }
 
@@ -233,9 +233,9 @@ fn a_foreign_region_is_refused() {
 fn a_size_beyond_all_memory_is_refused() {
     let domain = Domain::new();
     for entries in [usize::MAX, usize::MAX / 2, 1 << 50] {
-        assert!(Table::<u64, u64>::builder(&domain).capacity(entries).build().is_err());
+        assert!(Table::<u64, u64>::builder_in(&domain).capacity(entries).build().is_err());
     }
-    let table: Table<u64, u64> = Table::new(&domain);
+    let table: Table<u64, u64> = Table::new_in(&domain);
     table.insert(1, 1).unwrap();
     for more in [usize::MAX, usize::MAX - 1, 1 << 40] {
         let error = table.reserve(more).unwrap_err();
@@ -248,7 +248,7 @@ fn a_size_beyond_all_memory_is_refused() {
 #[test]
 fn a_foreign_region_is_refused_by_every_call() {
     let (ours, theirs) = (Domain::new(), Domain::new());
-    let table: Table<u64, u64> = Table::new(&ours);
+    let table: Table<u64, u64> = Table::new_in(&ours);
     table.insert(1, 1).unwrap();
     let region = theirs.qsbr_reader();
     let calls: [&dyn Fn(); 4] = [
@@ -272,7 +272,7 @@ fn a_panic_of_hash_in_a_reservation_leaves_the_table_valid() {
     const ROOM: usize = if cfg!(miri) { 3_000 } else { 20_000 };
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let (mut reader, other) = (domain.reader(), domain.reader());
     let mut lookup = table.reader(&mut reader);
     for number in 0..ENTRIES {

@@ -53,7 +53,7 @@ impl Hasher for Identity {
 type Even<V> = Table<Key, V, BuildHasherDefault<Identity>>;
 
 fn even<V: Send + Sync>(domain: &Domain) -> Even<V> {
-    Table::builder(domain).hasher(BuildHasherDefault::default()).build().unwrap()
+    Table::builder_in(domain).hasher(BuildHasherDefault::default()).build().unwrap()
 }
 
 /// Keys that were hashed, and compared, by `function`.
@@ -184,7 +184,7 @@ fn a_call_runs_few_destructors() {
     const WAITING: u64 = if cfg!(miri) { 200 } else { 5_000 };
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for key in 0..8 {
@@ -248,7 +248,7 @@ fn an_iteration_beside_writers_sees_what_stays_once() {
     let rounds = if cfg!(miri) { 2 } else { 60 };
     for _ in 0..rounds {
         let domain = Domain::new();
-        let table = Table::new(&domain);
+        let table = Table::new_in(&domain);
         for key in 0..STAY {
             table.insert(key, key).unwrap();
         }
@@ -286,7 +286,7 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
     const STRIPES: u64 = 256;
     const CHAINS: u64 = 8 * STRIPES;
     let domain = Domain::new();
-    let builder = Table::builder(&domain).hasher(BuildHasherDefault::<Identity>::default());
+    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default());
     let table = builder.capacity(5 * CHAINS as usize).build().unwrap();
     let mut next = 0;
     while !table.stats().growing {

@@ -49,7 +49,7 @@ proptest! {
     fn a_table_behaves_as_the_standard_map(operations in prop::collection::vec(operation(), 1..3_000)) {
         let census = Census::default();
         let domain = Domain::new();
-        let table: Table<Counted, u64> = Table::new(&domain);
+        let table: Table<Counted, u64> = Table::new_in(&domain);
         let (mut reader, other) = (domain.reader(), domain.reader());
         let mut lookup = table.reader(&mut reader);
         let mut map: HashMap<u64, u64> = HashMap::new();

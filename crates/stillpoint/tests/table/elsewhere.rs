@@ -23,7 +23,7 @@ fn an_attached_reclaimer_frees_everything() {
     let domain = Domain::new();
     let mut background = domain.background();
     let table: Table<u64, Counted> =
-        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
+        Table::builder_in(&domain).attach(background.retire_handle()).build().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || background.run());
         let mut reader = domain.reader();
@@ -52,7 +52,7 @@ fn what_waits_elsewhere_outlives_the_table() {
     let mut background = domain.background();
     let mut reclaimer = domain.reclaimer();
     let handle = background.retire_handle();
-    let table: Table<u64, Counted> = Table::builder(&domain).attach(handle.clone()).build().unwrap();
+    let table: Table<u64, Counted> = Table::builder_in(&domain).attach(handle.clone()).build().unwrap();
     for key in 0..100 {
         table.insert(key, census.value(key)).unwrap();
     }
@@ -76,9 +76,9 @@ fn what_waits_elsewhere_outlives_the_table() {
 fn writers_free_what_an_attached_reclaimer_does_not_take() {
     let census = Census::default();
     let domain = Domain::new();
-    let background = domain.reclaimer_builder().max_pending(10).build_background();
+    let background = domain.background_builder().max_pending(10).build();
     let table: Table<u64, Counted> =
-        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
+        Table::builder_in(&domain).attach(background.retire_handle()).build().unwrap();
     let replace = |from: u64| {
         for number in from..from + 1_000 {
             drop(table.insert(7, census.value(number)).unwrap());
@@ -100,7 +100,7 @@ fn a_full_reclaimer_hands_the_entry_back() {
     let census = Census::default();
     let domain = Domain::new();
     let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
-    let table: Table<u64, Counted> = Table::new(&domain);
+    let table: Table<u64, Counted> = Table::new_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     for key in 0..2 {
@@ -124,7 +124,7 @@ fn a_full_reclaimer_hands_the_entry_back() {
 fn a_foreign_reclaimer_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let _ = Table::<u64, u64>::builder(&ours).attach(theirs.background().retire_handle());
+    let _ = Table::<u64, u64>::builder_in(&ours).attach(theirs.background().retire_handle());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_foreign_reclaimer_is_refused() {
 fn a_foreign_reclaimer_gets_no_entry() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new(&ours);
+    let table: Table<u64, u64> = Table::new_in(&ours);
     table.insert(1, 1).unwrap();
     let _ = table.remove(&1).unwrap().retire_to(&mut theirs.reclaimer());
 }
@@ -142,7 +142,7 @@ fn a_foreign_reclaimer_gets_no_entry() {
 fn a_foreign_handle_gets_no_entry() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new(&ours);
+    let table: Table<u64, u64> = Table::new_in(&ours);
     table.insert(1, 1).unwrap();
     let _ = table.remove(&1).unwrap().submit_to(&theirs.background().retire_handle());
 }
@@ -154,10 +154,10 @@ fn entries_that_wait_have_their_size() {
     type Value = [u8; BYTES - 8];
     let domain = Domain::new();
     let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10 * BYTES).build();
-    let background = domain.reclaimer_builder().max_pending_bytes(5 * BYTES).build_background();
+    let background = domain.background_builder().max_pending_bytes(5 * BYTES).build();
     let attached: Table<u64, Value> =
-        Table::builder(&domain).attach(background.retire_handle()).build().unwrap();
-    let table: Table<u64, Value> = Table::new(&domain);
+        Table::builder_in(&domain).attach(background.retire_handle()).build().unwrap();
+    let table: Table<u64, Value> = Table::new_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     for key in 0..20 {

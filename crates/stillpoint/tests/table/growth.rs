@@ -9,7 +9,7 @@ use stillpoint::table::Table;
 #[test]
 fn nothing_is_lost_at_any_step() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let other = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -36,7 +36,7 @@ fn nothing_is_lost_at_any_step() {
 
 #[test]
 fn the_work_of_one_insertion_is_bounded() {
-    let table = Table::new(&Domain::new());
+    let table = Table::new_in(&Domain::new());
     for key in 0..200_000u64 {
         table.insert(key, key).unwrap();
     }
@@ -65,7 +65,7 @@ fn an_insertion_touches_and_unmaps_few_pages() {
     /// the stack and the allocator of the test.
     const MOST: i64 = 32;
     const SLICE: usize = 64 << 10;
-    let table = Table::new(&Domain::new());
+    let table = Table::new_in(&Domain::new());
     let (mut most, mut all) = (0, 0);
     for key in 0..600_000u64 {
         let before = pages_touched();
@@ -112,7 +112,7 @@ fn a_growth_ends_without_writers_everywhere() {
         }
     }
 
-    let table = Table::builder(&Domain::new()).hasher(Identity).build().unwrap();
+    let table = Table::builder_in(&Domain::new()).hasher(Identity).build().unwrap();
     let mut key = 0u64;
     while !table.stats().growing {
         table.insert(key, ()).unwrap();
@@ -131,7 +131,7 @@ fn a_growth_ends_without_writers_everywhere() {
 fn readers_go_on_during_growth() {
     const KEYS: u64 = 60_000;
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let (done, inserted) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for kind in 0..3 {
@@ -178,7 +178,7 @@ fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
     const MOST: i64 = 60;
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     let with_capacity =
-        |entries| Table::builder(&Domain::new()).hasher(hasher.clone()).capacity(entries).build().unwrap();
+        |entries| Table::builder_in(&Domain::new()).hasher(hasher.clone()).capacity(entries).build().unwrap();
     let (reserved, made) = (with_capacity(0), with_capacity(ENTRIES as usize));
     reserved.reserve(ENTRIES as usize).unwrap();
     for (table, how) in [(reserved, "reserved"), (made, "made")] {
@@ -196,7 +196,7 @@ fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
 fn a_region_sees_through_any_number_of_growths() {
     const KEYS: u64 = if cfg!(miri) { 40 } else { 700 };
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..KEYS {
         table.insert(key, !key).unwrap();
     }
@@ -228,7 +228,7 @@ fn a_region_sees_through_any_number_of_growths() {
 #[test]
 fn a_reservation_is_no_call_of_a_writer() {
     const ENTRIES: u64 = if cfg!(miri) { 300 } else { 10_000 };
-    let table = Table::with_capacity(&Domain::new(), ENTRIES as usize);
+    let table = Table::with_capacity_in(&Domain::new(), ENTRIES as usize);
     for key in 0..ENTRIES {
         table.insert(key, key).unwrap();
     }
@@ -242,7 +242,7 @@ fn a_reservation_is_no_call_of_a_writer() {
 #[test]
 fn a_write_unmaps_a_slice_and_a_poll_all_that_waits() {
     const SLICE: usize = 64 << 10;
-    let table = Table::new(&Domain::new());
+    let table = Table::new_in(&Domain::new());
     let mut key = 0_u64;
     let mut before = 0;
     while before < 16 * SLICE {

@@ -117,7 +117,7 @@ impl<S: BuildHasher> Caller<'_, S> {
 fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
     let domain = Domain::new();
-    let table: Table<u64, u64, S> = Table::builder(&domain).hasher(hasher).build().unwrap();
+    let table: Table<u64, u64, S> = Table::builder_in(&domain).hasher(hasher).build().unwrap();
     let (clock, barrier, running) = (Clock::default(), Barrier::new(threads + 1), AtomicUsize::new(threads));
     let history = |thread: usize| {
         let (mut reader, other, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
@@ -193,7 +193,7 @@ fn histories_during_slow_growths_are_linearizable() {
     let rounds: u64 = if cfg!(miri) { 2 } else { 1_500 };
     const CALLS: u64 = 4;
     let domain = Domain::new();
-    let table: Table<u64, u64> = Table::new(&domain);
+    let table: Table<u64, u64> = Table::new_in(&domain);
     let (clock, barrier) = (Clock::default(), Barrier::new(4));
     let history = |thread: u64| {
         let (mut reader, other, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());

@@ -7,7 +7,7 @@ use crate::census::Census;
 
 #[test]
 fn an_insertion_returns_what_it_replaced() {
-    let table = Table::new(&Domain::new());
+    let table = Table::new_in(&Domain::new());
     assert!(table.insert("a", 1).unwrap().is_none());
     let old = table.insert("a", 2).unwrap().unwrap();
     assert_eq!((*old.key(), *old.value(), table.len()), ("a", 1, 1));
@@ -16,7 +16,7 @@ fn an_insertion_returns_what_it_replaced() {
 #[test]
 fn a_removed_entry_can_still_be_read() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     table.insert(1, "one".to_owned()).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -36,7 +36,7 @@ fn a_removed_entry_can_still_be_read() {
 #[test]
 fn every_kind_of_reader_finds_the_same() {
     let domain = Domain::new();
-    let table: Table<String, usize> = Table::new(&domain);
+    let table: Table<String, usize> = Table::new_in(&domain);
     for number in 0..500 {
         table.insert(number.to_string(), number).unwrap();
     }
@@ -61,7 +61,7 @@ fn every_kind_of_reader_finds_the_same() {
 #[test]
 fn a_value_is_made_for_an_absent_key_alone() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     assert_eq!(*lookup.get_or_insert_with(1, || "made").unwrap(), "made");
@@ -76,7 +76,7 @@ fn a_value_is_made_for_an_absent_key_alone() {
 #[test]
 fn an_update_is_made_from_the_latest_value() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     table.insert(1, 10).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -99,7 +99,7 @@ fn an_update_is_made_from_the_latest_value() {
 #[test]
 fn a_condition_is_asked_about_what_is_removed() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     table.insert(1, 10).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -119,7 +119,7 @@ fn a_condition_is_asked_about_what_is_removed() {
 #[test]
 fn entries_are_kept_or_removed_by_their_contents() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..1_000 {
         table.insert(key, key).unwrap();
     }
@@ -133,7 +133,7 @@ fn entries_are_kept_or_removed_by_their_contents() {
 #[test]
 fn a_full_table_hands_the_pair_back() {
     let domain = Domain::new();
-    let table = Table::builder(&domain).max_len(100).build().unwrap();
+    let table = Table::builder_in(&domain).max_len(100).build().unwrap();
     for key in 0..100u32 {
         assert!(table.insert(key, key.to_string()).unwrap().is_none());
     }
@@ -153,7 +153,7 @@ fn a_full_table_hands_the_pair_back() {
 
 #[test]
 fn a_table_within_its_capacity_does_not_grow() {
-    let table = Table::with_capacity(&Domain::new(), 20_000);
+    let table = Table::with_capacity_in(&Domain::new(), 20_000);
     let before = table.stats();
     assert!(table.capacity() >= 20_000);
     for key in 0..20_000u64 {
@@ -169,7 +169,7 @@ fn a_table_within_its_capacity_does_not_grow() {
 #[test]
 fn room_that_was_reserved_is_there() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..3_000u64 {
         table.insert(key, key).unwrap();
     }
@@ -189,7 +189,7 @@ fn room_that_was_reserved_is_there() {
 #[test]
 fn a_guard_of_the_table_is_a_region() {
     let domain = Domain::new();
-    let table: Table<u64, u64> = Table::new(&domain);
+    let table: Table<u64, u64> = Table::new_in(&domain);
     let cell = domain.cell(5);
     table.insert(1, 1).unwrap();
     let mut reader = domain.reader();
@@ -206,7 +206,7 @@ fn a_guard_of_the_table_is_a_region() {
 fn of_two_values_for_a_key_the_first_one_stays() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::builder(&domain).max_len(2).build().unwrap();
+    let table = Table::builder_in(&domain).max_len(2).build().unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for round in 0..5 {
@@ -230,7 +230,7 @@ fn of_two_values_for_a_key_the_first_one_stays() {
 fn an_update_that_is_made_again_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::builder(&domain).max_len(3).build().unwrap();
+    let table = Table::builder_in(&domain).max_len(3).build().unwrap();
     table.insert(1, census.value(0)).unwrap();
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
@@ -251,7 +251,7 @@ fn an_update_that_is_made_again_loses_nothing() {
 #[test]
 fn an_entry_that_is_replaced_after_the_question_stays() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..100 {
         table.insert(key, 0).unwrap();
     }
@@ -270,7 +270,7 @@ fn an_entry_that_is_replaced_after_the_question_stays() {
 #[test]
 fn a_poll_says_how_many_it_has_freed() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     for number in 0..500 {
@@ -292,7 +292,7 @@ fn a_builder_forgets_nothing() {
     let background = domain.background();
     let handle = background.retire_handle();
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
-    let table = Table::builder(&domain)
+    let table = Table::builder_in(&domain)
         .capacity(5_000)
         .max_len(6_000)
         .attach(handle.clone())

@@ -33,7 +33,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
         const VALUE_BYTES: usize = 100;
         let census = Census::default();
         let domain = Domain::new();
-        let table = Table::new(&domain);
+        let table = Table::new_in(&domain);
         let mut reader = domain.reader();
         let mut lookup = table.reader(&mut reader);
         let mut map: HashMap<u64, u8> = HashMap::with_capacity(1 << 18);
@@ -134,7 +134,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
         let domain = Domain::new();
         let (mut reader, other) = (domain.reader(), domain.reader());
         // The overflow buckets of so many entries are asked from the kernel, by the page.
-        let builder = Table::builder(&domain).hasher(BuildHasherDefault::<OneChain>::default());
+        let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default());
         let table = builder.capacity(20_000).build().unwrap();
         let mut lookup = table.reader(&mut reader);
         let mut next = 0;
@@ -179,7 +179,7 @@ fn a_table_that_is_dropped_keeps_no_buckets() {
     in_child("out_of_memory::a_table_that_is_dropped_keeps_no_buckets", || {
         let domain = Domain::new();
         let mut reclaimer = domain.reclaimer();
-        let table = Table::new(&domain);
+        let table = Table::new_in(&domain);
         let mut key = 0_u64;
         while table.stats().bytes_to_unmap < 16 * (64 << 10) {
             table.insert(key, key).unwrap();

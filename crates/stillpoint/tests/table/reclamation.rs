@@ -15,7 +15,7 @@ fn every_key_and_value_is_dropped_once() {
     for mode in [Mode::best(), Mode::Symmetric] {
         let census = Census::default();
         let domain = Domain::builder().fence(mode).build().unwrap();
-        let table: Table<Counted, Counted> = Table::new(&domain);
+        let table: Table<Counted, Counted> = Table::new_in(&domain);
         for round in 0..3 {
             for key in 0..3_000 {
                 drop(table.insert(census.value(key), census.value(round)).unwrap());
@@ -40,7 +40,7 @@ fn a_dropped_table_leaves_nothing() {
     let census = Census::default();
     let domain = Domain::new();
     let mut reader = domain.reader();
-    let table: Table<u64, Counted> = Table::new(&domain);
+    let table: Table<u64, Counted> = Table::new_in(&domain);
     for key in 0..100 {
         table.insert(key, census.value(key)).unwrap();
     }
@@ -63,7 +63,7 @@ fn writers_free_what_they_removed() {
     let census = Census::default();
     let domain = Domain::new();
     let mut reader = domain.reader();
-    let table: Table<u64, Counted> = Table::new(&domain);
+    let table: Table<u64, Counted> = Table::new_in(&domain);
     let mut lookup = table.reader(&mut reader);
     assert!(!lookup.contains(&0));
     for number in 0..20_000 {
@@ -78,7 +78,7 @@ fn a_guard_that_stays_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
     // Room for the entries of the end, but not for these beside those that wait.
-    let table: Table<u64, Counted> = Table::with_capacity(&domain, 4_000);
+    let table: Table<u64, Counted> = Table::with_capacity_in(&domain, 4_000);
     let reader = domain.reader();
     let guard = reader.pin();
     for number in 0..5_000 {
@@ -120,7 +120,7 @@ fn arrays_that_wait(table: &Table<u64, u64>) -> usize {
 #[test]
 fn an_idle_reader_holds_up_one_array() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     let mut next = 0;
@@ -158,7 +158,7 @@ fn an_idle_reader_holds_up_one_array() {
 #[test]
 fn a_reader_that_is_given_back_holds_nothing_up() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut next = 0;
     for _ in 0..3 {
@@ -194,7 +194,7 @@ fn a_destructor_may_use_the_table() {
 
     let domain = Domain::new();
     let drops = Arc::new(AtomicUsize::new(0));
-    let table = Arc::new(Table::new(&domain));
+    let table = Arc::new(Table::new_in(&domain));
     for key in 0..1_000 {
         let (table_of, drops) = (Arc::downgrade(&table), Arc::clone(&drops));
         table.insert(key, Chained { table: table_of, next: key + 1, drops }).unwrap();
@@ -219,7 +219,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
 
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..20 {
         table.insert(key, Bomb(key, census.clone())).unwrap();
     }
@@ -252,7 +252,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
 #[test]
 fn whoever_gets_or_inserts_frees_old_arrays() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for key in 0..200_000_u64 {

@@ -13,7 +13,7 @@ use crate::census::{Census, Counted};
 const SPARE: u64 = 64;
 
 fn full_table(domain: &Domain, maximum: u64) -> Table<u64, u64> {
-    let table = Table::builder(domain).max_len(maximum as usize).build().unwrap();
+    let table = Table::builder_in(domain).max_len(maximum as usize).build().unwrap();
     for key in 0..maximum {
         table.insert(key, key).unwrap();
     }
@@ -101,7 +101,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
     const MAXIMUM: usize = 20;
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::builder(&domain).max_len(MAXIMUM).build().unwrap();
+    let table: Table<u64, Counted> = Table::builder_in(&domain).max_len(MAXIMUM).build().unwrap();
     let rounds = if cfg!(miri) { 40 } else { 20_000 };
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
@@ -147,7 +147,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
 fn a_reservation_of_exactly_the_maximum_is_granted() {
     let domain = Domain::new();
     for (there, maximum) in [(0, 1), (0, 100), (40, 100), (99, 100), (100, 100), (0, 5_000), (1_000, 5_000)] {
-        let table: Table<u64, u64> = Table::builder(&domain).max_len(maximum).build().unwrap();
+        let table: Table<u64, u64> = Table::builder_in(&domain).max_len(maximum).build().unwrap();
         for key in 0..there as u64 {
             table.insert(key, key).unwrap();
         }
@@ -170,7 +170,7 @@ fn a_reservation_of_exactly_the_maximum_is_granted() {
 #[test]
 fn a_reservation_during_a_growth_makes_all_the_room() {
     const MORE: u64 = 20_000;
-    let table: Table<u64, u64> = Table::new(&Domain::new());
+    let table: Table<u64, u64> = Table::new_in(&Domain::new());
     let mut there = 0;
     while !table.stats().growing {
         table.insert(there, there).unwrap();
@@ -195,7 +195,7 @@ fn a_reservation_counts_the_slots_that_are_free() {
     limited.reserve(ENTRIES).unwrap();
     assert!(limited.reserve(ENTRIES + 1).is_err());
 
-    let table: Table<u64, u64> = Table::with_capacity(&domain, ENTRIES);
+    let table: Table<u64, u64> = Table::with_capacity_in(&domain, ENTRIES);
     for round in 0..3 {
         for key in 0..ENTRIES as u64 {
             table.insert(key, key).unwrap();
@@ -231,7 +231,7 @@ fn a_panic_in_clear_loses_nothing() {
     const ENTRIES: usize = 500;
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Bomb> = Table::builder(&domain).max_len(ENTRIES).build().unwrap();
+    let table: Table<u64, Bomb> = Table::builder_in(&domain).max_len(ENTRIES).build().unwrap();
     let bomb = |armed| Bomb { armed, _counted: census.value(0) };
     for key in 0..ENTRIES as u64 {
         assert!(table.insert(key, bomb(key % 100 == 3)).is_ok());
@@ -264,7 +264,7 @@ fn a_panic_in_clear_loses_nothing_of_a_long_chain() {
     let census = Census::default();
     let domain = Domain::new();
     let hasher = std::hash::BuildHasherDefault::<Constant>::default();
-    let table: Table<u64, Bomb, _> = Table::builder(&domain).hasher(hasher).build().unwrap();
+    let table: Table<u64, Bomb, _> = Table::builder_in(&domain).hasher(hasher).build().unwrap();
     for key in 0..300 {
         assert!(table.insert(key, Bomb { armed: key == 7, _counted: census.value(key) }).is_ok());
     }
@@ -281,7 +281,7 @@ fn a_panic_in_a_poll_stops_no_other_destructor() {
     const THREADS: usize = 8;
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Bomb> = Table::new(&domain);
+    let table: Table<u64, Bomb> = Table::new_in(&domain);
     for key in 0..THREADS as u64 {
         assert!(table.insert(key, Bomb { armed: true, _counted: census.value(key) }).is_ok());
     }
@@ -344,7 +344,7 @@ impl Hash for Curious {
 fn eq_and_hash_may_ask_for_figures() {
     let run = || {
         let domain = Domain::new();
-        let table = Arc::new(Table::new(&domain));
+        let table = Arc::new(Table::new_in(&domain));
         let key = |number| Curious { number, table: Arc::downgrade(&table) };
         for number in 0..3_000 {
             table.insert(key(number), number).unwrap();
@@ -381,16 +381,18 @@ fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
 
 #[test]
 fn a_maximum_of_nothing_is_one() {
-    let table = Table::builder(&Domain::new()).max_len(0).build().unwrap();
+    let table = Table::builder_in(&Domain::new()).max_len(0).build().unwrap();
     assert!(table.insert(1, 1).unwrap().is_none());
-    assert_eq!(table.insert(2, 2).unwrap_err(), Full(2, 2));
+    let full = table.insert(2, 2).unwrap_err();
+    assert_eq!(full, Full(2, 2));
+    assert_eq!(full.into_inner(), (2, 2));
     assert_eq!(table.insert(1, 3).unwrap().as_deref(), Some(&1));
 }
 
 /// A capacity beyond the maximum is no reason to ask for memory that no entry may use.
 #[test]
 fn a_maximum_limits_the_memory_of_entries() {
-    let builder = Table::<u64, [u8; 1024]>::builder(&Domain::new()).capacity(10_000).max_len(10);
+    let builder = Table::<u64, [u8; 1024]>::builder_in(&Domain::new()).capacity(10_000).max_len(10);
     let bytes = builder.build().unwrap().stats().bytes;
     assert!(bytes < 10_000 * 1024 / 4, "{bytes}");
 }
@@ -412,7 +414,7 @@ impl Hasher for Identity {
 }
 
 fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
-    Table::builder(domain).hasher(Default::default()).build().unwrap()
+    Table::builder_in(domain).hasher(Default::default()).build().unwrap()
 }
 
 /// A table takes as many entries as its capacity, however they are spread, and grows with the next one.
@@ -455,7 +457,7 @@ fn overflow_buckets_are_counted_and_filled() {
 fn replacements_within_the_capacity_need_no_more_memory() {
     const ENTRIES: u64 = if cfg!(miri) { 300 } else { 5_000 };
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
-    let builder = Table::builder(&Domain::new()).hasher(hasher);
+    let builder = Table::builder_in(&Domain::new()).hasher(hasher);
     let table = builder.capacity(ENTRIES as usize).build().unwrap();
     let before = table.stats();
     for number in 0..4 * ENTRIES {
@@ -474,7 +476,7 @@ fn a_panic_in_the_drop_of_a_table_loses_nothing() {
     let one_in = if cfg!(miri) { 250 } else { 50 };
     // Without removed ones that wait, and with some.
     for removed in [0, 100] {
-        let table: Table<u64, Bomb> = Table::new(&domain);
+        let table: Table<u64, Bomb> = Table::new_in(&domain);
         let guard = holder.pin();
         for key in 0..500 {
             assert!(table
@@ -500,7 +502,7 @@ fn a_thread_that_panics_runs_no_destructor() {
     }
 
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let holder = domain.reader();
     let guard = holder.pin();
     for key in 0..200 {

@@ -14,7 +14,7 @@ const THREADS: u64 = 4;
 fn threads_with_keys_of_their_own_do_not_notice_each_other() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (census, domain, table) = (&census, &domain, &table);
@@ -60,7 +60,7 @@ fn threads_with_keys_of_their_own_do_not_notice_each_other() {
 #[test]
 fn of_many_inserters_one_comes_first() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let wins = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -82,7 +82,7 @@ fn of_many_inserters_one_comes_first() {
 #[test]
 fn no_update_is_lost() {
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..4u64 {
         table.insert(key, 0u64).unwrap();
     }

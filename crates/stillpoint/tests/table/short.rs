@@ -21,7 +21,7 @@ fn grow(table: &Table<u64, Counted>) {
 fn growths_behind_one_thread_complete() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for key in 0..KEYS {
@@ -59,7 +59,7 @@ fn growths_behind_one_thread_complete() {
 fn growths_behind_another_thread_complete() {
     let census = Census::default();
     let domain = Domain::new();
-    let table = Table::new(&domain);
+    let table = Table::new_in(&domain);
     for key in 0..KEYS {
         table.insert(key, census.value(key)).unwrap();
     }
@@ -104,7 +104,7 @@ fn growths_behind_another_thread_complete() {
 fn a_full_table_replaces_and_empties() {
     let census = Census::default();
     let domain = Domain::new();
-    let table: Table<u64, Counted> = Table::builder(&domain).max_len(3).build().unwrap();
+    let table: Table<u64, Counted> = Table::builder_in(&domain).max_len(3).build().unwrap();
     for key in 0..3 {
         table.insert(key, census.value(key)).unwrap();
     }

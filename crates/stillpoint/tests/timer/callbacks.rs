@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use stillpoint::timer::{
-    Cause, Event, Expired, Key, Limit, Outcome, Progress, Reason, Schedule, SharedTimer, TimerService, Wheel,
+    ArmErrorKind, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
+    Wheel,
 };
 
 const ROUNDS: u64 = if cfg!(miri) { 2 } else { 200 };
@@ -228,13 +229,13 @@ impl Shared {
                 let expected = match state {
                     State::Rest(_) => Ok(()),
                     State::Running { stopped: false } if !by_mail => Ok(()),
-                    State::Armed { .. } => Err(Reason::Armed),
-                    State::Running { .. } | State::Revoked { .. } => Err(Reason::Busy),
+                    State::Armed { .. } => Err(ArmErrorKind::Armed),
+                    State::Running { .. } | State::Revoked { .. } => Err(ArmErrorKind::Busy),
                 };
                 // A full mailbox is found out about first.
-                let full = by_mail && matches!(&result, Err(refused) if refused.reason == Reason::Full);
+                let full = by_mail && matches!(&result, Err(refused) if refused.kind() == ArmErrorKind::Full);
                 if !full {
-                    assert_eq!(result.map_err(|refused| refused.reason), expected, "{state:?}");
+                    assert_eq!(result.map_err(|refused| refused.kind()), expected, "{state:?}");
                     if expected.is_ok() {
                         self.states[which] = State::Armed { deadline, period, value, poll: self.poll };
                     }

@@ -319,14 +319,15 @@ fn a_timer_whose_slot_is_being_moved_can_be_cancelled_and_reset() {
 }
 
 #[test]
-fn a_bounded_wheel_hands_the_value_back_and_goes_on() {
+fn a_wheel_at_its_limit_hands_the_value_back_and_goes_on() {
     let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, 1).unwrap();
     wheel.add(20, 2).unwrap();
     assert_eq!(wheel.add(30, 3), Err(Full(3)));
     assert_eq!(wheel.add_with(Schedule::at(30).coarse(), 4), Err(Full(4)));
+    assert_eq!(wheel.add_after(30, 5).unwrap_err().into_inner(), 5);
     let text = Full(3).to_string();
-    assert!(text.contains("no room") && text.contains("capacity"), "{text}");
+    assert!(text.contains("no room") && text.contains("a higher limit"), "{text}");
     assert_eq!(wheel.cancel(first), Some(1));
     wheel.add(30, 3).unwrap();
     assert_eq!(fired(&mut wheel, 30), [2, 3]);

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{Limit, Outcome, Progress, Reason, Schedule, TimerService};
+use stillpoint::timer::{ArmErrorKind, Limit, Outcome, Progress, Schedule, TimerService};
 
 const NONE: Limit = Limit::NONE;
 const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
@@ -104,8 +104,8 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     service.arm(&timer, 10, 1).unwrap();
     assert!(timer.cancel().is_cancelled());
     service.arm(&timer, 20, 2).unwrap();
-    assert_eq!(service.arm(&other, 20, 3).unwrap_err().reason, Reason::Full);
-    assert_eq!(service.arm(&timer, 20, 3).unwrap_err().reason, Reason::Armed);
+    assert_eq!(service.arm(&other, 20, 3).unwrap_err().kind(), ArmErrorKind::Full);
+    assert_eq!(service.arm(&timer, 20, 3).unwrap_err().kind(), ArmErrorKind::Armed);
     let _ = service.process(usize::MAX, |_, _| {});
     assert!(timer.cancel().is_cancelled());
     // The hint has not been seen to when the message is.
@@ -249,7 +249,7 @@ fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
         assert_eq!(timer.cancel(), Outcome::Gone);
     }
     for mailbox in &mut mailboxes {
-        assert_eq!(mailbox.add(&timers[7], 5, 1).unwrap_err().reason, Reason::Gone);
+        assert_eq!(mailbox.add(&timers[7], 5, 1).unwrap_err().kind(), ArmErrorKind::Gone);
     }
 }
 
@@ -296,7 +296,7 @@ fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
     let progress = service.run(10, NONE, |service, _| *service = TimerService::new(0));
     assert_eq!((progress.expired(), timer.is_armed()), (1, false));
     assert_eq!(timer.cancel(), Outcome::Fired);
-    assert_eq!(service.arm(&timer, 20, 2).unwrap_err().reason, Reason::Foreign);
+    assert_eq!(service.arm(&timer, 20, 2).unwrap_err().kind(), ArmErrorKind::Foreign);
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! What the errors and handles say.
 
-use stillpoint::timer::{Limit, Outcome, Reason, TimerService};
+use stillpoint::timer::{ArmErrorKind, Limit, Outcome, TimerService};
 
 #[test]
 fn every_reason_says_what_to_do() {
-    let reasons = [Reason::Full, Reason::Armed, Reason::Busy, Reason::Gone, Reason::Foreign];
-    let texts: Vec<String> = reasons.iter().map(Reason::to_string).collect();
+    let reasons = [
+        ArmErrorKind::Full,
+        ArmErrorKind::Armed,
+        ArmErrorKind::Busy,
+        ArmErrorKind::Gone,
+        ArmErrorKind::Foreign,
+    ];
+    let texts: Vec<String> = reasons.iter().map(ArmErrorKind::to_string).collect();
     for (at, text) in texts.iter().enumerate() {
         assert!(text.contains(':') && !texts[..at].contains(text), "{text}");
     }

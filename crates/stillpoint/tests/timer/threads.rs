@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
 
-use stillpoint::timer::{Cause, Limit, Mailbox, Outcome, Reason, Remote, TimerService};
+use stillpoint::timer::{ArmErrorKind, Cause, Limit, Mailbox, Outcome, Remote, TimerService};
 
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };
@@ -46,13 +46,16 @@ fn add_and_cancel<'a>(
                 match mailbox.add(timer, deadline, value) {
                     Ok(()) => break,
                     Err(refused) => {
-                        assert!(matches!(refused.reason, Reason::Full | Reason::Armed | Reason::Busy));
-                        if refused.reason == Reason::Armed {
+                        assert!(matches!(
+                            refused.kind(),
+                            ArmErrorKind::Full | ArmErrorKind::Armed | ArmErrorKind::Busy
+                        ));
+                        if refused.kind() == ArmErrorKind::Armed {
                             // It is on its way from the last round.
                             let count = usize::from(timer.cancel().is_cancelled());
                             ends.cancelled.fetch_add(count, Ordering::Relaxed);
                         }
-                        value = refused.value;
+                        value = refused.into_inner();
                         std::thread::yield_now();
                     }
                 }
@@ -169,8 +172,8 @@ fn a_service_may_go_while_others_add_and_cancel() {
                     match mailbox.add(&timer, 10, Counted(&dropped)) {
                         Ok(()) if made % 2 == 0 => drop(timer.cancel()),
                         Ok(()) => {}
-                        Err(refused) if refused.reason == Reason::Gone => return made,
-                        Err(refused) => assert_eq!(refused.reason, Reason::Full),
+                        Err(refused) if refused.kind() == ArmErrorKind::Gone => return made,
+                        Err(refused) => assert_eq!(refused.kind(), ArmErrorKind::Full),
                     }
                 }
                 unreachable!("the service goes")
@@ -215,7 +218,10 @@ fn a_timer_that_is_armed_can_be_cancelled() {
                     Ok(()) => {}
                     // Its own addition stands, or is just being cancelled.
                     Err(refused) => {
-                        assert!(matches!(refused.reason, Reason::Armed | Reason::Busy | Reason::Full));
+                        assert!(matches!(
+                            refused.kind(),
+                            ArmErrorKind::Armed | ArmErrorKind::Busy | ArmErrorKind::Full
+                        ));
                         std::thread::yield_now();
                     }
                 }

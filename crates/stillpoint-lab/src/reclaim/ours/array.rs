@@ -24,7 +24,7 @@ impl Cells {
         element: impl Fn(usize) -> Option<Box<Element>>,
         delays: &'static Delays,
     ) -> Self {
-        let cells = RcuArray::new(&domain, cells, element);
+        let cells = RcuArray::new_in(&domain, cells, element);
         Self { domain, cells, delays }
     }
 
@@ -196,7 +196,7 @@ struct SubmittingWriter<'a> {
 impl SubmittingWriter<'_> {
     fn retire(&mut self, mut old: Retired<Element>) {
         while let Err(error) = self.handle.retire(old) {
-            old = error.retired;
+            old = error.into_inner();
             thread::yield_now();
         }
     }

@@ -26,7 +26,7 @@ fn is_right(element: Option<&Element>, index: usize) -> bool {
 
 impl OfTable {
     pub(super) fn new(domain: Domain, elements: usize, delays: &'static Delays) -> Self {
-        let table = Table::with_capacity(&domain, elements);
+        let table = Table::with_capacity_in(&domain, elements);
         let field = Self { domain, table, elements, delays };
         (0..elements).for_each(|index| field.insert(index));
         field

@@ -13,10 +13,10 @@ impl Core {
             stride: self.geometry.stride(),
             objects_per_block: self.geometry.objects() as usize,
             bucket_bytes: self.geometry.bucket_bytes(),
-            maximum: self.maximum(),
+            max_objects: self.maximum(),
             cache: self.cache,
             high_water: self.high_water() as usize,
-            locals: self.most_handles,
+            max_locals: self.most_handles,
             hardening: self.hardening,
             memory: self.memory(),
         }

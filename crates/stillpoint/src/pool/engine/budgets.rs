@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::pool::{FreeReason, Hardening};
+use crate::pool::{FreeErrorKind, Hardening};
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
@@ -197,7 +197,7 @@ fn a_block_begins_with_its_bucket() {
     for object in core.objects_from(start).skip(1) {
         // SAFETY: no block, which is refused.
         let error = unsafe { handle.free_block(object) }.unwrap_err();
-        assert_eq!(error.reason, FreeReason::NotAnObject);
+        assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     }
     assert_eq!(core.totals(), (128, 128));
     // SAFETY: handed out above, and freed once.

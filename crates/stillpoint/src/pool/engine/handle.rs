@@ -8,7 +8,7 @@ use super::geometry::Place;
 use super::hold::Hold;
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
-use crate::pool::error::{FreeError, FreeReason};
+use crate::pool::error::{FreeError, FreeErrorKind};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// Holds a shard, or none while it is parked. Stays in its thread.
@@ -96,7 +96,7 @@ impl<'p> Handle<'p> {
         found.then_some(NonNull::new(object)?)
     }
 
-    /// Writes `count` objects to `to`; none, and false, when there are not so many.
+    /// Writes `count` objects to `to`; none, and false, when there are fewer.
     ///
     /// # Safety
     /// There is room for them.
@@ -148,7 +148,7 @@ impl<'p> Handle<'p> {
         while self.attach() {
             let cache = &self.shard.get().cache;
             let ready = cache.len().min(count);
-            // SAFETY: the handle holds its shard; the caller's promise; so many are there.
+            // SAFETY: the handle holds its shard; the caller's promise; that many are there.
             let got = unsafe {
                 cache.pop_many(to, ready);
                 let missing = count - ready;
@@ -227,7 +227,7 @@ impl<'p> Handle<'p> {
         let (start, last) = self.core.bounds();
         let mut strange = 0;
         for (index, &object) in objects.iter().enumerate() {
-            // SAFETY: so many were reserved, in the shard that the handle holds.
+            // SAFETY: that many were reserved, in the shard that the handle holds.
             unsafe { to.add(index).write(object) };
             // The upper bit is set if the offset is negative or beyond the last one: no branch for each object.
             let offset = object.addr().wrapping_sub(start);
@@ -263,9 +263,9 @@ impl<'p> Handle<'p> {
             let after = self.core.unless_it_panics(objects[index + 1..].iter().copied());
             let answer = self.core.accept(object);
             std::mem::forget(after);
-            if let Err(reason) = answer {
+            if let Err(kind) = answer {
                 self.put(&objects[accepted..index]);
-                return Err(FreeError { index, reason });
+                return Err(FreeError { index, kind });
             }
             if self.core.verifies() {
                 // At once: the validation of the next one may panic.
@@ -377,42 +377,42 @@ impl Core {
     }
 
     /// Looks at an object that is to be freed.
-    pub(crate) fn accept(&self, object: *mut u8) -> Result<Place, FreeReason> {
+    pub(crate) fn accept(&self, object: *mut u8) -> Result<Place, FreeErrorKind> {
         if self.offset_of(object).is_none() {
-            return Err(FreeReason::Foreign);
+            return Err(FreeErrorKind::Foreign);
         }
-        let place = self.place_of(object).ok_or(FreeReason::NotAnObject)?;
+        let place = self.place_of(object).ok_or(FreeErrorKind::NotAnObject)?;
         if self.verifies() {
             // Nobody's object is shown to the user, and nobody else's.
             if !self.is_armed(place) {
-                return Err(FreeReason::AlreadyFree);
+                return Err(FreeErrorKind::AlreadyFree);
             }
             self.inspect(object);
         }
         if self.disarm(object, place) {
             Ok(place)
         } else {
-            Err(FreeReason::AlreadyFree)
+            Err(FreeErrorKind::AlreadyFree)
         }
     }
 
     /// Looks at a block that is to be freed: its bucket.
     fn accept_block(&self, start: *mut u8) -> Result<u32, FreeError> {
-        let refuse = |reason| FreeError { index: 0, reason };
+        let refuse = |kind| FreeError { index: 0, kind };
         if self.offset_of(start).is_none() {
-            return Err(refuse(FreeReason::Foreign));
+            return Err(refuse(FreeErrorKind::Foreign));
         }
-        let place = self.place_of(start).ok_or(refuse(FreeReason::NotAnObject))?;
+        let place = self.place_of(start).ok_or(refuse(FreeErrorKind::NotAnObject))?;
         let bucket = self.geometry.bucket_of(place.row);
         if place != (Place { row: bucket, bit: 0 }) {
-            return Err(refuse(FreeReason::NotAnObject));
+            return Err(refuse(FreeErrorKind::NotAnObject));
         }
         if self.verifies() {
             let objects: Vec<_> = self.objects_of(bucket).collect();
             let free = |&object: &*mut u8| self.place_of(object).is_none_or(|place| !self.is_armed(place));
             // All or nothing.
             if let Some(index) = objects.iter().position(free) {
-                return Err(FreeError { index, reason: FreeReason::AlreadyFree });
+                return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
             }
             for (index, &object) in objects.iter().enumerate() {
                 let others = [&objects[..index], &objects[index + 1..]]
@@ -431,7 +431,7 @@ impl Core {
             if let Some(index) = doubled {
                 // Another thread frees the same block at this moment: each object is freed by one of the two.
                 ours.into_iter().for_each(|place| self.free_stray(place));
-                return Err(FreeError { index, reason: FreeReason::AlreadyFree });
+                return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
             }
         }
         Ok(bucket)
@@ -471,9 +471,9 @@ impl Core {
     }
 
     #[cold]
-    fn report_refused(&self, object: *mut u8, reason: FreeReason) {
-        match reason {
-            FreeReason::AlreadyFree => {
+    fn report_refused(&self, object: *mut u8, kind: FreeErrorKind) {
+        match kind {
+            FreeErrorKind::AlreadyFree => {
                 self.ledger.report(crate::pool::Misuse::DoubleFree { address: object.addr() });
             }
             _ => self.report_stranger(object),
@@ -490,7 +490,7 @@ impl Core {
             Ok(bucket) => bucket,
             Err(error) => {
                 let offset = error.index * core.geometry.stride();
-                return core.report_refused(start.wrapping_add(offset), error.reason);
+                return core.report_refused(start.wrapping_add(offset), error.kind());
             }
         };
         if shard.is_of(stillpoint_sys::linux::thread_handle()) {

@@ -106,7 +106,7 @@ fn an_object_has_its_room_until_it_is_freed() {
             match second.retire(next) {
                 Ok(()) => assert_eq!(second.poll(), 1),
                 // Kept, as its destructor uses the place.
-                Err(error) => std::mem::forget(error.retired),
+                Err(error) => std::mem::forget(error.into_inner()),
             }
         });
         first.poll();
@@ -119,7 +119,7 @@ fn an_object_has_its_room_until_it_is_freed() {
 fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     explore(EVERY, || {
         let shared = Shared::<2>::new();
-        let mut background = shared.domain.reclaimer_builder().max_pending(1).build_background();
+        let mut background = shared.domain.background_builder().max_pending(1).build();
         let handle = background.retire_handle();
         // A QSBR reader that never reports: nothing is freed.
         let reader = shared.domain.qsbr_reader();
@@ -141,14 +141,14 @@ fn a_handle_assists_while_the_reclaimer_stops() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let mut background =
-            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+            shared.domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
         let handle = background.retire_handle();
         handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
         let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
             // Handed back if the reclaimer has taken in the first one and not freed it yet.
-            helper.retire(next).map_err(|error| std::mem::forget(error.retired)).ok();
+            helper.retire(next).map_err(|error| std::mem::forget(error.into_inner())).ok();
         });
         handle.stop();
         background.run();
@@ -164,7 +164,7 @@ fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let background =
-            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
+            shared.domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
         let handle = background.retire_handle();
         let reader = shared.domain.qsbr_reader();
         handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");

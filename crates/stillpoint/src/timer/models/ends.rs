@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
-use crate::timer::{Cause, Limit, Outcome, Reason, Schedule};
+use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
 
 /// The owner fires a timer while another thread cancels it, and a third one, too.
 #[test]
@@ -70,7 +70,7 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
         let thread = thread::spawn(move || add(&mut there, &source, 1));
         turn();
         if let Err(refused) = here.add(&timer, 1, Object::new(1)) {
-            if refused.reason == Reason::Armed {
+            if refused.kind() == ArmErrorKind::Armed {
                 assert_eq!(cancel(&timer), 1, "{ENDS}");
             }
         }

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::arm_error::{ArmError, ArmErrorKind};
 use super::home::Home;
-use super::refused::{Reason, Refused};
 use super::ring::Source;
 use super::shared::SharedTimer;
 use crate::timer::wheel::Schedule;
@@ -18,7 +18,7 @@ impl<T> Remote<T> {
         SharedTimer::new(&self.home)
     }
 
-    /// A mailbox with room for so many timers that the service has not taken yet, rounded up to a power of two. Each thread
+    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each thread
     /// that adds timers needs one of its own.
     ///
     /// Each place takes 8 bytes at once. As everywhere in the standard library, the process ends when there is no memory.
@@ -26,7 +26,7 @@ impl<T> Remote<T> {
     /// # Panics
     /// If `capacity` is greater than 2³¹.
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
-        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 can be had");
+        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 are possible");
         Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home) }
     }
 }
@@ -56,35 +56,35 @@ impl<T> Mailbox<T> {
     /// [`process`](super::TimerService::process).
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     ///
     /// ```
-    /// use stillpoint::timer::{Reason, TimerService};
+    /// use stillpoint::timer::{ArmErrorKind, TimerService};
     ///
     /// let service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
     /// let (first, second) = (service.remote().timer(), service.remote().timer());
     /// mailbox.add(&first, 10, "first")?;
     /// let refused = mailbox.add(&second, 20, "second").unwrap_err();
-    /// assert_eq!((refused.reason, refused.value), (Reason::Full, "second"));
-    /// # Ok::<(), stillpoint::timer::Refused<&str>>(())
+    /// assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "second"));
+    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
     /// ```
     #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.add_with(timer, Schedule::at(deadline), value)
     }
 
     /// Arms a timer that is periodic, or coarse, or both.
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     #[inline]
     pub fn add_with(
         &mut self,
         timer: &SharedTimer<T>,
         schedule: Schedule,
         value: T,
-    ) -> Result<(), Refused<T>> {
+    ) -> Result<(), ArmError<T>> {
         let result = self.push(timer, schedule, value);
         self.source.publish();
         result
@@ -104,7 +104,7 @@ impl<T> Mailbox<T> {
     ///     burst.add(timer, 100, number)?;
     /// }
     /// drop(burst);
-    /// # Ok::<(), stillpoint::timer::Refused<usize>>(())
+    /// # Ok::<(), stillpoint::timer::ArmError<usize>>(())
     /// ```
     pub fn burst(&mut self) -> Burst<'_, T> {
         Burst { mailbox: self }
@@ -116,19 +116,19 @@ impl<T> Mailbox<T> {
     }
 
     #[inline]
-    fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<(), Refused<T>> {
+    fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<(), ArmError<T>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(Refused::new(Reason::Foreign, value));
+            return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
         if self.source.is_closed() {
-            return Err(Refused::new(Reason::Gone, value));
+            return Err(ArmError::new(ArmErrorKind::Gone, value));
         }
         // First, since what is armed cannot be taken back.
         if !self.source.has_room() {
             // A burst's own messages may fill the ring: the owner has to see them to make room.
             self.source.publish();
-            return Err(Refused::new(Reason::Full, value));
+            return Err(ArmError::new(ArmErrorKind::Full, value));
         }
         record.arm(schedule, value, false)?;
         self.source.push(Arc::clone(record));
@@ -153,23 +153,23 @@ impl<T> Burst<'_, T> {
     /// As [`Mailbox::add`].
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.mailbox.push(timer, Schedule::at(deadline), value)
     }
 
     /// As [`Mailbox::add_with`].
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     #[inline]
     pub fn add_with(
         &mut self,
         timer: &SharedTimer<T>,
         schedule: Schedule,
         value: T,
-    ) -> Result<(), Refused<T>> {
+    ) -> Result<(), ArmError<T>> {
         self.mailbox.push(timer, schedule, value)
     }
 }

@@ -1,10 +1,10 @@
 //! The wheel of a thread, with a mailbox for the others.
 
+mod arm_error;
 mod event;
 mod home;
 mod mailbox;
 mod record;
-mod refused;
 mod rest;
 mod ring;
 mod serve;
@@ -13,9 +13,9 @@ mod shared;
 use std::fmt;
 use std::sync::Arc;
 
+pub use arm_error::{ArmError, ArmErrorKind};
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
-pub use refused::{Reason, Refused};
 pub use shared::{Outcome, SharedTimer};
 
 use super::busted::{self, Variant};
@@ -81,21 +81,21 @@ impl<T> TimerService<T> {
         Self::with_wheel(Wheel::new(now))
     }
 
-    /// A service with memory for so many timers, which grows beyond that.
+    /// A service with memory for `capacity` timers, which grows beyond that.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
+    /// If `capacity` is greater than 2³² − 2,177, or if that many timers would take more than half of the address space.
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::with_wheel(Wheel::with_capacity(now, capacity))
     }
 
-    /// A service with room for so many timers and no more: what its wheel has no room for stays in the mailboxes, until
+    /// A service with room for `max_len` timers and no more: what its wheel has no room for stays in the mailboxes, until
     /// those are full, too.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, or if so many timers would take more than half of the address space.
-    pub fn with_max_len(now: u64, capacity: usize) -> Self {
-        Self::with_wheel(Wheel::with_max_len(now, capacity))
+    /// If `max_len` is greater than 2³² − 2,177, or if that many timers would take more than half of the address space.
+    pub fn with_max_len(now: u64, max_len: usize) -> Self {
+        Self::with_wheel(Wheel::with_max_len(now, max_len))
     }
 
     fn with_wheel(wheel: Wheel<Entry<T>>) -> Self {
@@ -208,28 +208,28 @@ impl<T> TimerService<T> {
     /// cancelled meanwhile with the answer [`Running`](Outcome::Running).
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
-    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), Refused<T>> {
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.arm_with(timer, Schedule::at(deadline), value)
     }
 
     /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
     ///
     /// # Errors
-    /// With the value and the [reason](Reason).
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     pub fn arm_with(
         &mut self,
         timer: &SharedTimer<T>,
         schedule: Schedule,
         value: T,
-    ) -> Result<(), Refused<T>> {
+    ) -> Result<(), ArmError<T>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(Refused::new(Reason::Foreign, value));
+            return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
         // First, since what is armed cannot be taken back.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(Refused::new(Reason::Full, value));
+            return Err(ArmError::new(ArmErrorKind::Full, value));
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());
@@ -268,7 +268,7 @@ fn local<T>(full: Full<Entry<T>>) -> Full<T> {
 /// Whether `take_in` will find room for a timer: it may take the place of the entry that an earlier arming has left.
 #[inline]
 fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
-    // Relaxed: the owner's alone.
+    // Relaxed: only the owner's.
     wheel.has_room()
         || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
 }
@@ -278,7 +278,7 @@ fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
 fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     // None when somebody has cancelled it meanwhile.
     let Some((generation, schedule)) = timer.0.schedule() else { return };
-    // Relaxed, here and below: the owner's alone.
+    // Relaxed, here and below: only the owner's.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
         // The message of an earlier arming, or of this one after such a message. A periodic timer may have gone on since.
         return;

@@ -131,15 +131,33 @@ impl Progress {
     }
 }
 
-/// The wheel has no room for another timer: it hands the value back.
+/// The wheel is at its limit: it hands the value back.
 ///
 /// A wheel that was made by [`Wheel::with_max_len`](super::Wheel::with_max_len) has room for as many timers as it was made for;
 /// another one is full when there is no memory.
+///
+/// ```
+/// use stillpoint::timer::{Full, Wheel};
+///
+/// let mut wheel = Wheel::with_max_len(0, 1);
+/// wheel.add(10, "first")?;
+/// let full = wheel.add(20, "second").unwrap_err();
+/// assert_eq!(full, Full("second"));
+/// assert_eq!(full.into_inner(), "second");
+/// # Ok::<(), Full<&str>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(
     /// The value.
     pub T,
 );
+
+impl<T> Full<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
 
 impl<T> fmt::Debug for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +167,7 @@ impl<T> fmt::Debug for Full<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wheel has no room for another timer: cancel some, or make it with a larger capacity")
+        f.write_str("the wheel has no room for another timer: cancel some, or make it with a higher limit")
     }
 }
 

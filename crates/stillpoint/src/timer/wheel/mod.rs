@@ -111,7 +111,7 @@ impl<T> Wheel<T> {
         Self::with_capacity(now, 0)
     }
 
-    /// An empty wheel with memory for so many timers, which grows beyond that: it doubles, and the addition that finds it
+    /// An empty wheel with memory for `capacity` timers, which grows beyond that: it doubles, and the addition that finds it
     /// full pays for the copy.
     ///
     /// As everywhere in the standard library, the process ends when there is no memory; an addition later on is answered
@@ -124,13 +124,13 @@ impl<T> Wheel<T> {
         Self::make(now, capacity, usize::MAX)
     }
 
-    /// An empty wheel with memory for so many timers, and room for no more. It asks for memory again only to replace a
+    /// An empty wheel with memory for `max_len` timers, and room for no more. It asks for memory again only to replace a
     /// place that is worn out, which each is after 2³¹ to 2³² timers, so that no [key](Key) comes twice.
     ///
     /// As everywhere in the standard library, the process ends when there is no memory.
     ///
     /// # Panics
-    /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
+    /// If `max_len` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
     ///
     /// ```
@@ -141,8 +141,8 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.add(20, "second"), Err(Full("second")));
     /// # Ok::<(), Full<&str>>(())
     /// ```
-    pub fn with_max_len(now: u64, capacity: usize) -> Self {
-        Self::make(now, capacity, capacity)
+    pub fn with_max_len(now: u64, max_len: usize) -> Self {
+        Self::make(now, max_len, max_len)
     }
 
     fn make(now: u64, capacity: usize, limit: usize) -> Self {
@@ -350,7 +350,7 @@ impl<T> Wheel<T> {
 
     /// Gives memory back that no timer needs: all places behind the last one that is in use. An empty wheel keeps 17 KiB.
     ///
-    /// A wheel that was made by [`with_max_len`](Self::with_max_len) asks for memory again when it needs it, up to its bound. Keys stay as good as
+    /// A wheel that was made by [`with_max_len`](Self::with_max_len) asks for memory again when it needs it, up to its limit. Keys stay as good as
     /// they are: a place that comes again has later generations than those that were given back. Each place has at least
     /// 2³⁰ uses; one that had many more is kept.
     ///

@@ -19,7 +19,7 @@ struct Setting {
 impl Setting {
     fn new(domain: &Domain) -> Self {
         let census = Census::default();
-        let array = RcuArray::new(domain, 4, |index| (index < 3).then(|| Box::new(census.object())));
+        let array = RcuArray::new_in(domain, 4, |index| (index < 3).then(|| Box::new(census.object())));
         Self { census, array, reclaimer: eager(domain) }
     }
 }

@@ -93,13 +93,13 @@ fn a_retirement_is_freed_by_whoever_waits_for_it() {
             thread::scope(|scope| {
                 let holder = Holder::start(scope, &domain, &cell, kind);
                 let old = cell.replace(census.object()).expect("never empty");
-                let error = old.free(Some(SHORT)).expect_err("a reader holds it");
+                let error = old.free_timeout(SHORT).expect_err("a reader holds it");
                 assert_eq!(
-                    matches!(error.cause, SynchronizeError::Pinned { .. }),
+                    matches!(error.cause(), SynchronizeError::Pinned { .. }),
                     kind == Kind::Protected,
                     "{error:?}"
                 );
-                let waits = scope.spawn(move || error.retired.free(None));
+                let waits = scope.spawn(move || error.into_inner().free());
                 holder.release();
                 waits.join().expect("it does not panic").expect("the reader has let go");
             });

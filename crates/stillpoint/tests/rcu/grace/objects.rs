@@ -132,7 +132,7 @@ fn an_object_protected_under_a_guard_is_held_after_the_guard() {
 #[test]
 fn a_protected_load_finds_what_is_linked_now() {
     in_each_mode(|domain| {
-        let array = RcuArray::new(&domain, 3, |index| (index < 2).then(|| Box::new(index)));
+        let array = RcuArray::new_in(&domain, 3, |index| (index < 2).then(|| Box::new(index)));
         let reader = domain.reader();
         assert_eq!(array.protect(0, &reader).as_deref(), Some(&0));
         assert!(array.protect(2, &reader).is_none());

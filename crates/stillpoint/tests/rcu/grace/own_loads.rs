@@ -19,18 +19,18 @@ fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
     let reader = domain.reader();
     let object = cell.protect(&reader).expect("never empty");
     let retired = cell.take().expect("never empty");
-    for limit in [None, Some(LONG)] {
-        // What the thread does not hold is freed as ever.
-        other.replace(census.object()).expect("never empty").free(limit).expect("nobody holds it");
-    }
-    let error = retired.free(None).expect_err("this thread holds it");
-    assert!(is_own_load(&error.cause), "{error}");
+    // What the thread does not hold is freed as ever.
+    let replaced = || other.replace(census.object()).expect("never empty");
+    replaced().free().expect("nobody holds it");
+    replaced().free_timeout(LONG).expect("nobody holds it");
+    let error = retired.free().expect_err("this thread holds it");
+    assert!(is_own_load(error.cause()), "{error}");
     assert!(error.to_string().contains("drop the protected load first"), "{error}");
-    let error = error.retired.free(Some(LONG)).expect_err("this thread holds it");
-    assert!(is_own_load(&error.cause), "{error}");
+    let error = error.into_inner().free_timeout(LONG).expect_err("this thread holds it");
+    assert!(is_own_load(error.cause()), "{error}");
 
     let mut reclaimer = eager(&domain);
-    reclaimer.retire(error.retired).expect("there is room");
+    reclaimer.retire(error.into_inner()).expect("there is room");
     reclaimer.retire(other.take().expect("never empty")).expect("there is room");
     let before = census.freed();
     assert!(is_own_load(&reclaimer.flush().expect_err("this thread holds one")));
@@ -66,7 +66,7 @@ fn a_wait_for_a_protected_load_of_another_thread_ends_with_it() {
                     reclaimer.retire(retired).expect("there is room");
                     reclaimer.flush().expect("it is released");
                 } else {
-                    retired.free(None).expect("it is released");
+                    retired.free().expect("it is released");
                 }
             });
             drop(release);

@@ -33,7 +33,7 @@ fn a_reader_that_unregisters_while_a_writer_waits_lets_the_writer_go() {
                 is_registered.recv().expect("the reader registers");
                 let token = domain.start();
                 assert!(!domain.check(token), "{kind:?}");
-                assert_eq!(domain.wait(token, Some(LONG)), Ok(()), "{mode:?}, {kind:?}");
+                assert_eq!(domain.wait_timeout(token, LONG), Ok(()), "{mode:?}, {kind:?}");
             });
         }
     }
@@ -48,7 +48,7 @@ fn a_reader_that_registers_while_a_writer_waits_does_not_hold_it_up() {
             let early = Holder::start(scope, domain, &cell, Kind::Guard);
             let token = domain.start();
             assert!(!domain.check(token));
-            let waits = scope.spawn(move || domain.wait(token, Some(LONG)));
+            let waits = scope.spawn(move || domain.wait_timeout(token, LONG));
             let late = Kind::REGIONS.map(|kind| Holder::start(scope, domain, &cell, kind));
             assert!(!waits.is_finished(), "the first one holds it up");
             early.release();

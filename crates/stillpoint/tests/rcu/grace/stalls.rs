@@ -45,7 +45,7 @@ fn a_stall_report_names_the_reader_and_what_waits_for_it() {
             let token = domain.start();
             for answer in [
                 domain.synchronize_timeout(SHORT),
-                domain.wait(token, Some(SHORT)),
+                domain.wait_timeout(token, SHORT),
                 reclaimer.flush_timeout(SHORT),
             ] {
                 let Err(SynchronizeError::Stalled(stall)) = answer else { panic!("{kind:?}: {answer:?}") };
@@ -87,7 +87,7 @@ fn a_reader_whose_thread_has_ended_has_no_name() {
         forgets.join().expect("it does not panic");
     });
     // The main thread of this test is another one than the thread that has ended.
-    let answer = domain.wait(domain.start(), Some(SHORT));
+    let answer = domain.wait_timeout(domain.start(), SHORT);
     let Err(SynchronizeError::Stalled(stall)) = answer else { panic!("{answer:?}") };
     assert_eq!((stall.reader, &stall.thread_name), (ReaderKind::Qsbr, &None));
     assert!(stall.to_string().contains("which has ended"), "{stall}");

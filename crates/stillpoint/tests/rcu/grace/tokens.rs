@@ -84,7 +84,7 @@ fn a_token_that_is_over_stays_over() {
         let _guard = reader.pin();
         let _qsbr = domain.qsbr_reader();
         assert!(domain.check(token));
-        assert!(domain.wait(token, None).is_ok());
+        assert!(domain.wait(token).is_ok());
     });
 }
 
@@ -117,7 +117,7 @@ fn a_check_of_a_token_that_was_fenced_needs_no_other_fence() {
             assert!(!domain.check(token));
             assert!(!domain.check(older));
         }
-        assert!(domain.wait(token, Some(SHORT)).is_err());
+        assert!(domain.wait_timeout(token, SHORT).is_err());
         drop(guard);
         for _ in 0..100 {
             assert!(domain.check(older) && domain.check(token));

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Region, RetireReason};
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Region, RetireErrorKind};
 
 use super::retired;
 use crate::modes::in_each_mode;
@@ -110,8 +110,8 @@ fn held_up_to_the_limit(domain: &Domain, parked: &Parked<'_>) {
     for number in 0..OBJECTS / 10 {
         let next = kept.take().unwrap_or_else(|| cell.replace(number).expect("never empty"));
         if let Err(error) = reclaimer.retire(next) {
-            assert_eq!((error.reason, reclaimer.pending()), (RetireReason::Full, CAPACITY));
-            kept = Some(error.retired);
+            assert_eq!((error.kind(), reclaimer.pending()), (RetireErrorKind::Full, CAPACITY));
+            kept = Some(error.into_inner());
         }
         reclaimer.poll();
         assert_eq!(domain.stats().pending, (number + 1).min(CAPACITY as u64));
@@ -202,8 +202,8 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
                     Ok(()) => taken_in += 1,
                     // Nobody refers to it any more, so that it need not wait in the domain.
                     Err(error) => {
-                        assert_eq!(error.reason, RetireReason::DomainFull);
-                        std::mem::forget(error.retired);
+                        assert_eq!(error.kind(), RetireErrorKind::DomainFull);
+                        std::mem::forget(error.into_inner());
                     }
                 }
                 assert_eq!(domain.stats().pending, taken_in);

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use stillpoint::rcu::{Domain, RetireReason};
+use stillpoint::rcu::{Domain, RetireErrorKind};
 
 use super::{limited, retired};
 use crate::census::Census;
@@ -29,14 +29,15 @@ fn everything_that_waits_counts_wherever_it_waits() {
 
     let next = retired(&domain, census.object());
     let next = reclaimer.retire(next).expect_err("five wait");
-    assert_eq!((next.reason, next.reason.is_full()), (RetireReason::DomainFull, true));
-    let next = handle.retire(next.retired).expect_err("five wait");
-    assert_eq!(next.reason, RetireReason::DomainFull);
+    assert_eq!((next.kind(), next.kind().is_full()), (RetireErrorKind::DomainFull, true));
+    let next = handle.retire(next.into_inner()).expect_err("five wait");
+    assert_eq!(next.kind(), RetireErrorKind::DomainFull);
     assert!(next.to_string().contains(&format!("domain `{}` is full", domain.name())), "{next}");
-    next.retired.verify();
+    let old = next.into_inner();
+    old.verify();
 
     drop(guard);
-    handle.retire(next.retired).expect_err("five wait still, as nobody has polled");
+    handle.retire(old).expect_err("five wait still, as nobody has polled");
     assert!(reclaimer.poll() > 0);
     reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     drop((handle, background));
@@ -103,7 +104,7 @@ fn bytes_are_limited_exactly() {
     let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
     first.retire(retired(&domain, [0_u8; 60])).expect("there is room");
     let error = second.retire(retired(&domain, [0_u8; 41])).expect_err("one byte too many");
-    assert_eq!(error.reason, RetireReason::DomainFull);
+    assert_eq!(error.kind(), RetireErrorKind::DomainFull);
     second.retire(retired(&domain, [0_u8; 40])).expect("it fits exactly");
     second.retire(retired(&domain, ())).expect("it takes no room");
     let stats = domain.stats();
@@ -111,7 +112,7 @@ fn bytes_are_limited_exactly() {
     assert_eq!((stats.max_pending, stats.max_pending_bytes), (None, Some(100)));
     drop(guard);
     assert_eq!(first.poll(), 1);
-    first.retire(error.retired).expect("there is room again");
+    first.retire(error.into_inner()).expect("there is room again");
 }
 
 /// An attempt that one limit refuses takes nothing of the other.
@@ -127,11 +128,11 @@ fn both_limits_hold() {
     let _guard = reader.pin();
     for _ in 0..5 {
         let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
-        mem::forget(error.retired);
+        mem::forget(error.into_inner());
     }
     reclaimer.retire(retired(&domain, [0_u8; 4])).expect("there is room");
     reclaimer.retire(retired(&domain, [0_u8; 4])).expect("there is room");
-    mem::forget(reclaimer.retire(retired(&domain, ())).expect_err("two wait").retired);
+    mem::forget(reclaimer.retire(retired(&domain, ())).expect_err("two wait").into_inner());
     let stats = domain.stats();
     assert_eq!((stats.pending, stats.pending_bytes, stats.handed_back), (2, 8, 6));
     assert_eq!((stats.max_pending, stats.max_pending_bytes), (Some(2), Some(10)));
@@ -168,7 +169,7 @@ fn what_is_dropped_beyond_the_limit_is_counted() {
     background.retire_handle().defer(|| ());
     drop(background);
     assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (7, 5));
-    let next = reclaimer.retire(retired(&domain, census.object())).expect_err("seven wait").retired;
+    let next = reclaimer.retire(retired(&domain, census.object())).expect_err("seven wait").into_inner();
     drop(guard);
     assert_eq!(reclaimer.poll(), 7);
     reclaimer.retire(next).expect("there is room again");
@@ -187,7 +188,7 @@ fn a_destructor_retires_within_the_limit() {
         assert_eq!(inner.stats().pending, 1, "the one before is freed, this one is not");
         other.retire(retired(&inner, object)).expect("the first one's room is there");
         let error = inner.reclaimer().retire(retired(&inner, 0)).expect_err("this one's is not");
-        assert!(error.retired.try_free().is_ok());
+        assert!(error.into_inner().try_free().is_ok());
     });
     reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     reclaimer.retire(retired(&domain, retires)).expect("there is room");

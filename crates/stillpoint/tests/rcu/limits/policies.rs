@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use stillpoint::rcu::{Domain, RetireReason, WhenFull};
+use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
 
 use super::{limited, retired, troubles};
 use crate::census::Census;
@@ -39,9 +39,10 @@ fn the_default_hands_back_at_once_and_counts_it() {
             reclaimer.retire(retired(&domain, census.object())).expect("there is room");
             for turn in 1..=3 {
                 let error = reclaimer.retire(retired(&domain, census.object())).expect_err("it is full");
-                assert_eq!(error.reason, RetireReason::Full, "the nearest limit is named");
-                error.retired.verify();
-                std::mem::forget(error.retired);
+                assert_eq!(error.kind(), RetireErrorKind::Full, "the nearest limit is named");
+                let old = error.into_inner();
+                old.verify();
+                std::mem::forget(old);
                 assert_eq!(troubles(&domain.stats()), [turn, 0, 0]);
             }
         });
@@ -90,8 +91,8 @@ fn a_patient_reclaimer_hands_back_when_its_time_is_up() {
         let asked = Instant::now();
         let error = patient.retire(retired(&domain, census.object())).expect_err("the guard is held");
         assert!(asked.elapsed() >= SHORT);
-        assert_eq!((error.reason, troubles(&domain.stats())), (RetireReason::DomainFull, [1, 1, 0]));
-        error.retired.verify();
+        assert_eq!((error.kind(), troubles(&domain.stats())), (RetireErrorKind::DomainFull, [1, 1, 0]));
+        error.into_inner().verify();
     });
 }
 
@@ -100,16 +101,17 @@ fn a_patient_handle_waits_and_hands_back_when_its_time_is_up() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
         let mut background =
-            domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Wait(SHORT)).build_background();
+            domain.background_builder().max_pending(1).when_full(WhenFull::Wait(SHORT)).build();
         let handle = background.retire_handle();
         let hasty = handle.clone().when_full(WhenFull::HandBack);
         handle.retire(retired(&domain, census.object())).expect("there is room");
 
         let asked = Instant::now();
-        let next = handle.retire(retired(&domain, census.object())).expect_err("nobody reclaims").retired;
+        let next =
+            handle.retire(retired(&domain, census.object())).expect_err("nobody reclaims").into_inner();
         assert!(asked.elapsed() >= SHORT);
         assert_eq!(troubles(&domain.stats()), [1, 1, 0]);
-        let next = hasty.retire(next).expect_err("nobody reclaims").retired;
+        let next = hasty.retire(next).expect_err("nobody reclaims").into_inner();
         assert_eq!(troubles(&domain.stats()), [2, 1, 0]);
 
         thread::scope(|scope| {
@@ -128,12 +130,12 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     let (domain, other) = (Domain::new(), Domain::new());
     let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
     let error = patient.retire(retired(&other, 1)).expect_err("it is of another domain");
-    assert_eq!((error.reason, error.reason.is_full()), (RetireReason::ForeignDomain, false));
-    let background = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build_background();
+    assert_eq!((error.kind(), error.kind().is_full()), (RetireErrorKind::ForeignDomain, false));
+    let background = domain.background_builder().when_full(WhenFull::Wait(LONG)).build();
     let handle = background.retire_handle();
     drop(background);
     let error = handle.retire(retired(&domain, 1)).expect_err("the reclaimer is gone");
-    assert_eq!((error.reason, error.reason.is_full()), (RetireReason::Closed, false));
+    assert_eq!((error.kind(), error.kind().is_full()), (RetireErrorKind::Closed, false));
     assert_eq!((troubles(&domain.stats()), troubles(&other.stats())), ([0; 3], [0; 3]));
 }
 
@@ -180,7 +182,7 @@ fn a_retirement_that_is_repeated_makes_progress() {
     for _ in 0..300 {
         let mut next = Some(retired(&domain, 1));
         while let Some(object) = next.take() {
-            next = reclaimer.retire(object).err().map(|error| error.retired);
+            next = reclaimer.retire(object).err().map(|error| error.into_inner());
         }
     }
     assert_eq!(domain.stats().retired, 400);

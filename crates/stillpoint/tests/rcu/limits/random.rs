@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stillpoint::rcu::{Domain, RetireReason, WhenFull};
+use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
 
 use super::{retired, troubles};
 use crate::census::{Census, Object};
@@ -46,7 +46,7 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
     let census = Census::default();
     let make = || domain.reclaimer_builder().fence_interval(Duration::ZERO).when_full(when_full).build();
     let mut reclaimers = [make(), make()];
-    let background = domain.reclaimer_builder().when_full(when_full).build_background();
+    let background = domain.background_builder().when_full(when_full).build();
     let handle = background.retire_handle();
     let reader = domain.reader();
     let mut guard = None;
@@ -72,9 +72,9 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
         match answer {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(error.reason, RetireReason::DomainFull);
+                assert_eq!(error.kind(), RetireErrorKind::DomainFull);
                 assert!(stats.pending >= capacity as u64, "there was room: {stats:?}");
-                std::mem::forget(error.retired);
+                std::mem::forget(error.into_inner());
                 (kept, handed_back) = (kept + 1, handed_back + 1);
             }
         }

@@ -105,7 +105,7 @@ impl World {
                 // What is in it is left to the domain, with its room.
                 reclaimer = self.domain.reclaimer_builder().when_full(when_full).build();
             }
-            let answer = reclaimer.retire(old).map_err(|error| error.retired);
+            let answer = reclaimer.retire(old).map_err(|error| error.into_inner());
             if answer.is_err() {
                 reclaimer.poll();
             }
@@ -114,7 +114,7 @@ impl World {
     }
 
     fn submits(&self, seed: usize, handle: &RetireHandle) {
-        self.retire_all(seed, |old| handle.retire(old).map_err(|error| error.retired));
+        self.retire_all(seed, |old| handle.retire(old).map_err(|error| error.into_inner()));
     }
 
     fn reads(&self, seed: usize) {
@@ -157,7 +157,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
         let domain = domain.build().expect("the mode was probed");
         let waiting: Arc<Waiting> = Arc::default();
         let world = World {
-            array: RcuArray::new(&domain, SLOTS, |_| Some(Object::new(&waiting))),
+            array: RcuArray::new_in(&domain, SLOTS, |_| Some(Object::new(&waiting))),
             domain,
             waiting,
             done: AtomicBool::new(false),
@@ -170,7 +170,7 @@ fn the_limit_of_a_domain_is_never_exceeded_and_everything_is_freed() {
             for (seed, when_full) in policies.into_iter().enumerate() {
                 scope.spawn(move || world.retires(seed, when_full));
             }
-            let mut background = world.domain.reclaimer_builder().max_pending(LIMIT / 2).build_background();
+            let mut background = world.domain.background_builder().max_pending(LIMIT / 2).build();
             for (seed, when_full) in policies.into_iter().enumerate() {
                 let handle = background.retire_handle().when_full(when_full);
                 scope.spawn(move || world.submits(seed, &handle));

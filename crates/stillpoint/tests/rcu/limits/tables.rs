@@ -12,7 +12,7 @@ const ENTRIES: u32 = if cfg!(miri) { 100 } else { 1000 };
 fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
     let (domain, census) = (limited(10), Census::default());
     let table: Table<u32, Object> =
-        Table::builder(&domain).max_len(ENTRIES as usize).build().expect("there is memory");
+        Table::builder_in(&domain).max_len(ENTRIES as usize).build().expect("there is memory");
     let reader = domain.reader();
     for round in 1..=3 {
         let guard = reader.pin();
@@ -32,7 +32,7 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
             table.poll();
         }
         assert_eq!((census.alive(), domain.stats().pending), (0, 0));
-        reclaimer.retire(error.retired).expect("there is room again");
+        reclaimer.retire(error.into_inner()).expect("there is room again");
         reclaimer.flush().expect("nobody is in the way");
     }
 }
@@ -41,7 +41,7 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
 #[test]
 fn a_dropped_table_gives_the_room_of_its_entries_back() {
     let (domain, census) = (limited(10), Census::default());
-    let table: Table<u32, Object> = Table::new(&domain);
+    let table: Table<u32, Object> = Table::new_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     for key in 0..ENTRIES {

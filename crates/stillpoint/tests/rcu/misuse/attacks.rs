@@ -198,7 +198,7 @@ fn regions_can_be_used_through_the_trait() {
 #[test]
 fn a_load_that_panics_holds_nothing() {
     let (domain, census) = (Domain::new(), Census::default());
-    let array = RcuArray::new(&domain, 1, |_| Some(Box::new(census.object())));
+    let array = RcuArray::new_in(&domain, 1, |_| Some(Box::new(census.object())));
     let reader = domain.reader();
     let foreign = Domain::new().reader();
     assert!(catch_unwind(AssertUnwindSafe(|| array.protect(1, &reader).is_some())).is_err());

@@ -6,7 +6,7 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireReason, Retired};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, Retired};
 
 use super::until;
 use crate::census::{Census, Object};
@@ -32,40 +32,43 @@ fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclai
 #[test]
 fn a_full_inbox_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.reclaimer_builder().max_pending(2).build_background();
+    let mut background = domain.background_builder().max_pending(2).build();
     let handle = background.retire_handle();
     handle.retire(retired(&domain, &census)).expect("there is room");
     handle.clone().retire(retired(&domain, &census)).expect("there is room");
     let error = handle.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
-    assert_eq!(error.reason, RetireReason::Full);
-    error.retired.verify();
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    let old = error.into_inner();
+    old.verify();
 
     let asked = Instant::now();
-    let error = handle.retire_timeout(error.retired, SHORT).expect_err("nobody takes anything out");
-    assert_eq!(error.reason, RetireReason::Full);
+    let error = handle.retire_timeout(old, SHORT).expect_err("nobody takes anything out");
+    assert_eq!(error.kind(), RetireErrorKind::Full);
     assert!(asked.elapsed() >= SHORT);
     assert_eq!((handle.pending(), census.freed()), (2, 0));
 
     handle.stop();
     background.run();
     assert_eq!((handle.pending(), census.freed()), (0, 2));
-    handle.retire(error.retired).expect("there is room again");
+    handle.retire(error.into_inner()).expect("there is room again");
 }
 
 #[test]
 fn an_inbox_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();
-    let mut background = domain.reclaimer_builder().max_pending_bytes(1000).build_background();
+    let mut background = domain.background_builder().max_pending_bytes(1000).build();
     let handle = background.retire_handle();
     let retired = |byte: u8| domain.cell([byte; 400]).take().expect("the cell is full");
     handle.retire(retired(1)).expect("there is room");
     handle.retire(retired(2)).expect("there is room");
     let error = handle.retire(retired(3)).expect_err("200 bytes are left");
-    assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 3));
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    let third = error.into_inner();
+    assert_eq!(third[0], 3);
     handle.retire(domain.cell([4_u8; 200]).take().expect("the cell is full")).expect("it fits exactly");
     handle.stop();
     background.run();
-    handle.retire(error.retired).expect("there is room again");
+    handle.retire(third).expect("there is room again");
     assert_eq!((handle.pending(), domain.stats().freed), (1, 3));
 }
 
@@ -75,15 +78,15 @@ fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let guard = reader.pin();
-    let background = domain.reclaimer_builder().max_pending(2).build_background();
+    let background = domain.background_builder().max_pending(2).build();
     let handle = background.retire_handle();
     let returned = spawn(background);
     handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
     handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
     let error = handle.retire_timeout(retired(&domain, &census), SHORT).expect_err("a guard is held");
-    assert_eq!((error.reason, census.freed()), (RetireReason::Full, 0));
+    assert_eq!((error.kind(), census.freed()), (RetireErrorKind::Full, 0));
     drop(guard);
-    handle.retire_timeout(error.retired, LONG).expect("the guard is gone");
+    handle.retire_timeout(error.into_inner(), LONG).expect("the guard is gone");
     handle.stop();
     returned.recv_timeout(LONG).expect("everything can be freed");
     assert_eq!((handle.pending(), census.freed()), (0, 3));
@@ -96,11 +99,11 @@ fn a_closed_background_reclaimer_hands_the_object_back() {
     let handle = background.retire_handle();
     drop(background);
     let error = handle.retire(retired(&domain, &census)).expect_err("it is gone");
-    assert_eq!(error.reason, RetireReason::Closed);
-    let error = handle.retire_timeout(error.retired, LONG).expect_err("it is gone");
-    assert_eq!(error.reason, RetireReason::Closed);
+    assert_eq!(error.kind(), RetireErrorKind::Closed);
+    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("it is gone");
+    assert_eq!(error.kind(), RetireErrorKind::Closed);
     assert!(error.to_string().contains("gone"), "{error}");
-    domain.reclaimer().retire(error.retired).expect("it was handed back");
+    domain.reclaimer().retire(error.into_inner()).expect("it was handed back");
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn being_without_handles_is_a_state_and_not_an_end() {
 #[test]
 fn a_panicking_destructor_does_not_end_a_run() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.reclaimer_builder().max_pending(1).build_background();
+    let mut background = domain.background_builder().max_pending(1).build();
     let handle = background.retire_handle();
     let running = thread::spawn(move || {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
@@ -338,7 +341,7 @@ fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
 #[test]
 fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
     let (domain, census) = (Domain::new(), Census::default());
-    let background = domain.reclaimer_builder().max_pending(1).build_background();
+    let background = domain.background_builder().max_pending(1).build();
     let handle = background.retire_handle();
     handle.retire(retired(&domain, &census)).expect("there is room");
     thread::scope(|scope| {
@@ -346,8 +349,8 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
         until("it waits for room", || domain.stats().waits == 1);
         drop(background);
         let error = waits.join().expect("it does not panic").expect_err("nobody takes it in");
-        assert_eq!(error.reason, RetireReason::Closed);
-        error.retired.verify();
+        assert_eq!(error.kind(), RetireErrorKind::Closed);
+        error.into_inner().verify();
     });
     assert_eq!(domain.stats().handed_back, 0, "this counts what was refused for want of room");
 }
@@ -357,8 +360,8 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
 fn a_stop_does_not_wait_for_the_fence_interval() {
     let (domain, census) = (Domain::new(), Census::default());
     let _reader = domain.reader();
-    let slow = domain.reclaimer_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
-    let mut background = slow.build_background();
+    let slow = domain.background_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
+    let mut background = slow.build();
     for round in 1..=3 {
         let handle = background.retire_handle();
         handle.retire(retired(&domain, &census)).expect("there is room");
@@ -377,8 +380,8 @@ fn a_stop_does_not_wait_for_the_fence_interval() {
 fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
     let (domain, census) = (Domain::new(), Census::default());
     let _reader = domain.reader();
-    let builder = domain.reclaimer_builder().batch(1000).fence_interval(Duration::from_millis(2));
-    let background = builder.build_background();
+    let builder = domain.background_builder().batch(1000).fence_interval(Duration::from_millis(2));
+    let background = builder.build();
     let handle = background.retire_handle();
     let returned = spawn(background);
     for round in 1..=30 {

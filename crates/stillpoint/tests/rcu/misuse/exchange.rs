@@ -27,7 +27,7 @@ fn an_exchange_succeeds_for_the_very_object_alone() {
 #[test]
 fn an_exchange_fills_and_empties_a_cell() {
     let domain = Domain::new();
-    let cell = RcuCell::<u32>::empty(&domain);
+    let cell = RcuCell::<u32>::empty_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     assert!(cell.compare_exchange(None, None).expect("nothing for nothing").is_none());
@@ -41,7 +41,7 @@ fn an_exchange_fills_and_empties_a_cell() {
 #[test]
 fn a_protected_object_serves_as_the_expected_one() {
     let domain = Domain::new();
-    let array = RcuArray::new(&domain, 2, |index| Some(Box::new(index)));
+    let array = RcuArray::new_in(&domain, 2, |index| Some(Box::new(index)));
     let reader = domain.reader();
     let object = array.protect(1, &reader);
     let old = array.compare_exchange(1, object.as_deref(), None).expect("the very object");
@@ -57,8 +57,8 @@ fn an_exchange_that_fails_tells_what_it_found() {
     fn assert_send_and_sync(_: &(impl Send + Sync + 'static)) {}
 
     let domain = Domain::new();
-    let (cell, empty) = (domain.cell(1), RcuCell::empty(&domain));
-    let array = RcuArray::new(&domain, 2, |index| (index == 1).then(|| Box::new(5)));
+    let (cell, empty) = (domain.cell(1), RcuCell::empty_in(&domain));
+    let array = RcuArray::new_in(&domain, 2, |index| (index == 1).then(|| Box::new(5)));
     let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
     let guard = reader.pin();
     let address = |object: Option<&i32>| object.map_or(0, |object| ptr::from_ref(object).addr());
@@ -240,8 +240,8 @@ fn exclusive_access_needs_no_grace_period() {
     cell.get_mut().expect("the cell is full").1 = 2;
     let boxed = cell.into_inner().expect("the cell is full");
     assert_eq!((boxed.1, census.freed()), (2, 0));
-    assert!(RcuCell::<u32>::empty(&domain).get_mut().is_none());
-    assert!(RcuCell::<u32>::empty(&domain).into_inner().is_none());
-    let mut array = RcuArray::new(&domain, 2, |index| (index == 1).then(|| Box::new(5)));
+    assert!(RcuCell::<u32>::empty_in(&domain).get_mut().is_none());
+    assert!(RcuCell::<u32>::empty_in(&domain).into_inner().is_none());
+    let mut array = RcuArray::new_in(&domain, 2, |index| (index == 1).then(|| Box::new(5)));
     assert_eq!((array.get_mut(0).copied(), array.get_mut(1).copied()), (None, Some(5)));
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Instant;
 
-use stillpoint::rcu::{Domain, RcuArray, RcuCell, RetireReason, Retired};
+use stillpoint::rcu::{Domain, RcuArray, RcuCell, RetireErrorKind, Retired};
 
 use super::message_of;
 use crate::census::Census;
@@ -17,7 +17,7 @@ fn named(name: &str) -> Domain {
 fn a_foreign_reader_panics_with_the_names_of_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let cell = here.cell(1);
-    let array = RcuArray::new(&here, 1, |_| Some(Box::new(1)));
+    let array = RcuArray::new_in(&here, 1, |_| Some(Box::new(1)));
     let (reader, mut other_reader) = (there.reader(), there.reader());
     let guard = reader.pin();
     let (qsbr, mut other_qsbr) = (there.qsbr_reader(), there.qsbr_reader());
@@ -44,7 +44,7 @@ fn a_foreign_reader_panics_with_the_names_of_both_domains() {
 fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let cell = here.cell(1);
-    let array = RcuArray::new(&there, 1, |_| Some(Box::new(1)));
+    let array = RcuArray::new_in(&there, 1, |_| Some(Box::new(1)));
     let (mut reader, mut qsbr) = (there.reader(), there.qsbr_reader());
     let mut bound = array.bind(&mut reader);
     let guard = bound.pin();
@@ -60,7 +60,7 @@ fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
 #[test]
 fn an_empty_cell_rejects_a_foreign_reader_too() {
     let (here, there) = (named("here"), named("there"));
-    let cell = RcuCell::<u32>::empty(&here);
+    let cell = RcuCell::<u32>::empty_in(&here);
     let message = message_of(|| cell.protect(&there.reader()).is_some());
     assert!(message.contains("`here`") && message.contains("`there`"), "{message}");
 }
@@ -92,7 +92,7 @@ fn no_later_domain_is_taken_for_one_that_is_gone() {
 fn a_foreign_token_panics_with_both_domains() {
     let (here, there) = (named("here"), named("there"));
     let token = there.start();
-    for message in [message_of(|| here.check(token)), message_of(|| here.wait(token, None).is_ok())] {
+    for message in [message_of(|| here.check(token)), message_of(|| here.wait(token).is_ok())] {
         let number = format!("domain number {}", there.id());
         assert!(message.contains("`here`") && message.contains(&number), "{message}");
     }
@@ -117,9 +117,9 @@ fn a_foreign_object_is_handed_back_and_freed_by_its_own_domain() {
     ];
     for way in ways {
         let error = way(old).expect_err("it is of another domain");
-        assert_eq!(error.reason, RetireReason::ForeignDomain);
+        assert_eq!(error.kind(), RetireErrorKind::ForeignDomain);
         assert!(error.to_string().contains("`there`"), "{error}");
-        old = error.retired;
+        old = error.into_inner();
         old.verify();
     }
     assert!(asked.elapsed() < LONG, "there is nothing to wait for");
@@ -137,7 +137,7 @@ fn an_object_that_moves_to_another_domain_obeys_that_one() {
     let first = here.cell(census.object());
     let boxed = first.take().and_then(|old| old.try_into_box().ok()).expect("there is no reader");
 
-    let second = RcuCell::empty(&there);
+    let second = RcuCell::empty_in(&there);
     assert!(second.swap(Some(boxed)).is_none());
     let reader = there.reader();
     let object = second.protect(&reader).expect("it was just linked");

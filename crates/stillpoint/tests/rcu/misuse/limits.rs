@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RetireReason, Retired};
+use stillpoint::rcu::{Domain, RetireErrorKind, Retired};
 
 use crate::census::Census;
 use crate::{LONG, SHORT};
@@ -26,13 +26,14 @@ fn a_reclaimer_full_of_objects_hands_the_next_one_back() {
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     }
     let error = reclaimer.retire(retired(&domain, census.object())).expect_err("the queue is full");
-    assert_eq!(error.reason, RetireReason::Full);
+    assert_eq!(error.kind(), RetireErrorKind::Full);
     assert!(error.to_string().contains("full"), "{error}");
-    error.retired.verify();
+    let old = error.into_inner();
+    old.verify();
     assert_eq!((reclaimer.pending(), census.freed()), (3, 0));
 
     drop(guard);
-    reclaimer.retire(error.retired).expect("a full queue polls first, and nobody is in the way");
+    reclaimer.retire(old).expect("a full queue polls first, and nobody is in the way");
     assert_eq!((reclaimer.pending(), census.freed()), (1, 3));
 }
 
@@ -45,12 +46,14 @@ fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
         domain.reclaimer_builder().max_pending_bytes(1000).fence_interval(Duration::ZERO).build();
     reclaimer.retire(retired(&domain, [1_u8; 600])).expect("there is room");
     let error = reclaimer.retire(retired(&domain, [2_u8; 401])).expect_err("the queue is full");
-    assert_eq!((error.reason, error.retired[0]), (RetireReason::Full, 2));
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    let second = error.into_inner();
+    assert_eq!(second[0], 2);
     reclaimer.retire(retired(&domain, [3_u8; 400])).expect("it fits exactly");
     assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (2, 1000));
     reclaimer.retire(retired(&domain, ())).expect("it takes no room");
     drop(guard);
-    reclaimer.retire(error.retired).expect("there is room again");
+    reclaimer.retire(second).expect("there is room again");
     assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (1, 401));
 }
 
@@ -59,8 +62,8 @@ fn an_object_larger_than_the_limit_is_handed_back_by_an_empty_queue() {
     let domain = Domain::new();
     let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10).build();
     let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
-    assert_eq!(error.reason, RetireReason::Full);
-    assert!(error.retired.try_free().is_ok());
+    assert_eq!(error.kind(), RetireErrorKind::Full);
+    assert!(error.into_inner().try_free().is_ok());
 }
 
 /// Protected loads fill a queue as guards do.
@@ -76,7 +79,7 @@ fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
     }
     let error = reclaimer.retire(cells[3].take().expect("the cell is full")).expect_err("the queue is full");
     held.swap_remove(1);
-    reclaimer.retire(error.retired).expect("one was let go");
+    reclaimer.retire(error.into_inner()).expect("one was let go");
     assert_eq!((reclaimer.pending(), census.freed()), (3, 1));
 }
 
@@ -90,9 +93,9 @@ fn retire_timeout_hands_the_object_back_when_its_time_is_up() {
     let asked = Instant::now();
     let error =
         reclaimer.retire_timeout(retired(&domain, census.object()), SHORT).expect_err("a guard is held");
-    assert_eq!(error.reason, RetireReason::Full);
+    assert_eq!(error.kind(), RetireErrorKind::Full);
     assert!(asked.elapsed() >= SHORT);
-    error.retired.verify();
+    error.into_inner().verify();
 }
 
 #[test]
@@ -192,4 +195,40 @@ fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
     let mut busy = domain.reclaimer();
     while busy.poll() > 0 {}
     assert_eq!((census.freed(), idle.pending()), (LEFT, 0));
+}
+
+/// Each error names the cause and what to do, and hands the very object back.
+#[test]
+fn a_refused_retirement_says_what_to_do() {
+    let domain = Domain::builder().name("routes").max_pending(2).build().expect("it has the default mode");
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut small = domain.reclaimer_builder().max_pending(1).build();
+    small.retire(retired(&domain, 0)).expect("there is room");
+    let full = small.retire(retired(&domain, 1)).expect_err("it may hold one");
+    let mut large = domain.reclaimer();
+    large.retire(retired(&domain, 0)).expect("there is room");
+    let domain_full = large.retire(retired(&domain, 2)).expect_err("the domain may hold two");
+    let foreign = Domain::new().reclaimer().retire(retired(&domain, 3)).expect_err("of another domain");
+    let handle = domain.background().retire_handle();
+    let closed = handle.retire(retired(&domain, 4)).expect_err("its reclaimer is gone");
+    drop(guard);
+    let expected = [
+        (RetireErrorKind::Full, "retire the object later"),
+        (
+            RetireErrorKind::DomainFull,
+            "domain `routes` is full of objects that wait to be freed: poll its reclaimers",
+        ),
+        (RetireErrorKind::ForeignDomain, "retire it to a reclaimer of its own domain"),
+        (RetireErrorKind::Closed, "retire the object to another reclaimer of domain `routes`"),
+    ];
+    for (number, (error, (kind, remedy))) in
+        [full, domain_full, foreign, closed].into_iter().zip(expected).enumerate()
+    {
+        let text = error.to_string();
+        assert_eq!(error.kind(), kind);
+        assert!(text.contains(remedy) && text.lines().count() == 1, "{text}");
+        assert!(format!("{error:?}").contains(&format!("kind: {kind:?}")));
+        assert_eq!(*error.into_inner(), number + 1);
+    }
 }

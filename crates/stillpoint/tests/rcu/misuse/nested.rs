@@ -41,10 +41,10 @@ fn with_little_stack(body: impl FnOnce() + Send + 'static) {
 /// A list of `depth` elements, the kinds of their owners taken in turn from `kinds`.
 fn list(domain: &Domain, census: &Census, depth: usize, kinds: &[char]) -> RcuCell<Node> {
     let node = |next| Node { _object: census.object(), _next: next };
-    (0..depth).fold(RcuCell::empty(domain), |rest, index| {
+    (0..depth).fold(RcuCell::empty_in(domain), |rest, index| {
         let next = match kinds[index % kinds.len()] {
             'c' => Next::Cell(rest),
-            'a' => Next::Array(RcuArray::new(domain, 1, |_| rest.take().map(unshared))),
+            'a' => Next::Array(RcuArray::new_in(domain, 1, |_| rest.take().map(unshared))),
             _ => Next::Retired(rest.take()),
         };
         domain.cell(node(next))
@@ -80,11 +80,11 @@ fn a_retired_list_of_cells_is_freed_with_little_stack() {
         assert_eq!((reclaimer.poll(), census.freed()), (1, depth));
         assert!(retired().try_free().is_ok());
         assert_eq!(census.freed(), 2 * depth);
-        retired().free(None).expect("there is no reader");
+        retired().free().expect("there is no reader");
         drop(list(&domain, &census, depth, &['c']).into_inner());
         assert_eq!(census.freed(), 4 * depth);
         let last = list(&domain, &census, depth, &['c']);
-        let mut array = RcuArray::new(&domain, 1, |_| last.take().map(unshared));
+        let mut array = RcuArray::new_in(&domain, 1, |_| last.take().map(unshared));
         assert!(array.get_mut(0).is_some());
         drop(array);
         drop(retired());
@@ -147,7 +147,7 @@ struct Parent {
 fn order_of(depth: usize) -> Vec<usize> {
     let domain = Domain::new();
     let order = Arc::new(Mutex::new(Vec::new()));
-    let list = (0..depth).fold(RcuCell::empty(&domain), |child, number| {
+    let list = (0..depth).fold(RcuCell::empty_in(&domain), |child, number| {
         domain.cell(Parent { child, _after: Told { number, order: Arc::clone(&order) } })
     });
     let reader = domain.reader();

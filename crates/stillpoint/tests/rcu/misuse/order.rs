@@ -168,7 +168,7 @@ struct Node {
 }
 
 fn node(domain: &Domain, census: &Census) -> Node {
-    Node { _object: census.object(), next: RcuCell::empty(domain) }
+    Node { _object: census.object(), next: RcuCell::empty_in(domain) }
 }
 
 /// Cells refer to their domain weakly.

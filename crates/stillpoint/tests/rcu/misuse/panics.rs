@@ -179,9 +179,9 @@ fn a_cell_passes_the_panic_of_its_object_on() {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(bomb(&census, 8));
     assert_eq!(number_of(|| drop(cell)), 8);
-    let array = RcuArray::new(&domain, 3, |_| Some(Box::new(bomb(&census, 9))));
+    let array = RcuArray::new_in(&domain, 3, |_| Some(Box::new(bomb(&census, 9))));
     assert_eq!(number_of(|| drop(array.swap(1, None).map(Retired::try_free))), 9);
-    let rest = RcuCell::new(&domain, census.object());
+    let rest = RcuCell::new_in(&domain, census.object());
     drop(rest);
     assert_eq!((census.freed(), census.alive()), (3, 2));
     mem::forget(array); // a second panic while the first one unwinds would abort, as in any array
@@ -210,7 +210,7 @@ fn handles_dropped_by_a_panic_do_not_abort() {
 fn a_panicking_constructor_leaves_nothing_behind() {
     let (domain, census) = (Domain::new(), Census::default());
     panic_of(|| {
-        RcuArray::new(&domain, 8, |index| {
+        RcuArray::new_in(&domain, 8, |index| {
             assert!(index < 5, "no more");
             Some(Box::new(census.object()))
         })

@@ -122,7 +122,7 @@ fn run(seed: u64, mode: Mode) {
     let freed: Arc<[AtomicBool]> = (0..STEPS + CELLS).map(|_| AtomicBool::new(false)).collect();
     let domain = Domain::builder().fence(mode).build().expect("the mode is to be had");
     let made = {
-        let array = RcuArray::new(&domain, CELLS, |_| None);
+        let array = RcuArray::new_in(&domain, CELLS, |_| None);
         let readers: Vec<_> = (0..3).map(|_| domain.reader()).collect();
         let mut program = Program {
             random: Random::new(seed),

@@ -179,10 +179,10 @@ impl Drop for Link {
 }
 
 fn chain(domain: &Domain, census: &Census, length: usize) -> RcuCell<Link> {
-    let first = RcuCell::<Link>::empty(domain);
+    let first = RcuCell::<Link>::empty_in(domain);
     for _ in 0..length {
         let rest = first.take().map(|rest| rest.try_into_box().ok().expect("there is no reader"));
-        let next = RcuCell::empty(domain);
+        let next = RcuCell::empty_in(domain);
         assert!(next.swap(rest).is_none());
         assert!(first.swap(Some(Box::new(Link { _object: census.object(), next }))).is_none());
     }

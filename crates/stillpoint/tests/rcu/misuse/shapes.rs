@@ -69,7 +69,7 @@ fn large_alignment_is_kept() {
     struct Page([u8; 4096]);
 
     let domain = Domain::new();
-    let array = RcuArray::new(&domain, 8, |index| Some(Box::new(Page([index as u8; 4096]))));
+    let array = RcuArray::new_in(&domain, 8, |index| Some(Box::new(Page([index as u8; 4096]))));
     let reader = domain.reader();
     let mut reclaimer = eager(&domain);
     for index in 0..8 {
@@ -86,7 +86,7 @@ fn large_alignment_is_kept() {
 fn a_reader_protects_a_thousand_objects_at_a_time() {
     let count = if cfg!(miri) { 50 } else { 1000 };
     let (domain, census) = (Domain::new(), Census::default());
-    let array = RcuArray::new(&domain, count, |_| Some(Box::new(census.object())));
+    let array = RcuArray::new_in(&domain, count, |_| Some(Box::new(census.object())));
     let reader = domain.reader();
     let mut reclaimer = eager(&domain);
     for _ in 0..3 {

@@ -24,7 +24,7 @@ fn synchronize_under_a_guard_is_an_error() {
     assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
     drop(outer);
     assert_eq!(domain.synchronize_timeout(LONG), would_deadlock(&domain, ReaderKind::Guard));
-    assert_eq!(domain.wait(domain.start(), None), would_deadlock(&domain, ReaderKind::Guard));
+    assert_eq!(domain.wait(domain.start()), would_deadlock(&domain, ReaderKind::Guard));
     drop(inner);
     assert_eq!(domain.synchronize(), Ok(()));
 }
@@ -145,11 +145,12 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(census.object());
     let error = while_protected(&domain, &cell, || {
-        cell.take().expect("never empty").free(Some(SHORT)).expect_err("it is protected")
+        cell.take().expect("never empty").free_timeout(SHORT).expect_err("it is protected")
     });
-    assert_eq!(error.cause, SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
-    error.retired.verify();
-    error.retired.free(Some(LONG)).expect("nobody reads");
+    assert_eq!(*error.cause(), SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    let old = error.into_inner();
+    old.verify();
+    old.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -178,7 +179,7 @@ fn a_token_from_before_the_callers_guard_is_no_deadlock() {
     let reader = domain.reader();
     let token = domain.start();
     let _guard = reader.pin();
-    assert_eq!(domain.wait(token, None), Ok(()));
+    assert_eq!(domain.wait(token), Ok(()));
 }
 
 #[test]
@@ -203,15 +204,16 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     let reader = domain.reader();
     let object = cell.protect(&reader).expect("never empty");
     let guard = reader.pin();
-    let error = cell.take().expect("never empty").free(None).expect_err("a guard is held");
-    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::Guard));
+    let error = cell.take().expect("never empty").free().expect_err("a guard is held");
+    assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::Guard));
     assert!(error.to_string().contains("drop the guard"), "{error}");
     drop(guard);
-    let error = error.retired.free(Some(SHORT)).expect_err("it is protected");
-    assert_eq!(Err(error.cause.clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
-    error.retired.verify();
+    let error = error.into_inner().free_timeout(SHORT).expect_err("it is protected");
+    assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
+    let old = error.into_inner();
+    old.verify();
     drop(object);
-    error.retired.free(Some(LONG)).expect("nobody reads");
+    old.free_timeout(LONG).expect("nobody reads");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -219,7 +221,7 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
 fn a_retirement_without_a_domain_is_freed_at_once() {
     let census = Census::default();
     let old = Domain::new().cell(census.object()).take().expect("never empty");
-    old.free(None).expect("without a handle there is no reader");
+    old.free().expect("without a handle there is no reader");
     assert_eq!(census.freed(), 1);
 }
 
@@ -305,4 +307,22 @@ fn a_reader_of_another_thread_is_never_taken_for_the_callers() {
         }
         done.store(true, order);
     });
+}
+
+#[test]
+fn an_object_that_was_not_freed_comes_with_the_cause() {
+    use std::error::Error;
+
+    let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
+    let cell = domain.cell(7);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let error = cell.take().expect("never empty").free().expect_err("a guard is held");
+    let text = error.to_string();
+    assert!(text.contains("free it later, or retire it") && text.contains("drop the guard first"), "{text}");
+    assert_eq!(error.source().expect("it has a cause").to_string(), error.cause().to_string());
+    let (old, cause) = error.into_parts();
+    assert_eq!((*old, Err(cause)), (7, would_deadlock(&domain, ReaderKind::Guard)));
+    drop(guard);
+    old.free().expect("nobody reads");
 }

@@ -34,15 +34,15 @@ fn full(domain: &Domain) -> Reclaimer {
 
 #[test]
 fn by_waits() {
-    let limit = Some(4 * THRESHOLD);
-    is_noticed_by(|domain, _| drop(domain.synchronize_timeout(4 * THRESHOLD)));
-    is_noticed_by(|domain, _| drop(domain.wait(domain.start(), limit)));
-    is_noticed_by(|domain, _| drop(domain.cell(1).take().expect("never empty").free(limit)));
-    is_noticed_by(|domain, _| drop(full(domain).flush_timeout(4 * THRESHOLD)));
+    let limit = 4 * THRESHOLD;
+    is_noticed_by(|domain, _| drop(domain.synchronize_timeout(limit)));
+    is_noticed_by(|domain, _| drop(domain.wait_timeout(domain.start(), limit)));
+    is_noticed_by(|domain, _| drop(domain.cell(1).take().expect("never empty").free_timeout(limit)));
+    is_noticed_by(|domain, _| drop(full(domain).flush_timeout(limit)));
     is_noticed_by(|domain, _| {
         let mut reclaimer = full(domain);
         let old = domain.cell(1_u64).take().expect("never empty");
-        drop(reclaimer.retire_timeout(old, 4 * THRESHOLD).expect_err("a reader is in the way"));
+        drop(reclaimer.retire_timeout(old, limit).expect_err("a reader is in the way"));
     });
 }
 

@@ -49,7 +49,7 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     }
     let mut list = eager(&domain, Limits { objects: 10, ..Limits::NONE });
     assert_eq!(list.make_room(8), Ok(()));
-    assert_eq!((domain.stats().freed, domain.stats().assists), (10, 1));
+    assert_eq!((domain.stats().freed, domain.stats().reclaims_by_retirers), (10, 1));
     domain.core().give_room_back(8);
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireHandle, RetireReason, WhenFull};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, RetireHandle, WhenFull};
 
 use super::{limited, retired, troubles};
 use crate::census::Census;
@@ -17,8 +17,7 @@ use crate::{panic_of, LONG};
 const SHARE: usize = 64;
 
 fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, RetireHandle) {
-    let background =
-        domain.reclaimer_builder().max_pending(capacity).when_full(WhenFull::Reclaim).build_background();
+    let background = domain.background_builder().max_pending(capacity).when_full(WhenFull::Reclaim).build();
     let handle = background.retire_handle();
     (background, handle)
 }
@@ -42,7 +41,11 @@ fn a_reclaimer_frees_a_share_of_what_was_left_to_a_full_domain() {
     for _ in 1..SHARE {
         reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     }
-    assert_eq!((domain.stats().assists, domain.stats().pending), (1, 300), "no more than need be");
+    assert_eq!(
+        (domain.stats().reclaims_by_retirers, domain.stats().pending),
+        (1, 300),
+        "no more than need be"
+    );
     assert_eq!(domain.stats().beyond_limits, 0);
 }
 
@@ -58,12 +61,12 @@ fn a_reclaimer_waits_for_nobody() {
     let mut helpful = domain.reclaimer();
     let mut next = retired(&domain, census.object());
     for _ in 0..5 {
-        next = helpful.retire(next).expect_err("a reader is in the way").retired;
+        next = helpful.retire(next).expect_err("a reader is in the way").into_inner();
         assert_eq!((helpful.pending(), census.freed()), (SHARE, 0));
     }
     assert_eq!(troubles(&domain.stats()), [5, 0, 0]);
     let fences = domain.stats().grace_periods;
-    next = helpful.retire(next).expect_err("a reader is in the way").retired;
+    next = helpful.retire(next).expect_err("a reader is in the way").into_inner();
     assert_eq!(domain.stats().grace_periods, fences, "nothing new, no new grace period");
     drop(guard);
     helpful.retire(next).expect("nobody is in the way");
@@ -110,7 +113,7 @@ fn a_handle_waits_for_no_reader() {
     fill(&domain, &census, &handle, 100);
     let mut next = retired(&domain, census.object());
     for _ in 0..5 {
-        next = handle.retire(next).expect_err("a reader is in the way").retired;
+        next = handle.retire(next).expect_err("a reader is in the way").into_inner();
     }
     assert_eq!(domain.stats().grace_periods, 1, "one for the share, and no more");
     assert_eq!((handle.pending(), census.freed()), (100, 0));
@@ -148,7 +151,8 @@ fn the_background_reclaimer_takes_over_what_is_left() {
     let reader = domain.reader();
     let guard = reader.pin();
     fill(&domain, &census, &handle, 20);
-    let next = handle.retire(retired(&domain, census.object())).expect_err("a reader is in the way").retired;
+    let next =
+        handle.retire(retired(&domain, census.object())).expect_err("a reader is in the way").into_inner();
     thread::scope(|scope| {
         scope.spawn(move || background.run());
         drop(guard);
@@ -185,20 +189,20 @@ fn a_handle_waits_for_no_other_handle() {
     let of_inner = domain.clone();
     let blocks = Then::new(move || {
         let error = inner.retire(retired(&of_inner, 1)).expect_err("it is this handle's turn already");
-        assert!(error.retired.try_free().is_ok());
+        assert!(error.into_inner().try_free().is_ok());
         entered.send(()).expect("the test waits for it");
         may_leave.lock().expect("nobody panics").recv_timeout(LONG).expect("the test ends it");
     });
     handle.retire(retired(&domain, blocks)).expect("there is room");
     thread::scope(|scope| {
-        let assists = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
+        let retires = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
         has_entered.recv_timeout(LONG).expect("the destructor runs");
         let error = handle.retire(retired(&domain, 3)).expect_err("another one is at it");
-        assert_eq!(error.reason, RetireReason::Full);
+        assert_eq!(error.kind(), RetireErrorKind::Full);
         leave.send(()).expect("the destructor waits for it");
-        assists.join().expect("it makes room");
+        retires.join().expect("it makes room");
     });
-    assert_eq!((handle.pending(), domain.stats().assists), (1, 1));
+    assert_eq!((handle.pending(), domain.stats().reclaims_by_retirers), (1, 1));
 }
 
 #[test]
@@ -251,9 +255,9 @@ fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() 
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// `retire_timeout` assists while it waits.
+/// `retire_timeout` reclaims while it waits.
 #[test]
-fn a_handle_that_waits_assists_meanwhile() {
+fn a_handle_that_waits_reclaims_meanwhile() {
     let (domain, census) = (Domain::new(), Census::default());
     let (_background, handle) = helpful(&domain, 10);
     fill(&domain, &census, &handle, 10);
@@ -272,5 +276,5 @@ fn a_handle_that_waits_assists_meanwhile() {
         handle.retire_timeout(retired(domain, census.object()), LONG).expect("the guard is dropped in time");
     });
     assert_eq!((census.freed(), handle.pending()), (10, 1));
-    assert_eq!(domain.stats().assists, 1);
+    assert_eq!(domain.stats().reclaims_by_retirers, 1);
 }
