@@ -73,7 +73,13 @@ pub fn missing() -> &'static [MissingPeer] {
             peer: "liburcu",
             package: "liburcu-dev",
             why: env!("STILLPOINT_PEER_URCU_WHY"),
-            contenders: &["liburcu/qsbr", "liburcu/qsbr+rt", "liburcu/memb", "liburcu/mb"],
+            contenders: &[
+                "liburcu/qsbr",
+                "liburcu/qsbr+sync",
+                "liburcu/qsbr+rt",
+                "liburcu/memb",
+                "liburcu/mb",
+            ],
         },
         #[cfg(not(peer_dpdk))]
         MissingPeer {

@@ -254,6 +254,7 @@ fn a_peer_is_either_there_or_missing_with_a_reason() {
     }
     let all = [
         "liburcu/qsbr",
+        "liburcu/qsbr+sync",
         "liburcu/qsbr+rt",
         "liburcu/memb",
         "liburcu/mb",

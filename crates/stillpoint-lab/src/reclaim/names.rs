@@ -13,7 +13,7 @@ pub(crate) const SPREAD: &str = "spread";
 pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
 
 /// What all others are compared to.
-pub(crate) const BASELINE: &str = "liburcu/qsbr";
+pub(crate) const BASELINE: &str = "liburcu/qsbr+sync";
 
 /// How the writer spends the time until the next delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -72,6 +72,7 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/qsbr+poll", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr+background", Policy::Background, Quick::OwnCore),
     entry("liburcu/qsbr", Policy::Background, Quick::Always),
+    entry("liburcu/qsbr+sync", Policy::Background, Quick::Always),
     entry("liburcu/qsbr+rt", Policy::Background, Quick::Never),
     entry("liburcu/memb", Policy::Background, Quick::Never),
     entry("liburcu/mb", Policy::Background, Quick::Never),
@@ -81,7 +82,7 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("ck/epoch", Policy::Poll, Quick::Never),
     entry("crossbeam-epoch", Policy::Poll, Quick::Never),
     entry("seize", Policy::Poll, Quick::Never),
-    entry("haphazard", Policy::Poll, Quick::Never),
+    entry("haphazard", Policy::Poll, Quick::Always),
 ];
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
 /// Prints the handicaps of the contenders.
 pub(crate) fn notes(contenders: &[Box<dyn Contender>]) {
     say(
-        "vs liburcu: by how much the mean delay lies below that of liburcu/qsbr. CPUs: CPU time over wall time.",
+        "vs liburcu: by how much the mean delay lies below that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
     );
     for contender in contenders {
         if !contender.note().is_empty() {

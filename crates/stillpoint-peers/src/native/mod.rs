@@ -13,6 +13,8 @@ pub(crate) mod ck;
 pub(crate) mod dpdk;
 #[cfg(peer_urcu)]
 pub(crate) mod urcu;
+#[cfg(peer_urcu)]
+mod urcu_sync;
 
 /// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
 #[repr(C)]

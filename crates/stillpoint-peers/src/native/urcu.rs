@@ -18,15 +18,15 @@ struct Worker {
 type Release = unsafe extern "C" fn(*mut c_void);
 
 /// The functions of c/urcu_flavour.h.
-struct Flavour {
+pub(super) struct Flavour {
     join: unsafe extern "C" fn(),
     leave: unsafe extern "C" fn(),
-    read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
+    pub(super) read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
     worker: unsafe extern "C" fn(bool) -> *mut Worker,
     retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
     barrier: unsafe extern "C" fn(),
-    read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
-    synchronize: unsafe extern "C" fn(),
+    pub(super) read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
+    pub(super) synchronize: unsafe extern "C" fn(),
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
 }
 
@@ -71,7 +71,7 @@ unsafe extern "C" {
     safe fn stillpoint_urcu_mb_micro_heavy(iterations: u64);
 }
 
-static QSBR: Flavour = Flavour {
+pub(super) static QSBR: Flavour = Flavour {
     join: stillpoint_urcu_qsbr_join,
     leave: stillpoint_urcu_qsbr_leave,
     read: stillpoint_urcu_qsbr_read,
@@ -107,7 +107,7 @@ static MB: Flavour = Flavour {
     worker_cpu_ns: stillpoint_urcu_mb_worker_cpu_ns,
 };
 
-const PEER: &str = "liburcu";
+pub(super) const PEER: &str = "liburcu";
 const NAME_QSBR: &str = "liburcu/qsbr";
 const NAME_REALTIME: &str = "liburcu/qsbr+rt";
 const NAME_MEMB: &str = "liburcu/memb";
@@ -127,6 +127,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             })
         },
     },
+    super::urcu_sync::ENTRY,
     Entry {
         name: NAME_REALTIME,
         peer: PEER,
@@ -177,13 +178,13 @@ struct Urcu {
 }
 
 /// The registration of the thread that made it.
-struct Membership {
+pub(super) struct Membership {
     flavour: &'static Flavour,
     bound_to_thread: PhantomData<*const ()>,
 }
 
 impl Membership {
-    fn new(flavour: &'static Flavour) -> Self {
+    pub(super) fn new(flavour: &'static Flavour) -> Self {
         // SAFETY: the thread leaves when `self` is dropped, on this thread, as `self` is not `Send`.
         unsafe { (flavour.join)() };
         Self { flavour, bound_to_thread: PhantomData }

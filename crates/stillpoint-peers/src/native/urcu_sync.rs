@@ -1,0 +1,170 @@
+//! liburcu without `call_rcu`: a thread that is woken, calls `synchronize_rcu`, and frees.
+//!
+//! What a program writes whose objects are not to wait for the 10 ms between two batches of a `call_rcu` worker.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::RawJob;
+use super::RawSections;
+use super::urcu::{Membership, QSBR};
+use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Work, Writer, free_element};
+
+pub(crate) const NAME: &str = "liburcu/qsbr+sync";
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: NAME,
+    peer: super::urcu::PEER,
+    make: |slots, _| {
+        Box::new(Synchronizing {
+            slots: Arc::clone(slots),
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            freed: Condvar::new(),
+        })
+    },
+};
+
+/// How long the thread sleeps before it looks for its end, of which nobody tells it.
+const LOOK_FOR_THE_END: Duration = Duration::from_millis(10);
+
+struct Synchronizing {
+    slots: Arc<Slots>,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    unlinked: Vec<Unlinked>,
+    /// Elements that somebody has taken and not freed yet.
+    taken: usize,
+}
+
+/// An element that was unlinked just now, and that readers may still hold.
+struct Unlinked(*mut Element);
+
+// SAFETY: elements are `Send`, and whoever has this one frees it.
+unsafe impl Send for Unlinked {}
+
+impl Synchronizing {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn retire(&self, element: *mut Element) {
+        self.queue().unlinked.push(Unlinked(element));
+        self.arrived.notify_one();
+    }
+
+    /// Frees what is in the queue, after a grace period.
+    fn free_all(&self, mut queue: MutexGuard<'_, Queue>) {
+        let unlinked = mem::take(&mut queue.unlinked);
+        let count = unlinked.len();
+        queue.taken += count;
+        drop(queue);
+        self.synchronize();
+        for Unlinked(element) in unlinked {
+            // SAFETY: unlinked before the grace period, which has ended, and taken out of the queue once.
+            unsafe { free_element(element) };
+        }
+        self.queue().taken -= count;
+        self.freed.notify_all();
+    }
+}
+
+impl Contender for Synchronizing {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "a second thread is woken by each delete, calls synchronize_rcu, and frees what has come"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let _membership = Membership::new(&QSBR);
+        ready();
+        // SAFETY: the thread is registered; the job borrows what it points to; replaced elements are freed after a grace
+        // period of this flavour.
+        unsafe { (QSBR.read)(&RawJob::new(&self.slots, job)) }
+    }
+
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        let _membership = Membership::new(&QSBR);
+        ready();
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { (QSBR.read_sections)(&RawSections::new(&self.slots, job, work)) }
+    }
+
+    fn has_synchronize(&self) -> bool {
+        true
+    }
+
+    fn synchronize(&self) {
+        // SAFETY: a reader does nothing but `read` and `read_sections`; a registered thread is offline meanwhile.
+        unsafe { (QSBR.synchronize)() };
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(SynchronizingWriter { contender: self })
+    }
+
+    fn background(&self, stop: &AtomicBool) {
+        loop {
+            let queue = self.queue();
+            // Relaxed: the flag carries no data.
+            let is_idle = |queue: &mut Queue| queue.unlinked.is_empty() && !stop.load(Ordering::Relaxed);
+            let waited = self.arrived.wait_timeout_while(queue, LOOK_FOR_THE_END, is_idle);
+            let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !queue.unlinked.is_empty() {
+                self.free_all(queue);
+            } else if stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    fn needs_background(&self) -> bool {
+        true
+    }
+}
+
+/// Only hands over: it reads nothing, and need not be registered.
+struct SynchronizingWriter<'a> {
+    contender: &'a Synchronizing,
+}
+
+impl Writer for SynchronizingWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        self.contender.retire(self.contender.slots.replace(index));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.contender.slots.publish(index, new) {
+            self.contender.retire(old);
+        }
+    }
+
+    /// Nothing to do: the background thread frees.
+    fn poll(&mut self) {}
+
+    /// Frees by itself what the background thread has not taken, which may have ended.
+    fn drain(&mut self) {
+        let queue = self.contender.queue();
+        if !queue.unlinked.is_empty() {
+            self.contender.free_all(queue);
+        }
+        let waited = self.contender.freed.wait_while(self.contender.queue(), |queue| queue.taken > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for SynchronizingWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
