@@ -117,10 +117,7 @@ fn arrows_within(root: &Path, prefix: &str, exempt: &[&str]) -> Arrows {
     let mut arrows: Arrows = all.iter().map(|&name| (name.clone(), BTreeSet::new())).collect();
     for (module, code) in &files {
         let lines = code.lines().filter(|line| !exempt.iter().any(|name| line.contains(name)));
-        let code = lines.collect::<Vec<_>>().join(
-            "
-",
-        );
+        let code = lines.collect::<Vec<_>>().join("\n");
         // From a file, and from a module within it.
         let roots = [prefix.to_owned(), "super::".repeat(module.len())];
         let names = roots.iter().flat_map(|root| names_behind(&code, root));
