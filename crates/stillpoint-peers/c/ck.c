@@ -125,17 +125,23 @@ static void release_object(ck_epoch_entry_t *entry)
     free(entry);
 }
 
-/* A poll scans all records behind a fence; one for each 64 objects is the batch of the Rust peers. */
-static void retire_object(ck_epoch_record_t *record, uint64_t number)
+/* Replaces and retires. A poll scans all records behind a fence. */
+static void retire_object(ck_epoch_record_t *record, _Atomic(void *) *shared, uint64_t number)
 {
-    ck_epoch_call(record, new_object(), release_object);
-    if ((number + 1) % 64 == 0)
+    void *old = exchange_object(shared, new_object(number));
+
+    if (old != NULL)
+        ck_epoch_call(record, old, release_object);
+    if ((number + 1) % RETIRED_TOGETHER == 0)
         (void)ck_epoch_poll(record);
 }
 
 void stillpoint_ck_micro_retire(uint64_t iterations)
 {
-    MICRO(iterations, retire_object(record, i_), ck_epoch_barrier(record));
+    _Atomic(void *) shared = NULL;
+
+    MICRO(iterations, retire_object(record, &shared, i_), ck_epoch_barrier(record));
+    free(exchange_object(&shared, NULL));
 }
 
 void stillpoint_ck_micro_heavy(uint64_t iterations)

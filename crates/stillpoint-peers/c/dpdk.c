@@ -1,7 +1,12 @@
 /*
  * DPDK's rte_rcu_qsbr, and the rte_ring between a writer and its background thread. Both work in memory from the
- * C library; the environment abstraction layer is not initialised.
+ * C library; the environment abstraction layer is not initialised, but for the defer queue of the micro benchmark.
  */
+#define _GNU_SOURCE
+/* The defer queue. */
+#define ALLOW_EXPERIMENTAL_API
+#include <sched.h>
+
 #include <rte_config.h>
 
 #include <rte_rcu_qsbr.h>
@@ -121,7 +126,7 @@ bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
 }
 
 /* Runs OPERATION with `qsbr`, in which the calling thread is reader 0, online. */
-#define MICRO(iterations, BEFORE, OPERATION)                                               \
+#define MICRO(iterations, BEFORE, OPERATION, AFTER)                                            \
     do {                                                                                   \
         struct rte_rcu_qsbr *qsbr = stillpoint_dpdk_new(1);                                \
         if (qsbr == NULL) {                                                                \
@@ -132,6 +137,7 @@ bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
         rte_rcu_qsbr_thread_online(qsbr, 0);                                               \
         BEFORE;                                                                            \
         REPEAT(iterations, OPERATION);                                                     \
+        AFTER;                                                                             \
         rte_rcu_qsbr_thread_offline(qsbr, 0);                                              \
         stillpoint_dpdk_leave(qsbr, 0);                                                    \
         stillpoint_dpdk_free(qsbr);                                                        \
@@ -139,12 +145,12 @@ bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
 
 void stillpoint_dpdk_micro_quiescent(uint64_t iterations)
 {
-    MICRO(iterations, (void)0, rte_rcu_qsbr_quiescent(qsbr, 0));
+    MICRO(iterations, (void)0, rte_rcu_qsbr_quiescent(qsbr, 0), (void)0);
 }
 
 void stillpoint_dpdk_micro_start(uint64_t iterations)
 {
-    MICRO(iterations, (void)0, (void)rte_rcu_qsbr_start(qsbr));
+    MICRO(iterations, (void)0, (void)rte_rcu_qsbr_start(qsbr), (void)0);
 }
 
 /* The first check completes the token, and the variable remembers it. */
@@ -157,27 +163,74 @@ void stillpoint_dpdk_micro_check(uint64_t iterations)
         token = rte_rcu_qsbr_start(qsbr);
         rte_rcu_qsbr_quiescent(qsbr, 0);
         done = rte_rcu_qsbr_check(qsbr, token, false);
-    }, done = rte_rcu_qsbr_check(qsbr, token, false));
+    }, done = rte_rcu_qsbr_check(qsbr, token, false), (void)0);
     (void)done;
 }
 
-static void retire_object(struct rte_rcu_qsbr *qsbr)
+/* Where the calling thread runs. */
+int stillpoint_dpdk_cpu(void)
 {
-    void *object = new_object();
-    uint64_t token = rte_rcu_qsbr_start(qsbr);
-
-    rte_rcu_qsbr_quiescent(qsbr, 0);
-    if (rte_rcu_qsbr_check(qsbr, token, true) == 1)
-        free(object);
+    return sched_getcpu();
 }
 
+static void release_objects(void *unused, void *objects, unsigned int count)
+{
+    (void)unused;
+    for (unsigned int i = 0; i < count; i++)
+        free(((void **)objects)[i]);
+}
+
+/* A defer queue with room for a few batches, which frees when it is told to. */
+static struct rte_rcu_qsbr_dq *new_queue(struct rte_rcu_qsbr *qsbr)
+{
+    const struct rte_rcu_qsbr_dq_parameters parameters = {
+        .name = "stillpoint_micro",
+        .flags = RTE_RCU_QSBR_DQ_MT_UNSAFE,
+        .size = 16 * RETIRED_TOGETHER,
+        .esize = sizeof(void *),
+        .trigger_reclaim_limit = 16 * RETIRED_TOGETHER + 1,
+        .max_reclaim_size = RETIRED_TOGETHER,
+        .free_fn = release_objects,
+        .v = qsbr,
+    };
+    struct rte_rcu_qsbr_dq *queue = rte_rcu_qsbr_dq_create(&parameters);
+
+    if (queue == NULL) {
+        fputs("no room for a defer queue of DPDK's\n", stderr);
+        abort();
+    }
+    return queue;
+}
+
+/* Replaces and retires. What an earlier batch has retired is freed at the end of a batch, after a quiescent state. */
+static void retire_object(struct rte_rcu_qsbr *qsbr, struct rte_rcu_qsbr_dq *queue, _Atomic(void *) *shared,
+                          uint64_t number)
+{
+    void *old = exchange_object(shared, new_object(number));
+
+    if (old != NULL && rte_rcu_qsbr_dq_enqueue(queue, &old) != 0)
+        abort();
+    if ((number + 1) % RETIRED_TOGETHER == 0) {
+        rte_rcu_qsbr_quiescent(qsbr, 0);
+        (void)rte_rcu_qsbr_dq_reclaim(queue, 2 * RETIRED_TOGETHER, NULL, NULL, NULL);
+    }
+}
+
+/* Only in a process whose environment abstraction layer is initialised: the queue lives in its memory. */
 void stillpoint_dpdk_micro_retire(uint64_t iterations)
 {
-    MICRO(iterations, (void)0, retire_object(qsbr));
+    _Atomic(void *) shared = NULL;
+
+    MICRO(iterations, struct rte_rcu_qsbr_dq *queue = new_queue(qsbr), retire_object(qsbr, queue, &shared, i_),
+          {
+              rte_rcu_qsbr_quiescent(qsbr, 0);
+              (void)rte_rcu_qsbr_dq_delete(queue);
+          });
+    free(exchange_object(&shared, NULL));
 }
 
 void stillpoint_dpdk_micro_heavy(uint64_t iterations)
 {
     MICRO(iterations, rte_rcu_qsbr_thread_offline(qsbr, 0),
-          rte_rcu_qsbr_synchronize(qsbr, RTE_QSBR_THRID_INVALID));
+          rte_rcu_qsbr_synchronize(qsbr, RTE_QSBR_THRID_INVALID), (void)0);
 }

@@ -129,16 +129,28 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
         __asm__ volatile("" ::: "memory");                                                 \
     }
 
-/* Memory for one object of the micro benchmark, 64 bytes for every peer. */
-static inline void *new_object(void)
+/* Objects that are retired between two looks at what is ready: the batch of every peer in the micro benchmark. */
+enum { RETIRED_TOGETHER = 64 };
+
+/* A new object of the micro benchmark, 64 bytes for every peer, all of them written. */
+static inline void *new_object(uint64_t number)
 {
-    void *object = malloc(64);
+    uint64_t *object = malloc(64);
 
     if (object == NULL) {
         fputs("out of memory: the micro benchmark needed 64 bytes for one object\n", stderr);
         abort();
     }
+    for (int word = 0; word < 8; word++)
+        object[word] = number;
     return object;
+}
+
+/* Links a new object, or nothing, and gives the one that was linked. */
+static inline void *exchange_object(_Atomic(void *) *shared, void *object)
+{
+    /* Release publishes the object to readers; acquire receives the old one from whoever linked it. */
+    return atomic_exchange_explicit(shared, object, memory_order_acq_rel);
 }
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "peer.h"
@@ -95,6 +96,17 @@ struct call_rcu_data *NAME(worker)(bool realtime)
     return worker;
 }
 
+/* Lets the default worker run on every CPU that the process may use. */
+static void free_worker(void)
+{
+    struct call_rcu_data *worker = NAME(worker)(false);
+    cpu_set_t all;
+
+    /* Those that are not there, or not allowed, the kernel leaves out. */
+    memset(&all, 0xff, sizeof all);
+    (void)pthread_setaffinity_np(get_call_rcu_thread(worker), sizeof all, &all);
+}
+
 /* Hands an unlinked element over; the worker calls `release` with its head after a grace period. */
 void NAME(retire)(struct call_rcu_data *worker, struct element *element, void (*release)(struct rcu_head *))
 {
@@ -148,23 +160,31 @@ static void release_object(struct rcu_head *head)
     free(head);
 }
 
-static void retire_object(uint64_t number)
+/* Replaces and retires; the worker frees on a CPU of its own choice. */
+static void retire_object(_Atomic(void *) *shared, uint64_t number)
 {
-    call_rcu(new_object(), release_object);
+    void *old = exchange_object(shared, new_object(number));
+
+    if (old != NULL)
+        call_rcu(old, release_object);
     rcu_quiescent_state();
     if ((number + 1) % RETIRED_AT_ONCE == 0)
         rcu_barrier();
 }
 
+/* The worker gets back the CPUs that the process may use: it is not to share the one that is measured. */
 void NAME(micro_retire)(uint64_t iterations)
 {
+    _Atomic(void *) shared = NULL;
+
     NAME(join)();
-    (void)NAME(worker)(false);
+    free_worker();
     rcu_thread_online();
-    REPEAT(iterations, retire_object(i_));
+    REPEAT(iterations, retire_object(&shared, i_));
     rcu_barrier();
     rcu_thread_offline();
     NAME(leave)();
+    free(exchange_object(&shared, NULL));
 }
 
 void NAME(micro_heavy)(uint64_t iterations)

@@ -9,7 +9,7 @@ use crate::rust;
 /// | `protect` | load a pointer under protection, release the protection |
 /// | `start` | begin a grace period |
 /// | `check` | ask whether a grace period is over that has long been |
-/// | `retire` | allocate an object of 64 bytes, hand it to the scheme, and its share of the work that frees it |
+/// | `retire` | allocate and write an object of 64 bytes, exchange it for the one that a shared pointer holds, hand that to the scheme, and its share of the work that frees it, in batches of 64; with liburcu a worker on another CPU frees |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
 /// A contender has the rows that it can have.

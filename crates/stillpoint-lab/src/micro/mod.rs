@@ -17,7 +17,7 @@ use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.
-const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "heavy"];
+const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "retire-2", "heavy"];
 
 /// The shortest time of one sample: long beside a clock read and an interrupt.
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
@@ -26,10 +26,23 @@ const FIRST_ITERATIONS: u64 = 64;
 /// A sample is at least so many times as long as its fixed cost.
 const FIXED_COST_SHARE: u32 = 10;
 
+/// One operation of one contender.
+struct Operation {
+    contender: &'static str,
+    name: &'static str,
+    /// Performs it that many times on the calling thread.
+    run: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+impl From<Micro> for Operation {
+    fn from(micro: Micro) -> Self {
+        Self { contender: micro.contender, name: micro.operation, run: Box::new(micro.run) }
+    }
+}
+
 /// What to measure.
-#[derive(Debug)]
 pub(crate) struct Plan {
-    operations: Vec<Micro>,
+    operations: Vec<Operation>,
     rounds: u32,
     sample: Duration,
     cpu: usize,
@@ -40,23 +53,24 @@ impl experiment::Plan for Plan {
     const SCENARIOS: &'static [&'static str] = OPERATIONS;
 
     fn contenders() -> Vec<&'static str> {
-        let mut names: Vec<&str> = all().map(|micro| micro.contender).collect();
+        let mut names: Vec<&str> = all(None).map(|operation| operation.contender).collect();
         names.sort_by_key(|name| order(name));
         names.dedup();
         names
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], names: &[String]) -> Result<Self, Stop> {
-        let asked = |micro: &Micro| {
-            in_scenario(micro.operation, names) && asked_for(micro.contender, &args.contenders)
+        let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
+        let other_cpu = cpus.iter().copied().find(|&other| other != cpu);
+        let asked = |operation: &Operation| {
+            in_scenario(operation.name, names) && asked_for(operation.contender, &args.contenders)
         };
-        let operations: Vec<Micro> = all().filter(asked).collect();
+        let operations: Vec<Operation> = all(other_cpu).filter(asked).collect();
         if operations.is_empty() {
             return Err(Stop::usage("none of these contenders has one of these operations"));
         }
         let rounds = args.length.rounds_or(5, 9, 21);
         let sample = args.length.slice(rounds, LEAST_SAMPLE);
-        let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
         Ok(Self { operations, rounds, sample, cpu })
     }
 
@@ -73,33 +87,37 @@ impl experiment::Plan for Plan {
     }
 }
 
-fn all() -> impl Iterator<Item = Micro> {
-    ours::operations().into_iter().chain(stillpoint_peers::micro())
+/// Where there is another CPU, also what takes two.
+fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
+    let peers = stillpoint_peers::micro().into_iter().map(Operation::from);
+    ours::operations().into_iter().chain(other_cpu.map(ours::of_two).into_iter().flatten()).chain(peers)
 }
 
 fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     cpus::pin(plan.cpu)?;
     let progress = Progress::new(plan.operations.len() * plan.rounds as usize);
-    let begin = |micro: &Micro| progress.begin(format!("micro {} {}", micro.operation, micro.contender));
-    let calibrate = |micro| {
-        begin(micro);
-        (micro, calibrate(micro.run, plan.sample))
+    let begin = |operation: &Operation| {
+        progress.begin(format!("micro {} {}", operation.name, operation.contender));
     };
-    let calibrated: Vec<(&Micro, Calibration)> = plan.operations.iter().map(calibrate).collect();
+    let calibrate = |operation| {
+        begin(operation);
+        (operation, calibrate(operation, plan.sample))
+    };
+    let calibrated: Vec<(&Operation, Calibration)> = plan.operations.iter().map(calibrate).collect();
     let samples = in_turns(
         &calibrated,
         plan.rounds,
         |round| progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds)),
-        |&(micro, calibration), ()| {
-            begin(micro);
-            let sample = nanoseconds(micro.run, calibration);
+        |&(operation, calibration), ()| {
+            begin(operation);
+            let sample = nanoseconds(operation, calibration);
             progress.step();
             Ok(sample)
         },
     );
     samples
         .into_iter()
-        .map(|((micro, calibration), samples)| Ok(row(micro, &samples?, *calibration)))
+        .map(|((operation, calibration), samples)| Ok(row(operation, &samples?, *calibration)))
         .collect()
 }
 
@@ -112,30 +130,30 @@ struct Calibration {
 }
 
 /// Finds the number of iterations that take at least `sample`, and long beside the fixed cost, which varies.
-fn calibrate(run: fn(u64), sample: Duration) -> Calibration {
-    let fixed = (0..3).map(|_| time(run, 0)).max().unwrap_or_default();
+fn calibrate(operation: &Operation, sample: Duration) -> Calibration {
+    let fixed = (0..3).map(|_| time(operation, 0)).max().unwrap_or_default();
     let enough = sample.max(fixed * FIXED_COST_SHARE) + fixed;
     let mut iterations = FIRST_ITERATIONS;
-    while time(run, iterations) < enough && !interrupt::requested() {
+    while time(operation, iterations) < enough && !interrupt::requested() {
         iterations *= 2;
     }
-    Calibration { iterations, fixed: (0..3).map(|_| time(run, 0)).min().unwrap_or_default().min(fixed) }
+    Calibration { iterations, fixed: (0..3).map(|_| time(operation, 0)).min().unwrap_or_default().min(fixed) }
 }
 
-fn time(run: fn(u64), iterations: u64) -> Duration {
+fn time(operation: &Operation, iterations: u64) -> Duration {
     let begin = Instant::now();
-    run(iterations);
+    (operation.run)(iterations);
     begin.elapsed()
 }
 
 /// The cost of one iteration, without the fixed cost.
-fn nanoseconds(run: fn(u64), calibration: Calibration) -> f64 {
-    let time = time(run, calibration.iterations).saturating_sub(calibration.fixed);
+fn nanoseconds(operation: &Operation, calibration: Calibration) -> f64 {
+    let time = time(operation, calibration.iterations).saturating_sub(calibration.fixed);
     time.as_secs_f64() * 1e9 / calibration.iterations as f64
 }
 
-fn row(micro: &Micro, samples: &[f64], calibration: Calibration) -> Row {
-    let mut row = Row::new("micro", micro.operation, micro.contender)
+fn row(operation: &Operation, samples: &[f64], calibration: Calibration) -> Row {
+    let mut row = Row::new("micro", operation.name, operation.contender)
         .with("rounds", samples.len())
         .with("iterations", calibration.iterations);
     row.put_median("ns_per_op", 3, samples, |&sample| sample);

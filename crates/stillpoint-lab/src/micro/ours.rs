@@ -5,7 +5,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use stillpoint::fence;
 use stillpoint::rcu::{Domain, Reclaimer};
-use stillpoint_peers::Micro;
+use stillpoint_harness::machine::cpus;
+
+use super::Operation;
 
 /// Objects retired between two polls, which share a grace period and its fence.
 const BATCH: u64 = 64;
@@ -13,19 +15,53 @@ const BATCH: u64 = 64;
 /// An object of one cache line, as large as those that the peers retire.
 type Object = [u64; 8];
 
+/// What memory alone costs in a loop of retirements: allocated, written, and freed in batches.
+pub(super) const MALLOC: &str = "malloc";
+
 /// The operations of stillpoint's readers and writers. `retire` of `protected` pays for the fences that a domain
 /// with readers of objects needs.
-pub(crate) fn operations() -> Vec<Micro> {
-    let micro = |contender, operation, run| Micro { contender, operation, run };
+pub(super) fn operations() -> Vec<Operation> {
+    let of = |contender, name, run: fn(u64)| Operation { contender, name, run: Box::new(run) };
     vec![
-        micro("stillpoint/qsbr", "quiescent", quiescent),
-        micro("stillpoint/guard", "pin", pin),
-        micro("stillpoint/protected", "protect", protect),
-        micro("stillpoint/qsbr", "start", start),
-        micro("stillpoint/qsbr", "check", check),
-        micro("stillpoint/qsbr", "retire", retire_beside_qsbr),
-        micro("stillpoint/protected", "retire", retire_beside_protected),
-        micro("stillpoint/protected", "heavy", heavy),
+        of("stillpoint/qsbr", "quiescent", quiescent),
+        of("stillpoint/guard", "pin", pin),
+        of("stillpoint/protected", "protect", protect),
+        of("stillpoint/qsbr", "start", start),
+        of("stillpoint/qsbr", "check", check),
+        of("stillpoint/qsbr", "retire", retire_beside_qsbr),
+        of("stillpoint/protected", "retire", retire_beside_protected),
+        of("stillpoint/protected", "heavy", heavy),
+        of(MALLOC, "retire", allocate),
+    ]
+}
+
+/// What two threads do at a time, the second one on `other_cpu`: each its own iterations, in one domain.
+pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
+    let of = |contender, run: fn(&Domain, u64)| Operation {
+        contender,
+        name: "retire-2",
+        run: Box::new(move |iterations| {
+            let domain = Domain::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // Where that fails, both share a CPU, and the figure says so.
+                    let _ = cpus::pin(other_cpu);
+                    run(&domain, iterations);
+                });
+                run(&domain, iterations);
+            });
+        }),
+    };
+    vec![
+        of("stillpoint/qsbr", |domain, iterations| {
+            let mut reader = domain.qsbr_reader();
+            retire(domain, iterations, || reader.quiescent());
+        }),
+        of("stillpoint/protected", |domain, iterations| {
+            let _reader = domain.reader();
+            retire(domain, iterations, || {});
+        }),
+        of(MALLOC, |_, iterations| allocate(iterations)),
     ]
 }
 
@@ -98,6 +134,18 @@ fn retire(domain: &Domain, iterations: u64, mut pass: impl FnMut()) {
         if number % BATCH == BATCH - 1 {
             pass();
             reclaimer.poll();
+        }
+    }
+}
+
+/// As [`retire`], with nobody to wait for: a batch is freed when the next one is complete.
+fn allocate(iterations: u64) {
+    let mut batches = [Vec::with_capacity(BATCH as usize), Vec::with_capacity(BATCH as usize)];
+    for number in 0..iterations {
+        batches[0].push(black_box(Box::<Object>::new([number; 8])));
+        if number % BATCH == BATCH - 1 {
+            batches.swap(0, 1);
+            batches[0].clear();
         }
     }
 }

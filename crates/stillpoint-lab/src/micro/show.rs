@@ -27,7 +27,13 @@ pub(crate) fn table(rows: &[Row], cpu: usize) {
     let caption = format!("Nanoseconds for one operation, on CPU {cpu}");
     table::of_lines(&caption, &header, 1, contenders.into_iter().map(line));
     say("Median of rounds; the loop is included, set-up is not. pin and protect include the way out.");
-    say("retire: an object of 64 bytes with its allocation and its share of the freeing.");
+    say(
+        "retire: an object of 64 bytes is allocated, written, and exchanged for the one in a shared pointer; that one is",
+    );
+    say(
+        "queued, with its share of the freeing, in batches of 64. With liburcu, a worker on another CPU frees.",
+    );
+    say("retire-2: two threads at it, each with its own pointer, in one domain. malloc: memory alone.");
     say("heavy: stillpoint's process-wide fence; of others, a wait for a grace period without readers.");
 }
 

@@ -154,11 +154,12 @@ impl Writer for SynchronizingWriter<'_> {
 
     /// Frees by itself what the background thread has not taken, which may have ended.
     fn drain(&mut self) {
-        let queue = self.contender.queue();
+        let mut queue = self.contender.queue();
         if !queue.unlinked.is_empty() {
             self.contender.free_all(queue);
+            queue = self.contender.queue();
         }
-        let waited = self.contender.freed.wait_while(self.contender.queue(), |queue| queue.taken > 0);
+        let waited = self.contender.freed.wait_while(queue, |queue| queue.taken > 0);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crossbeam_epoch::{Collector, Guard, LocalHandle};
+use crossbeam_epoch::{Atomic, Collector, Guard, LocalHandle, Owned, Shared};
 
 use super::Object;
 use crate::{
@@ -145,10 +145,20 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let handle = Collector::new().register();
+            let shared = Atomic::<Object>::null();
+            let exchange = |new: Shared<'_, Object>| {
+                let guard = handle.pin();
+                let old = shared.swap(new, Ordering::AcqRel, &guard);
+                if !old.is_null() {
+                    // SAFETY: it came from `Owned` below, and was unlinked just now, once.
+                    unsafe { guard.defer_destroy(old) };
+                }
+            };
             for number in 0..iterations {
-                let object: Box<Object> = black_box(Box::new([number; 8]));
-                handle.pin().defer(move || drop(object));
+                let object: Owned<Object> = black_box(Owned::new([number; 8]));
+                exchange(object.into_shared(&handle.pin()));
             }
+            exchange(Shared::null());
         },
     },
 ];

@@ -1,8 +1,9 @@
 //! haphazard: hazard pointers, one for each reader.
 
 use std::hint::black_box;
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 
 use haphazard::{Domain, HazardPointer};
@@ -138,11 +139,18 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let domain = Domain::new(&Family);
+            let shared = AtomicPtr::<Object>::default();
+            let exchange = |new: *mut Object| {
+                let old = shared.swap(new, Ordering::AcqRel);
+                if !old.is_null() {
+                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
+                    unsafe { domain.retire_ptr::<Object, Box<Object>>(old) };
+                }
+            };
             for number in 0..iterations {
-                let object: Box<Object> = black_box(Box::new([number; 8]));
-                // SAFETY: the object came from a `Box` and no other thread has ever seen it.
-                unsafe { domain.retire_ptr::<Object, Box<Object>>(Box::into_raw(object)) };
+                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
             }
+            exchange(ptr::null_mut());
         },
     },
 ];

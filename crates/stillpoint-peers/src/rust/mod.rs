@@ -6,3 +6,6 @@ pub(crate) mod seize;
 
 /// What the micro benchmark retires: as large as the objects of the C peers.
 type Object = [u64; 8];
+
+/// Objects that are freed together, where the peer lets us choose: as in c/peer.h.
+const RETIRED_TOGETHER: usize = 64;

@@ -1,12 +1,13 @@
 //! seize: readers enter a collector, retired batches count the readers that were inside.
 
 use std::hint::black_box;
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use seize::{Collector, Guard, reclaim};
 
-use super::Object;
+use super::{Object, RETIRED_TOGETHER};
 use crate::{
     Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
     read_until_stopped,
@@ -120,12 +121,19 @@ pub(crate) const MICRO: &[Micro] = &[
         contender: NAME,
         operation: "retire",
         run: |iterations| {
-            let collector = Collector::new();
+            let collector = Collector::new().batch_size(RETIRED_TOGETHER);
+            let shared = AtomicPtr::<Object>::default();
+            let exchange = |new: *mut Object| {
+                let old = shared.swap(new, Ordering::AcqRel);
+                if !old.is_null() {
+                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
+                    unsafe { collector.retire(old, reclaim::boxed) };
+                }
+            };
             for number in 0..iterations {
-                let object: Box<Object> = black_box(Box::new([number; 8]));
-                // SAFETY: the object came from a `Box` and no other thread has ever seen it.
-                unsafe { collector.retire(Box::into_raw(object), reclaim::boxed) };
+                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
             }
+            exchange(ptr::null_mut());
         },
     },
     Micro {

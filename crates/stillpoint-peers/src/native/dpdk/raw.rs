@@ -1,6 +1,7 @@
 //! The functions of c/dpdk.c, owned and checked.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,8 @@ unsafe extern "C" {
     safe fn stillpoint_dpdk_micro_quiescent(iterations: u64);
     safe fn stillpoint_dpdk_micro_start(iterations: u64);
     safe fn stillpoint_dpdk_micro_check(iterations: u64);
-    safe fn stillpoint_dpdk_micro_retire(iterations: u64);
+    fn stillpoint_dpdk_micro_retire(iterations: u64);
+    safe fn stillpoint_dpdk_cpu() -> c_int;
     safe fn stillpoint_dpdk_micro_heavy(iterations: u64);
 }
 
@@ -45,9 +47,23 @@ pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: super::NAME, operation: "quiescent", run: |n| stillpoint_dpdk_micro_quiescent(n) },
     Micro { contender: super::NAME, operation: "start", run: |n| stillpoint_dpdk_micro_start(n) },
     Micro { contender: super::NAME, operation: "check", run: |n| stillpoint_dpdk_micro_check(n) },
-    Micro { contender: super::NAME, operation: "retire", run: |n| stillpoint_dpdk_micro_retire(n) },
+    Micro { contender: super::NAME, operation: "retire", run: retire_by_defer_queue },
     Micro { contender: super::NAME, operation: "heavy", run: |n| stillpoint_dpdk_micro_heavy(n) },
 ];
+
+/// Megabytes of the environment abstraction layer, in which defer queues live.
+const MEMORY: usize = 64;
+
+/// # Panics
+/// If the environment abstraction layer cannot be initialised.
+fn retire_by_defer_queue(iterations: u64) {
+    let cpu = usize::try_from(stillpoint_dpdk_cpu()).unwrap_or_default();
+    if let Err(error) = crate::table::initialise_dpdk(MEMORY, false, cpu) {
+        panic!("{error}: run without the contender dpdk/rcu");
+    }
+    // SAFETY: the layer is initialised.
+    unsafe { stillpoint_dpdk_micro_retire(iterations) };
+}
 
 /// An unlinked element and the token of its grace period, started after the unlink.
 ///
