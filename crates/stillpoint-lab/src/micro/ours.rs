@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use stillpoint::fence;
-use stillpoint::rcu::{Domain, Reclaimer};
+use stillpoint::rcu::{Domain, Reclaimer, RetireError};
 use stillpoint_harness::machine::cpus;
 
 use super::Operation;
@@ -127,9 +127,15 @@ fn retire(domain: &Domain, iterations: u64, mut pass: impl FnMut()) {
     let cell = domain.cell::<Object>([0; 8]);
     let mut reclaimer: Reclaimer = domain.reclaimer_builder().batch(BATCH as usize).build();
     for number in 0..iterations {
-        let old = cell.swap(black_box(Some(Box::new([number; 8]))));
-        if let Some(old) = old {
-            reclaimer.retire(old).unwrap_or_else(|error| panic!("a polled reclaimer is never full: {error}"));
+        let mut unlinked = cell.swap(black_box(Some(Box::new([number; 8]))));
+        while let Some(old) = unlinked.take() {
+            // Full only when the other thread is not running.
+            unlinked = reclaimer.retire(old).err().map(RetireError::into_inner);
+            if unlinked.is_some() {
+                pass();
+                reclaimer.poll();
+                std::thread::yield_now();
+            }
         }
         if number % BATCH == BATCH - 1 {
             pass();
