@@ -52,6 +52,8 @@ stillpoint_sys::variants! {
     TallyRelaxed = "tally-relaxed": "What is submitted, and what the background reclaimer has, is counted by relaxed operations.",
     CountedLate = "counted-late": "What the background reclaimer takes in is no longer counted as submitted before it is counted in its retire list.",
     SleepAssisted = "sleep-assisted": "The background reclaimer that is to stop sleeps without a limit although a handle assists.",
+    TurnRelaxed = "turn-relaxed": "A turn at what retire handles share is counted, and looked for, by relaxed operations.",
+    TurnsUncounted = "turns-uncounted": "Who looks whether an inbox is empty does not look whether a turn has begun meanwhile.",
     ClosedUnseen = "closed-unseen": "A handle that has assisted looks without a fence whether the background reclaimer is gone.",
     ExitNoLight = "exit-no-light": "A reader looks for requests of futures without a light fence after its state.",
     AnswerUnseen = "answer-unseen": "Who leaves a waker after a reader has looked for wakers does not see what the reader did before: the look is acquire, not acquire and release.",

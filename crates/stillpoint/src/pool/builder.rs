@@ -309,7 +309,7 @@ impl<P> PoolBuilder<P> {
             poison,
             want: self.pages.want(self.node),
         };
-        let bytes = (first as usize).saturating_mul(geometry.bucket_bytes());
+        let bytes = (most as usize).saturating_mul(geometry.bucket_bytes());
         let core = Core::new(&plan, self.life).map_err(|why| match why {
             Refused::NoMemory => BuildError::Memory { bytes, cause: None },
             Refused::Kernel(refusal) => refused(refusal, bytes),

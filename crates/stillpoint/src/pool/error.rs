@@ -74,7 +74,8 @@ impl fmt::Display for BuildError {
             Self::Capacity { objects } => {
                 write!(
                     f,
-                    "a pool of {objects} objects cannot be made: ask for 1 or more, not above max_objects"
+                    "a pool of {objects} objects cannot be made: let the capacity be 1 or more, max_objects no less, and \
+                     neither above 2^32 buckets"
                 )
             }
             Self::Locals { locals } => write!(f, "{locals} threads cannot use a pool: allow 1 to 65536"),

@@ -29,7 +29,8 @@ use stillpoint_sys::linux::sched::{self, Way};
 /// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
 /// offline. After a boost, a thread's CPU mask is the one it had, as an explicit wish.
 ///
-/// ```
+#[cfg_attr(feature = "boost", doc = "```")]
+#[cfg_attr(not(feature = "boost"), doc = "```compile_fail")]
 /// use stillpoint::rcu::{Domain, Boost};
 ///
 /// let domain = Domain::builder().boost(Boost::Realtime).boost_fallback(Boost::Migrate).build()?;

@@ -100,6 +100,13 @@ stillpoint_sys::orders! {
     /// A load of what is counted at a place.
     counted: Acquire, [subtract, set_counted], "21", [TallyRelaxed];
 
+    // Turns at the retire list that handles share.
+
+    /// A turn is counted, after its lock was taken.
+    turn: Release, [turns], "22", [TurnRelaxed];
+    /// Whoever looks for what is left sees the lock of each turn that is counted, and looks at nothing before.
+    turns: Acquire, [turn], "22", [TurnRelaxed];
+
     // Boosting.
 
     /// A booster begins: whoever was at the cells is through.

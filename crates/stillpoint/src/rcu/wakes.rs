@@ -114,6 +114,21 @@ fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
     }));
 }
 
+/// The reclaimer may have fallen asleep without a limit before: who takes a submission tells nobody of it.
+#[test]
+fn who_submits_wakes_the_reclaimer_although_a_handle_has_taken_it() {
+    let domain = Domain::new();
+    let inbox = inbox(&domain, usize::MAX);
+    let mut reader = domain.qsbr_reader();
+    submit(&inbox);
+    assert!(is_notified_by(&domain, || inbox.tell_of_submissions()), "it is on the stack");
+    assert_eq!(inbox.assist(Full::Queue), 0, "a reader is in the way");
+    assert!(is_notified_by(&domain, || inbox.tell_of_submissions()), "it is in the shared list");
+    reader.quiescent();
+    assert_eq!(inbox.assist(Full::Queue), 1);
+    assert!(!is_notified_by(&domain, || inbox.tell_of_submissions()), "it is freed");
+}
+
 #[test]
 fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();

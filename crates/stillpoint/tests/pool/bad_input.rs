@@ -27,8 +27,8 @@ fn impossible_shapes_are_refused() {
     refused(of(2048, 8).bucket_bytes(2048), "needs 4096 or more");
     refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
     refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
-    refused(new().max_objects(9).growth_step(1), "not above max_objects");
-    refused(new().max_objects(0), "not above max_objects");
+    refused(new().max_objects(9).growth_step(1), "max_objects no less");
+    refused(new().max_objects(0), "max_objects no less");
     refused(new().max_locals(0), "0 threads");
     refused(new().max_locals(1 << 20), "1 to 65536");
     refused(new().max_locals(65_537), "65537 threads");

@@ -55,6 +55,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::TallyRelaxed, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
     (Variant::CountedLate, "limits::what_a_background_reclaimer_takes_in_is_counted_throughout"),
     (Variant::SleepAssisted, "limits::a_handle_assists_while_the_reclaimer_stops"),
+    (Variant::TurnRelaxed, "limits::a_destructor_submits_while_somebody_looks_for_what_is_left"),
+    (Variant::TurnsUncounted, "limits::a_destructor_submits_while_somebody_looks_for_what_is_left"),
     (Variant::ClosedUnseen, "limits::a_handle_assists_while_the_reclaimer_is_dropped"),
     (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),
     (Variant::AnswerUnseen, "futures::a_waker_is_found_or_its_owner_sees_why_it_need_not_be"),

@@ -1,5 +1,6 @@
 //! Limits: what waits never exceeds them, and room that is there again was left before.
 
+use std::sync::atomic::{AtomicBool as PlainBool, Ordering as PlainOrdering};
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -8,8 +9,10 @@ use loom::sync::Arc as LoomArc;
 use loom::thread;
 
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::inbox::Inbox;
 use crate::rcu::engine::queue::quota::Quota;
-use crate::rcu::engine::queue::retire_list::Limits;
+use crate::rcu::engine::queue::retire_list::{Full, Limits};
 use crate::rcu::{Domain, Retired, WhenFull};
 
 /// Memory for one object: whoever has the room in a domain for one uses it alone.
@@ -155,6 +158,35 @@ fn a_handle_assists_while_the_reclaimer_stops() {
         let freed = shared.domain.stats().freed;
         assert!(freed >= 1, "{UNORDERED}: an assistant has it in its hands");
         submits.join().unwrap();
+    });
+}
+
+/// What a destructor submits in the turn of an assistant is not overlooked, not even if another turn takes it: else `run`
+/// would return.
+#[test]
+fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
+    explore(5, || {
+        let shared = Shared::<0>::new();
+        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let submit = |inbox: &Inbox, garbage: Garbage| {
+            inbox.charge(garbage.bytes());
+            inbox.submit(garbage);
+        };
+        // Not modelled: set by a destructor, and looked at by who finds nothing left.
+        let is_done = Arc::new(PlainBool::new(false));
+        let (again, done) = (Arc::clone(&inbox), Arc::clone(&is_done));
+        let last = move || done.store(true, PlainOrdering::SeqCst);
+        submit(&inbox, Garbage::callback(move || submit(&again, Garbage::callback(last))));
+        let assistant = Arc::clone(&inbox);
+        let assists = spawn(&shared, move |_| {
+            assistant.assist(Full::Queue);
+            assistant.assist(Full::Queue);
+        });
+        if inbox.is_empty() {
+            let is_done = is_done.load(PlainOrdering::SeqCst);
+            assert!(is_done, "{UNORDERED}: what a destructor has submitted was overlooked");
+        }
+        assists.join().unwrap();
     });
 }
 

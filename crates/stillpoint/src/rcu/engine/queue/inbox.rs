@@ -38,6 +38,8 @@ pub(crate) struct Inbox {
     listed: Tally,
     /// The retire list that handles share, each in turn; made by the first one.
     shared: TryLock<Option<RetireList>>,
+    /// Number of turns that have begun.
+    turns: AtomicUsize,
     limits: Limits,
     /// Number of submitted objects for which the reclaimer wants to be woken.
     enough: AtomicUsize,
@@ -63,6 +65,7 @@ impl Inbox {
             assisted: Tally::new(),
             listed: Tally::new(),
             shared: TryLock::new(None),
+            turns: AtomicUsize::new(0),
             limits,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
@@ -145,12 +148,19 @@ impl Inbox {
         // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
         // sleeps, or its wish is seen here.
         fence(Ordering::SeqCst);
-        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) {
-            self.core.event().notify();
-        }
+        self.tell_of_submissions();
         // The reclaimer may have been dropped since the phase was looked at; it may not have seen this object then.
         if self.phase() == CLOSED {
             self.pass_on();
+        }
+    }
+
+    /// Wakes the reclaimer if there is enough for it; or if what the caller has submitted may be in the shared retire list by
+    /// now, of which nobody else has told.
+    pub(crate) fn tell_of_submissions(&self) {
+        // In the order in which objects move.
+        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) || self.assisted.objects() > 0 {
+            self.core.event().notify();
         }
     }
 
@@ -195,9 +205,14 @@ impl Inbox {
 
     /// Whether there is nothing but what is in the reclaimer's own retire list, and nobody has the turn.
     pub(crate) fn is_empty(&self) -> bool {
-        // In this order: who finds the stack empty because a handle took what was there sees its turn, too; and who finds
-        // that over sees what was left.
-        self.stack.is_empty() && !self.shared.is_locked() && self.assisted.objects() == 0
+        let turns = self.turns.load(orders::turns());
+        // In this order: who finds a turn over sees what was left, and what its destructors have submitted. If another turn
+        // has taken that from the stack meanwhile, who finds the stack empty sees that it has begun.
+        !self.shared.is_locked()
+            && self.assisted.objects() == 0
+            && self.stack.is_empty()
+            // Relaxed: at least as new as what the look at the stack has acquired.
+            && (self.turns.load(Ordering::Relaxed) == turns || busted::is(Variant::TurnsUncounted))
     }
 
     /// Whether the reclaimer, which wants to be woken for so many objects, has something to take in.
@@ -248,15 +263,18 @@ impl Inbox {
             core.hand_on(garbage);
         }));
         // Who has the turn does the same at its end.
-        if let Some(mut turn) = self.begin_on_leftovers() {
+        if let Some(mut shared) = self.shared.try_lock() {
             // A retire list that is dropped leaves what it has to the domain.
-            drop(turn.slot().take());
+            drop(shared.take());
+            self.assisted.set(0, 0);
         }
     }
 
     /// Takes the turn at the shared retire list, unless somebody has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        self.shared.try_lock().map(|list| Turn { inbox: self, list: Some(list) })
+        let list = self.shared.try_lock()?;
+        self.turns.fetch_add(1, orders::turn());
+        Some(Turn { inbox: self, list: Some(list) })
     }
 
     /// As [`begin`](Inbox::begin), but only if something was left.
@@ -314,11 +332,11 @@ impl Drop for Turn<'_> {
             inbox.core.event().notify();
         }
         // SeqCst: pairs with the fence in `Event::notify`, called by `advance`: either the reclaimer's drop finds what is
-        // left, or its phase is seen here.
+        // left, here or on the stack, or its phase is seen here.
         if !busted::is(Variant::ClosedUnseen) {
             fence(Ordering::SeqCst);
         }
-        if left.0 > 0 && inbox.phase() == CLOSED {
+        if inbox.phase() == CLOSED {
             inbox.pass_on();
         }
     }

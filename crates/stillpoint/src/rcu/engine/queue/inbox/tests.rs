@@ -219,6 +219,28 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
     }
 }
 
+/// The rest of what an assistant took goes back to the stack, and is nobody's if the reclaimer is gone; a destructor that
+/// panics is no reason to leave it there.
+#[test]
+fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
+    let domain = Domain::new();
+    let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
+    let other = Arc::clone(&inbox);
+    let closes = Garbage::callback(move || {
+        // In place of a drop of the reclaimer while the assistant has the stack's objects in his hands.
+        other.phase.fetch_max(CLOSED, Ordering::Release);
+        panic!("in a destructor");
+    });
+    for garbage in (0..2 * SHARE).map(|_| Garbage::callback(|| ())).chain([closes]) {
+        inbox.reserve(garbage.bytes()).expect("there is room");
+        inbox.submit(garbage);
+    }
+    let assists = std::panic::AssertUnwindSafe(|| inbox.assist(Full::Queue));
+    std::panic::catch_unwind(assists).expect_err("a destructor panics");
+    assert_eq!((inbox.pending(), domain.stats().pending), (0, SHARE as u64 + 1));
+    assert_eq!(domain.reclaimer().poll(), SHARE);
+}
+
 /// The reclaimer is dropped by a destructor, say. Its drop does not find what an assistant has in his hands.
 #[test]
 fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
