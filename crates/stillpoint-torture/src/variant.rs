@@ -96,6 +96,8 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
     (Broken::Rcu(Rcu::SleepAssisted), NARROW),
     (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
+    (Broken::Rcu(Rcu::TurnRelaxed), KEPT),
+    (Broken::Rcu(Rcu::TurnsUncounted), NARROW),
     (Broken::Rcu(Rcu::ExitNoLight), NARROW),
     (Broken::Rcu(Rcu::AnswerUnseen), KEPT),
     (Broken::Rcu(Rcu::RequestNoHeavy), NARROW),
