@@ -81,6 +81,7 @@ macro_rules! variants {
         }
     };
 }
+
 /// One memory ordering that an argument relies on.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {

@@ -15,7 +15,7 @@ const BATCH: u64 = 64;
 /// An object of one cache line, as large as those that the peers retire.
 type Object = [u64; 8];
 
-/// What memory alone costs in a loop of retirements: allocated, written, and freed in batches.
+/// What only the memory costs in a loop of retirements: allocated, written, and freed in batches.
 pub(super) const MALLOC: &str = "malloc";
 
 /// The operations of stillpoint's readers and writers. `retire` of `protected` pays for the fences that a domain

@@ -33,7 +33,7 @@ pub(crate) fn table(rows: &[Row], cpu: usize) {
     say(
         "queued, with its share of the freeing, in batches of 64. With liburcu, a worker on another CPU frees.",
     );
-    say("retire-2: two threads at it, each with its own pointer, in one domain. malloc: memory alone.");
+    say("retire-2: two threads at it, each with its own pointer, in one domain. malloc: only the memory.");
     say("heavy: stillpoint's process-wide fence; of others, a wait for a grace period without readers.");
 }
 

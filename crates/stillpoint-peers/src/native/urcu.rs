@@ -21,12 +21,12 @@ type Release = unsafe extern "C" fn(*mut c_void);
 pub(super) struct Flavour {
     join: unsafe extern "C" fn(),
     leave: unsafe extern "C" fn(),
-    pub(super) read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
+    read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
     worker: unsafe extern "C" fn(bool) -> *mut Worker,
     retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
     barrier: unsafe extern "C" fn(),
-    pub(super) read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
-    pub(super) synchronize: unsafe extern "C" fn(),
+    read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
+    synchronize: unsafe extern "C" fn(),
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
 }
 
@@ -177,14 +177,55 @@ struct Urcu {
     note: &'static str,
 }
 
+impl Flavour {
+    /// Reads as [`Contender::read`] says.
+    ///
+    /// # Safety
+    /// Replaced elements of these slots are freed after a grace period of this flavour.
+    pub(super) unsafe fn read(
+        &'static self,
+        slots: &Slots,
+        job: &ReadJob<'_>,
+        ready: &dyn Fn(),
+    ) -> ReadOutcome {
+        let _membership = Membership::new(self);
+        ready();
+        // SAFETY: the thread is registered; the job borrows what it points to; the caller's promise.
+        unsafe { (self.read)(&RawJob::new(slots, job)) }
+    }
+
+    /// Reads as [`Contender::read_sections`] says.
+    ///
+    /// # Safety
+    /// As for [`read`](Flavour::read).
+    pub(super) unsafe fn read_sections(
+        &'static self,
+        slots: &Slots,
+        job: &ReadJob<'_>,
+        work: &Work,
+        ready: &dyn Fn(),
+    ) -> ReadOutcome {
+        let _membership = Membership::new(self);
+        ready();
+        // SAFETY: as in `read`; the work is borrowed, too.
+        unsafe { (self.read_sections)(&RawSections::new(slots, job, work)) }
+    }
+
+    /// Waits for a grace period.
+    pub(super) fn synchronize(&self) {
+        // SAFETY: a reader of this flavour does nothing but `read` and `read_sections`, which do not call this.
+        unsafe { (self.synchronize)() };
+    }
+}
+
 /// The registration of the thread that made it.
-pub(super) struct Membership {
+struct Membership {
     flavour: &'static Flavour,
     bound_to_thread: PhantomData<*const ()>,
 }
 
 impl Membership {
-    pub(super) fn new(flavour: &'static Flavour) -> Self {
+    fn new(flavour: &'static Flavour) -> Self {
         // SAFETY: the thread leaves when `self` is dropped, on this thread, as `self` is not `Send`.
         unsafe { (flavour.join)() };
         Self { flavour, bound_to_thread: PhantomData }
@@ -208,18 +249,13 @@ impl Contender for Urcu {
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        let _membership = Membership::new(self.flavour);
-        ready();
-        // SAFETY: the thread is registered; the job borrows what it points to; replaced elements are freed by
-        // this flavour's `call_rcu` alone.
-        unsafe { (self.flavour.read)(&RawJob::new(&self.slots, job)) }
+        // SAFETY: they are freed only by this flavour's `call_rcu`.
+        unsafe { self.flavour.read(&self.slots, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let _membership = Membership::new(self.flavour);
-        ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
-        unsafe { (self.flavour.read_sections)(&RawSections::new(&self.slots, job, work)) }
+        // SAFETY: as in `read`.
+        unsafe { self.flavour.read_sections(&self.slots, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {
@@ -227,8 +263,7 @@ impl Contender for Urcu {
     }
 
     fn synchronize(&self) {
-        // SAFETY: a reader of this flavour does nothing but `read` and `read_sections`.
-        unsafe { (self.flavour.synchronize)() };
+        self.flavour.synchronize();
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {

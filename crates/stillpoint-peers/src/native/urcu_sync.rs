@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::RawJob;
-use super::RawSections;
-use super::urcu::{Membership, QSBR};
+use super::urcu::QSBR;
 use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Work, Writer, free_element};
 
 pub(crate) const NAME: &str = "liburcu/qsbr+sync";
@@ -86,18 +84,13 @@ impl Contender for Synchronizing {
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        let _membership = Membership::new(&QSBR);
-        ready();
-        // SAFETY: the thread is registered; the job borrows what it points to; replaced elements are freed after a grace
-        // period of this flavour.
-        unsafe { (QSBR.read)(&RawJob::new(&self.slots, job)) }
+        // SAFETY: they are freed only by `free_all`, after a grace period.
+        unsafe { QSBR.read(&self.slots, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let _membership = Membership::new(&QSBR);
-        ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
-        unsafe { (QSBR.read_sections)(&RawSections::new(&self.slots, job, work)) }
+        // SAFETY: as in `read`.
+        unsafe { QSBR.read_sections(&self.slots, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {
@@ -105,8 +98,7 @@ impl Contender for Synchronizing {
     }
 
     fn synchronize(&self) {
-        // SAFETY: a reader does nothing but `read` and `read_sections`; a registered thread is offline meanwhile.
-        unsafe { (QSBR.synchronize)() };
+        QSBR.synchronize();
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
