@@ -129,7 +129,7 @@ impl<T: Send + Sync + 'static> Link<T> {
 /// The unlinked object `old`, which the link owned.
 fn retired<T: Send + Sync + 'static>(domain: &WeakDomain, old: *mut T) -> Option<Retired<T>> {
     // SAFETY: the link owned `old`, made by `into_raw`, and the caller has just unlinked it.
-    NonNull::new(old).map(|old| unsafe { Retired::new(old, domain.clone()) })
+    NonNull::new(old).map(|old| unsafe { Retired::new(old, domain.name()) })
 }
 
 fn into_raw<T>(object: Option<Box<T>>) -> *mut T {

@@ -107,6 +107,19 @@ stillpoint_sys::orders! {
     /// Whoever looks for what is left sees the lock of each turn that is counted, and looks at nothing before.
     turns: Acquire, [turn], "22", [TurnRelaxed];
 
+    // Objects that name their domain.
+
+    /// A domain is listed: those who look see it.
+    list: Release, [look], "27", [ListRelaxed];
+    /// Somebody begins to look at what is listed; or finds that the domain has ended, and comes after that.
+    look: Acquire, [list, end], "27", [ListRelaxed];
+    /// A domain ends, after its last handle.
+    end: Release, [look], "28", [EndRelaxed];
+    /// Somebody has looked.
+    looked: Release, [clear], "27", [LookedRelaxed];
+    /// Nobody looks any more: what is listed is taken out.
+    clear: Acquire, [looked], "27", [LookedRelaxed];
+
     // Boosting.
 
     /// A booster begins: whoever was at the cells is through.

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::domain::{Domain, Token};
 use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
+use super::engine::directory::Name;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::{StillHeldError, SynchronizeError};
 use super::stall::ReaderKind;
-use super::weak_domain::WeakDomain;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -39,7 +39,7 @@ use stillpoint_sys::panics;
 #[must_use = "give it to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
 pub struct Retired<T: Send + Sync + 'static> {
     object: NonNull<T>,
-    domain: WeakDomain,
+    domain: Name,
     /// The token of the first attempt to free it here.
     token: Option<u64>,
 }
@@ -53,7 +53,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// # Safety
     /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `domain`, and is
     /// owned only by the caller from now on, but for readers that hold it.
-    pub(super) unsafe fn new(object: NonNull<T>, domain: WeakDomain) -> Self {
+    pub(super) unsafe fn new(object: NonNull<T>, domain: Name) -> Self {
         Self { object, domain, token: None }
     }
 
@@ -239,17 +239,16 @@ impl<T: Send + Sync + 'static> Retired<T> {
         object
     }
 
-    fn into_parts(self) -> (NonNull<T>, WeakDomain) {
+    fn into_parts(self) -> (NonNull<T>, Name) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so that the domain is moved out once.
-        (this.object, unsafe { std::ptr::read(&this.domain) })
+        (this.object, this.domain)
     }
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
         self.domain.is(core)
     }
 
-    pub(super) fn domain(&self) -> &WeakDomain {
+    pub(super) fn domain(&self) -> &Name {
         &self.domain
     }
 

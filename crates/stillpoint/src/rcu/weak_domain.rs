@@ -1,11 +1,10 @@
 //! How cells and retired objects refer to their domain without keeping it alive.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::atomic::{fence, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::engine::directory::Name;
 use super::engine::Core;
 
 /// A weak reference to a domain, compared by address in a single instruction.
@@ -28,21 +27,11 @@ impl WeakDomain {
         ptr::eq(self.0, core)
     }
 
-    fn weak(&self) -> ManuallyDrop<Weak<Core>> {
-        // SAFETY: the pointer came from `into_raw`, and the reference is not dropped here.
-        ManuallyDrop::new(unsafe { Weak::from_raw(self.0) })
-    }
-
-    /// The domain, unless its last handle is gone.
-    pub(super) fn core(&self) -> Option<Arc<Core>> {
-        let core = self.weak().upgrade();
-        if core.is_none() {
-            // Acquire: pairs with the release decrement of each handle's drop. `upgrade` has read the last one, or what
-            // followed it in its release sequence, by a relaxed load: whatever readers did before they dropped their
-            // handles happens before what the caller does with an object that no domain looks after.
-            fence(Ordering::Acquire);
-        }
-        core
+    /// How objects name the domain that were unlinked from this cell.
+    #[inline(always)]
+    pub(super) fn name(&self) -> Name {
+        // SAFETY: the weak count keeps the memory of the core. The name is not dropped with the core, nor changed.
+        unsafe { (&raw const (*self.0).reference).read() }
     }
 
     /// Panics unless `core` is this domain.
@@ -60,23 +49,15 @@ impl WeakDomain {
     }
 }
 
-impl Clone for WeakDomain {
-    fn clone(&self) -> Self {
-        Self(Weak::clone(&self.weak()).into_raw())
-    }
-}
-
 impl Drop for WeakDomain {
     fn drop(&mut self) {
-        drop(ManuallyDrop::into_inner(self.weak()));
+        // SAFETY: it came from `into_raw`, and is dropped once.
+        drop(unsafe { Weak::from_raw(self.0) });
     }
 }
 
 impl fmt::Display for WeakDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.core() {
-            Some(core) => f.write_str(core.name()),
-            None => f.write_str("(its last handle was dropped)"),
-        }
+        self.name().fmt(f)
     }
 }

@@ -11,6 +11,7 @@
 //! | `answer` | the same calls, with what a reader does who is asked for attention |
 //! | `core/grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
 //! | `core/garbage` | an unlinked object, its type erased |
+//! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
 //! | `queue/retire_list` | one owner's objects that wait for their grace period |
 //! | `queue/quota` | how much may wait in a domain |
@@ -28,6 +29,7 @@
 mod answer;
 pub(crate) mod boost;
 pub(crate) mod core;
+pub(crate) mod directory;
 pub(crate) mod queue;
 pub(crate) mod wait;
 
@@ -41,6 +43,7 @@ use self::boost::{BoostState, Boosting};
 use self::core::garbage::Garbage;
 use self::core::registry::Registry;
 use self::core::Protocol;
+use self::directory::Name;
 use self::queue::orphans::Orphans;
 use self::queue::quota::Quota;
 use self::queue::retire_list::Limits;
@@ -54,7 +57,8 @@ use stillpoint_sys::panics;
 /// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
 #[derive(Debug)]
 pub struct Core {
-    id: u64,
+    /// How unlinked objects name the domain.
+    pub(crate) reference: Name,
     name: Box<str>,
     made: Instant,
     pub(crate) protocol: Protocol,
@@ -94,8 +98,8 @@ impl Core {
         // Not modelled: a number for people, whatever order it is handed out in.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Arc::new(Self {
-            id,
+        let core = Arc::new(Self {
+            reference: Name::new(id),
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
             made: Instant::now(),
             protocol: Protocol::new(mode, boost.is_some()),
@@ -107,11 +111,14 @@ impl Core {
             tasks: Tasks::new(),
             watch,
             boost,
-        })
+        });
+        core.reference.list(&core);
+        core
     }
 
+    #[inline(always)]
     pub(crate) fn id(&self) -> u64 {
-        self.id
+        self.reference.number()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -222,6 +229,7 @@ impl Core {
 /// The last handle is gone: no reader is left, and everything may go at once.
 impl Drop for Core {
     fn drop(&mut self) {
+        self.reference.unlist();
         let mut first = None;
         // What destructors retire meanwhile finds no domain any more, and waits for its turn in `free_left`.
         self.orphans.adopt(usize::MAX, |orphan| {

@@ -8,6 +8,7 @@
 
 mod boost;
 mod controls;
+mod directory;
 mod futures;
 mod handover;
 mod limits;

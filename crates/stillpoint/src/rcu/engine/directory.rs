@@ -1,0 +1,219 @@
+//! Where a domain is found by those who do not keep it alive, and do not keep its memory either.
+//!
+//! An unlinked object names its domain by a number that is never used again, and by the domain's entry here. Entries live for
+//! ever, for one domain after the other. So to name a domain is to copy two words; to find it takes two operations on its
+//! entry, and is for those who are not in a hurry.
+//!
+//! ```text
+//!            begin                     end                       nobody looks any more
+//!   free -----------------> listed ----------> ENDED, looked at --------------------------> ENDED | CLEARED: free
+//! ```
+//!
+//! The argument is in `docs/design/rcu.md`.
+
+#[cfg(not(loom))]
+use std::cell::Cell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Weak};
+
+#[cfg(not(loom))]
+use super::core::registry::{Claim, Registry};
+use super::Core;
+use crate::busted::{self, Variant};
+use crate::rcu::orders;
+#[cfg(loom)]
+use stillpoint_sys::sync::atomic::AtomicBool;
+use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
+use stillpoint_sys::sync::UnsafeCell;
+
+/// The domain has ended: nobody begins to look.
+const ENDED: u64 = 1 << 63;
+/// Somebody has cleared the entry, or is about to.
+const CLEARED: u64 = 1 << 62;
+
+/// A place for one domain at a time.
+pub(crate) struct Entry {
+    /// The number of those who look at what is listed, and the bits above.
+    word: AtomicU64,
+    /// Written by who lists and by who clears.
+    listed: UnsafeCell<Option<Listed>>,
+    #[cfg(not(loom))]
+    claim: Cell<Option<Claim<Entry>>>,
+    /// In place of the claim.
+    #[cfg(loom)]
+    is_free: AtomicBool,
+}
+
+/// A domain, as long as somebody has a handle.
+struct Listed {
+    number: u64,
+    /// From `Weak::into_raw`.
+    core: *const Core,
+}
+
+// SAFETY: the cells are used as their comments say; what they hold may be used and dropped by any thread.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            word: AtomicU64::new(ENDED | CLEARED),
+            listed: UnsafeCell::new(None),
+            #[cfg(not(loom))]
+            claim: Cell::new(None),
+            #[cfg(loom)]
+            is_free: AtomicBool::new(true),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+static ENTRIES: Registry<Entry> = Registry::new();
+
+impl Entry {
+    /// One that is free, and the caller's.
+    #[cfg(not(loom))]
+    fn claim() -> &'static Self {
+        let claim = ENTRIES.claim();
+        // SAFETY: the registry lives for ever.
+        let entry: &'static Self = unsafe { claim.slot() };
+        entry.claim.set(Some(claim));
+        entry
+    }
+
+    /// In a model, each domain has one of its own.
+    #[cfg(loom)]
+    fn claim() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    /// Lists a domain.
+    ///
+    /// # Safety
+    /// The entry is free, and the caller's.
+    pub(crate) unsafe fn begin(&self, number: u64, core: &Arc<Core>) {
+        let core = Arc::downgrade(core).into_raw();
+        // SAFETY: nobody looks before the bits are taken off below.
+        self.listed.with_mut(|listed| unsafe { *listed = Some(Listed { number, core }) });
+        self.word.fetch_and(!(ENDED | CLEARED), orders::list());
+    }
+
+    /// The domain with this number, unless its last handle is gone. Then the caller comes after all its handles.
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
+        let before = self.word.fetch_add(1, orders::look());
+        let found = if before & ENDED == 0 || busted::is(Variant::EndedUnseen) {
+            // SAFETY: nobody writes while somebody looks.
+            self.listed.with(|listed| unsafe { (*listed).as_ref() }.and_then(|listed| listed.core(number)))
+        } else {
+            None
+        };
+        if self.word.fetch_sub(1, orders::looked()) & ENDED != 0 {
+            self.clear();
+        }
+        if found.is_none() {
+            // Acquire: pairs with the release decrement of each handle's drop, where the look has found the core: `upgrade`
+            // has read the last one, or what followed it in its release sequence, by a relaxed load. Whatever readers did
+            // before they dropped their handles happens before what the caller does with an object that no domain looks
+            // after.
+            fence(Ordering::Acquire);
+        }
+        found
+    }
+
+    /// The domain has ended.
+    pub(crate) fn end(&self) {
+        self.word.fetch_or(ENDED, orders::end());
+        self.clear();
+    }
+
+    /// Clears the entry of a domain that has ended, unless somebody looks, or another thread does.
+    fn clear(&self) {
+        let cleared = ENDED | CLEARED;
+        if self.word.compare_exchange(ENDED, cleared, orders::clear(), Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: nobody looks any more, and the exchange succeeds once.
+        let listed = self.listed.with_mut(|listed| unsafe { (*listed).take() });
+        // SAFETY: it came from `into_raw`, and is dropped once.
+        drop(listed.map(|listed| unsafe { Weak::from_raw(listed.core) }));
+        #[cfg(not(loom))]
+        if let Some(claim) = self.claim.take() {
+            ENTRIES.release(&claim);
+        }
+        #[cfg(loom)]
+        self.is_free.store(true, Ordering::Release);
+    }
+
+    /// Whether another domain may be listed. If so, it is the caller's.
+    #[cfg(loom)]
+    pub(crate) fn try_claim(&self) -> bool {
+        self.is_free.swap(false, Ordering::Acquire)
+    }
+}
+
+impl Listed {
+    fn core(&self, number: u64) -> Option<Arc<Core>> {
+        if self.number != number {
+            return None;
+        }
+        // SAFETY: it came from `into_raw`, and is not dropped here.
+        ManuallyDrop::new(unsafe { Weak::from_raw(self.core) }).upgrade()
+    }
+}
+
+/// How an object names its domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    entry: &'static Entry,
+    number: u64,
+}
+
+impl Name {
+    /// A name that no domain had before, with an entry that is free.
+    pub(super) fn new(number: u64) -> Self {
+        Self { entry: Entry::claim(), number }
+    }
+
+    /// From now on, the domain is found by it.
+    pub(super) fn list(&self, core: &Arc<Core>) {
+        // SAFETY: claimed in `new`, and listed once, by who makes the domain.
+        unsafe { self.entry.begin(self.number, core) };
+    }
+
+    /// From now on, it is not. For the drop of the domain.
+    pub(super) fn unlist(&self) {
+        self.entry.end();
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline(always)]
+    pub(crate) fn is(&self, core: &Core) -> bool {
+        self.number == core.id()
+    }
+
+    /// The domain, unless its last handle is gone.
+    pub(crate) fn core(&self) -> Option<Arc<Core>> {
+        self.entry.find(self.number)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Name").field(&self.number).finish()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.core() {
+            Some(core) => f.write_str(core.name()),
+            None => f.write_str("(its last handle was dropped)"),
+        }
+    }
+}
