@@ -257,12 +257,13 @@ impl RetireHandle {
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let inbox = &*self.inbox;
-        let is_open = retired.is_of(inbox.core()) && inbox.phase() != CLOSED;
-        if is_open && inbox.reserve(Retired::<T>::bytes()).is_ok() {
-            inbox.submit(retired.into_garbage());
+        let parts = retired.into_parts();
+        let is_open = parts.is_of(inbox.core()) && inbox.phase() != CLOSED;
+        if is_open && inbox.reserve(size_of::<T>()).is_ok() {
+            inbox.submit(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(&mut &*self, retired)
+        retire::retire(&mut &*self, parts)
     }
 
     /// As [`retire`](RetireHandle::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Reclaim`] it

@@ -202,7 +202,7 @@ impl<T: Send + Sync + 'static> RetireError<T> {
 
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let domain = self.retired.domain();
+        let domain = self.retired.parts().domain();
         match self.kind {
             RetireErrorKind::Full => f.write_str(
                 "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \

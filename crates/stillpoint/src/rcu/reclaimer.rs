@@ -62,12 +62,14 @@ impl Reclaimer {
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll), if there was no room; the object then is left to the domain.
+    #[inline]
     pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        if retired.is_of(self.list.core()) && self.list.has_room_at_once(Retired::<T>::bytes()) {
-            self.list.retire_reserved(retired.into_garbage());
+        let parts = retired.into_parts();
+        if parts.is_of(self.list.core()) && self.list.has_room_at_once(size_of::<T>()) {
+            self.list.retire_reserved(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(self, retired)
+        retire::retire(self, parts)
     }
 
     /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.

@@ -9,7 +9,7 @@ use super::engine::wait::park::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireErrorKind};
 use super::limits::WhenFull;
-use super::retired::Retired;
+use super::retired::{Parts, Retired};
 
 /// What takes retired objects in.
 pub(super) trait Queue {
@@ -42,8 +42,9 @@ pub(super) trait Queue {
 #[inline(never)]
 pub(super) fn retire<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
-    retired: Retired<T>,
+    parts: Parts<T>,
 ) -> Result<(), RetireError<T>> {
+    let retired = Retired::from_parts(parts);
     if let WhenFull::Wait(limit) = queue.when_full() {
         return retire_timeout(queue, retired, limit);
     }
@@ -87,14 +88,14 @@ fn attempt<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     retired: Retired<T>,
 ) -> Result<(), RetireError<T>> {
-    let kind = if !retired.is_of(queue.core()) {
+    let kind = if !retired.parts().is_of(queue.core()) {
         RetireErrorKind::ForeignDomain
     } else if queue.is_closed() {
         RetireErrorKind::Closed
-    } else if let Err(full) = queue.reserve(Retired::<T>::bytes()) {
+    } else if let Err(full) = queue.reserve(size_of::<T>()) {
         full.into()
     } else {
-        queue.push(retired.into_garbage());
+        queue.push(retired.into_parts().into_garbage());
         return Ok(());
     };
     Err(RetireError { retired, kind })

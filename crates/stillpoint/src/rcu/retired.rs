@@ -38,11 +38,25 @@ use stillpoint_sys::panics;
 /// ```
 #[must_use = "give it to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
 pub struct Retired<T: Send + Sync + 'static> {
+    parts: Parts<T>,
+}
+
+/// What a [`Retired`] is made of. A value is taken apart where it is handed on: as nobody takes its address then, it stays in
+/// registers from the exchange to the queue.
+pub(super) struct Parts<T> {
     object: NonNull<T>,
     domain: Name,
     /// The token of the first attempt to free it here.
     token: Option<u64>,
 }
+
+impl<T> Clone for Parts<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Parts<T> {}
 
 // SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads.
 unsafe impl<T: Send + Sync + 'static> Send for Retired<T> {}
@@ -54,7 +68,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `domain`, and is
     /// owned only by the caller from now on, but for readers that hold it.
     pub(super) unsafe fn new(object: NonNull<T>, domain: Name) -> Self {
-        Self { object, domain, token: None }
+        Self::from_parts(Parts { object, domain, token: None })
     }
 
     /// Frees the object if no reader can hold it, or hands it back. Never waits.
@@ -107,12 +121,12 @@ impl<T: Send + Sync + 'static> Retired<T> {
     pub fn token(&mut self, domain: &Domain) -> Token {
         let core = domain.core();
         assert!(
-            self.is_of(core),
+            self.parts.is_of(core),
             "an object of domain `{}` was used with domain `{}`",
-            self.domain,
+            self.parts.domain,
             core.name()
         );
-        Token::new(core, *self.token.get_or_insert_with(|| core.protocol.start()))
+        Token::new(core, *self.parts.token.get_or_insert_with(|| core.protocol.start()))
     }
 
     /// Waits until no reader can hold the object, however long that takes, and frees it.
@@ -167,19 +181,19 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     fn free_until(mut self, limit: Option<Duration>) -> Result<(), StillHeldError<T>> {
-        let Some(core) = self.domain.core() else {
+        let Some(core) = self.parts.domain.core() else {
             drop(self.take_object());
             return Ok(());
         };
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let token = *self.token.get_or_insert_with(|| core.protocol.start());
+        let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
         if let Err(cause) = core.wait_for(token, limit) {
             return Err(StillHeldError { retired: self, cause });
         }
         let mut patience = Patience::new();
         while !self.is_free() {
-            if core.protocol.hazards_of_caller().contains(&self.object.as_ptr().addr()) {
+            if core.protocol.hazards_of_caller().contains(&self.parts.object.as_ptr().addr()) {
                 let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
                 return Err(StillHeldError { retired: self, cause });
             }
@@ -215,21 +229,21 @@ impl<T: Send + Sync + 'static> Retired<T> {
 
     /// Whether no reader can hold the object any more.
     fn is_free(&mut self) -> bool {
-        let Some(core) = self.domain.core() else {
+        let Some(core) = self.parts.domain.core() else {
             return true; // without a handle there is no reader
         };
-        let token = *self.token.get_or_insert_with(|| core.protocol.start());
+        let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
         let over = matches!(core.protocol.check(token), Ok(Grace::Over));
         over && {
             let mut hazards = Vec::new();
             core.protocol.gather_hazards(&mut hazards);
-            hazards.binary_search(&self.object.as_ptr().addr()).is_err()
+            hazards.binary_search(&self.parts.object.as_ptr().addr()).is_err()
         }
     }
 
     /// The object, which [`is_free`](Retired::is_free).
     fn take_object(self) -> Box<T> {
-        let (object, domain) = self.into_parts();
+        let Parts { object, domain, .. } = self.into_parts();
         // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
         let object = unsafe { Box::from_raw(object.as_ptr()) };
         if let Some(core) = domain.core() {
@@ -239,11 +253,25 @@ impl<T: Send + Sync + 'static> Retired<T> {
         object
     }
 
-    fn into_parts(self) -> (NonNull<T>, Name) {
-        let this = ManuallyDrop::new(self);
-        (this.object, this.domain)
+    /// Whoever takes a value apart owns the object.
+    #[inline(always)]
+    pub(super) fn into_parts(self) -> Parts<T> {
+        ManuallyDrop::new(self).parts
     }
 
+    /// From the parts of one that was taken apart, once.
+    #[inline(always)]
+    pub(super) fn from_parts(parts: Parts<T>) -> Self {
+        Self { parts }
+    }
+
+    pub(super) fn parts(&self) -> &Parts<T> {
+        &self.parts
+    }
+}
+
+impl<T: Send + Sync + 'static> Parts<T> {
+    #[inline(always)]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         self.domain.is(core)
     }
@@ -253,12 +281,23 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     /// The object without its type, for a queue.
+    #[inline(always)]
     pub(super) fn into_garbage(self) -> Garbage {
-        Garbage::object(self.into_parts().0)
+        Garbage::object(self.object)
     }
 
-    pub(super) fn bytes() -> usize {
-        size_of::<T>()
+    /// For an object that nobody has handed on.
+    #[cold]
+    fn leave_to_domain(self) {
+        let garbage = self.into_garbage();
+        if let Some(core) = self.domain.core() {
+            core.charge(size_of::<T>());
+            core.shared_counters().share_retired();
+            core.add_orphan(garbage);
+        } else {
+            // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
+            panics::resume(unsafe { garbage::free_left(garbage) });
+        }
     }
 }
 
@@ -267,21 +306,14 @@ impl<T: Send + Sync + 'static> Deref for Retired<T> {
 
     fn deref(&self) -> &T {
         // SAFETY: the object is freed only by consuming `self`, and is shared with readers until then.
-        unsafe { self.object.as_ref() }
+        unsafe { self.parts.object.as_ref() }
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for Retired<T> {
+    #[inline]
     fn drop(&mut self) {
-        let garbage = Garbage::object(self.object);
-        if let Some(core) = self.domain.core() {
-            core.charge(Self::bytes());
-            core.shared_counters().share_retired();
-            core.add_orphan(garbage);
-        } else {
-            // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
-            panics::resume(unsafe { garbage::free_left(garbage) });
-        }
+        self.parts.leave_to_domain();
     }
 }
 

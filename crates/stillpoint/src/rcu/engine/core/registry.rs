@@ -36,6 +36,8 @@ struct Chunk<T> {
 pub(crate) struct Claim<T> {
     chunk: NonNull<Chunk<T>>,
     index: usize,
+    /// One of the chunk's.
+    slot: NonNull<T>,
 }
 
 impl<T: Default> Registry<T> {
@@ -95,8 +97,8 @@ impl<T: Default> Registry<T> {
         // Acquire, both: as in `iter`.
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
             bits(chunk.claimed.load(Ordering::Acquire)).map(move |index| {
-                let index = index as usize;
-                (&*chunk.slots[index], Claim { chunk: NonNull::from(chunk), index })
+                let claim = Claim::new(chunk, index as usize);
+                (&*chunk.slots[claim.index], claim)
             })
         })
     }
@@ -143,7 +145,7 @@ impl<T: Default> Chunk<T> {
                 orders::claim(),
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Some(Claim { chunk: NonNull::from(self), index }),
+                Ok(_) => return Some(Claim::new(self, index)),
                 Err(now) => claimed = now,
             }
         }
@@ -151,15 +153,18 @@ impl<T: Default> Chunk<T> {
 }
 
 impl<T> Claim<T> {
+    fn new(chunk: &Chunk<T>, index: usize) -> Self {
+        Self { chunk: NonNull::from(chunk), index, slot: NonNull::from(&*chunk.slots[index]) }
+    }
+
     /// The slot.
     ///
     /// # Safety
     /// The registry is alive for as long as `'r`.
     #[inline(always)]
     pub(crate) unsafe fn slot<'r>(&self) -> &'r T {
-        // SAFETY: chunks live as long as the registry, which the caller vouches for.
-        let chunk: &'r Chunk<T> = unsafe { self.chunk.as_ref() };
-        &chunk.slots[self.index]
+        // SAFETY: chunks and their slots live as long as the registry, which the caller vouches for.
+        unsafe { self.slot.as_ref() }
     }
 }
 

@@ -256,6 +256,7 @@ impl RetireList {
     }
 
     /// Takes in an object that was retired just now, and has its room.
+    #[inline]
     pub(crate) fn retire_reserved(&mut self, garbage: Garbage) {
         self.counters().count_retired();
         self.push(garbage);

@@ -60,6 +60,7 @@ impl Counters {
 
 /// For the owner of a retire list.
 impl Counters {
+    #[inline]
     pub(crate) fn count_retired(&self) {
         self.retired.store(self.retired.load(RELAXED) + 1, RELAXED);
     }
@@ -68,6 +69,7 @@ impl Counters {
         self.freed.store(self.freed.load(RELAXED) + objects as u64, RELAXED);
     }
 
+    #[inline]
     pub(crate) fn set_pending(&self, objects: usize, bytes: usize) {
         self.pending.store(objects as u64, RELAXED);
         self.pending_bytes.store(bytes as u64, RELAXED);

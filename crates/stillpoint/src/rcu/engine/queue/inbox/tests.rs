@@ -253,7 +253,7 @@ fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
         other.advance(CLOSED);
         other.pass_on();
     });
-    for garbage in [cell.take().expect("it is not empty").into_garbage(), closes] {
+    for garbage in [cell.take().expect("it is not empty").into_parts().into_garbage(), closes] {
         inbox.reserve(garbage.bytes()).expect("there is room");
         inbox.submit(garbage);
     }

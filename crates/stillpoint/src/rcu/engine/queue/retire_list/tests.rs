@@ -61,7 +61,7 @@ fn the_open_batch_lacks_what_is_not_there() {
     let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
     for missing in [3, 2, 1, 0, 0] {
         assert_eq!(list.missing(), missing);
-        list.retire(old(&domain).into_garbage());
+        list.retire(old(&domain).into_parts().into_garbage());
     }
     list.close();
     assert_eq!(list.missing(), 3);
@@ -75,10 +75,10 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
     let (reader, cell) = (domain.reader(), domain.cell(1));
     let object = cell.protect(&reader);
     let mut first = eager(&domain, Limits::NONE);
-    first.retire(cell.take().expect("it is not empty").into_garbage());
+    first.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
     first.poll(usize::MAX);
     let guard = reader.pin();
-    first.retire(old(&domain).into_garbage());
+    first.retire(old(&domain).into_parts().into_garbage());
     first.poll(usize::MAX);
     let state = reader.record().observe();
     assert_eq!((domain.stats().pending, domain.stats().pinned), (2, 1));
@@ -113,7 +113,7 @@ fn a_reader_is_waited_for_since_the_oldest_batch() {
     let mut list = eager(&domain, Limits::NONE);
     let mut since = Vec::new();
     for _ in 0..3 {
-        list.retire(old(&domain).into_garbage());
+        list.retire(old(&domain).into_parts().into_garbage());
         list.poll(usize::MAX);
         since.push(waited_since(&domain, state).expect("a grace period is under way"));
     }
@@ -133,7 +133,7 @@ fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     let mut lists = [(); 3].map(|()| eager(&domain, Limits::NONE));
     let mut told = Vec::new();
     for list in &mut lists {
-        list.retire(old(&domain).into_garbage());
+        list.retire(old(&domain).into_parts().into_garbage());
         list.poll(usize::MAX);
         told.push(domain.core().sum().oldest.expect("a guard is held"));
     }
