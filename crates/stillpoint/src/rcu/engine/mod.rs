@@ -35,7 +35,7 @@ pub(crate) mod wait;
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -60,7 +60,6 @@ pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
     name: Box<str>,
-    made: Instant,
     pub(crate) protocol: Protocol,
     counters: Registry<Counters>,
     /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
@@ -101,7 +100,6 @@ impl Core {
         let core = Arc::new(Self {
             reference: Name::new(id),
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
-            made: Instant::now(),
             protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),
             orphans: Orphans::new(),
@@ -209,7 +207,7 @@ impl Core {
 
     /// Time since the domain was made.
     pub(crate) fn age(&self) -> Duration {
-        self.made.elapsed()
+        self.protocol.age()
     }
 
     /// In the child of a `fork`: lets go of every record that another thread of the parent held.

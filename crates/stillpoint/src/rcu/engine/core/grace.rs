@@ -5,6 +5,8 @@
 //! token or a later one, cannot hold anything that was unlinked before the start.
 
 use std::ptr;
+use std::sync::atomic::AtomicU64 as PlainU64;
+use std::time::Duration;
 
 use super::record::{Kind, Record, PASSIVE};
 use super::{Protocol, FIRST_TOKEN};
@@ -13,6 +15,11 @@ use crate::fence::{self, FenceError, Mode};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
+
+/// After a heavy fence, those who have full batches wait this many times as long as it took, and use the next one together.
+const BETWEEN_HEAVY: u32 = 16;
+/// But no longer than that: a thread that is preempted in its fence takes it for a long one.
+const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 
 /// How far the domain has come. The tokens only ever grow.
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub(crate) struct Progress {
     heavy_fences: AtomicU64,
     /// Why the last heavy fence failed; 0 when it succeeded.
     errno: AtomicI32,
+    /// Age of the domain in nanoseconds at which a full batch may cause a heavy fence again. Not modelled: a pace.
+    next_heavy: PlainU64,
 }
 
 impl Progress {
@@ -37,6 +46,7 @@ impl Progress {
             laggard: AtomicPtr::new(ptr::null_mut()),
             heavy_fences: AtomicU64::new(0),
             errno: AtomicI32::new(0),
+            next_heavy: PlainU64::new(0),
         }
     }
 }
@@ -182,7 +192,12 @@ impl Protocol {
         if busted::is(Variant::NoHeavy) {
             return Ok(());
         }
+        let begun = self.age();
         let answer = self.mode.heavy();
+        let ended = self.age();
+        let pause = ended.saturating_sub(begun).saturating_mul(BETWEEN_HEAVY).min(LONGEST_BETWEEN);
+        // Relaxed: a pace.
+        self.progress.next_heavy.store((ended + pause).as_nanos() as u64, Ordering::Relaxed);
         // Relaxed, both: statistics.
         self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         let errno = answer.err().map_or(0, FenceError::raw_os_error);
@@ -229,6 +244,14 @@ impl Protocol {
     /// Number of registered readers.
     pub(crate) fn readers(&self) -> usize {
         self.records.iter().count()
+    }
+
+    /// The age of the domain at which a full batch that waits for `token` is to be looked at, if that needs a heavy fence.
+    pub(crate) fn due(&self, token: u64) -> Option<Duration> {
+        // Relaxed, both: whoever looks at the batch finds out.
+        let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
+        (!is_fenced && self.needs_heavy())
+            .then(|| Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed)))
     }
 
     /// Whether the next fence will be a heavy one.

@@ -9,6 +9,8 @@ pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod registry;
 
+use std::time::{Duration, Instant};
+
 use crossbeam_utils::CachePadded;
 
 use self::grace::Progress;
@@ -22,6 +24,7 @@ use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Protocol {
     mode: Mode,
+    made: Instant,
     /// Whether readers may be boosted, and told so.
     boosts: bool,
     /// The current token. Changed by read-modify-write only: see `start`.
@@ -40,6 +43,7 @@ impl Protocol {
     pub(crate) fn new(mode: Mode, boosts: bool) -> Self {
         Self {
             mode,
+            made: Instant::now(),
             boosts,
             token: CachePadded::new(AtomicU64::new(FIRST_TOKEN)),
             progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
@@ -50,6 +54,15 @@ impl Protocol {
 
     pub(crate) fn mode(&self) -> Mode {
         self.mode
+    }
+
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Time since the domain was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.made.elapsed()
     }
 
     /// The records of all readers, in no order.

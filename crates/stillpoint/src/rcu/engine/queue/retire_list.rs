@@ -86,7 +86,8 @@ pub(crate) struct RetireList {
     /// Whether the odd one of a limit is for those held.
     favours_held: bool,
     bytes: usize,
-    started: Option<Instant>,
+    /// Age of the domain when a token was started last.
+    started: Option<Duration>,
     /// For readers that are in the way.
     booster: Booster,
     /// Scratch memory of a poll.
@@ -314,22 +315,29 @@ impl RetireList {
         if self.has_room(0) {
             self.adopt(SHARE.min(self.limits.objects - self.len()));
         }
+        let mut now = None;
         if self.open > 0 && self.is_time() {
             self.close();
+            now = self.started;
         }
-        self.advance(limit)
+        let is_early = self.is_early(now);
+        self.go_on(limit, is_early)
     }
 
-    /// As [`poll`](RetireList::poll), but neither adopts nor starts anything.
+    /// As [`poll`](RetireList::poll), but neither adopts nor starts anything, and does not mind the pace.
     ///
     /// # Panics
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
+        self.go_on(limit, false)
+    }
+
+    fn go_on(&mut self, limit: usize, is_early: bool) -> usize {
         if busted::is(Variant::HazardsFirst) {
             self.core.protocol.gather_hazards(&mut self.hazards);
         }
         self.core.tend_boost();
-        let ready = self.ready(limit);
+        let ready = if is_early { 0 } else { self.ready(limit) };
         if ready + self.open == self.queue.len() {
             // No grace period is under way any more.
             self.end_boost();
@@ -373,8 +381,20 @@ impl RetireList {
         self.pace.batch.saturating_sub(self.open)
     }
 
+    /// When a full batch is to be looked at: heavy fences are for several.
+    fn due(&self, batch: &Batch) -> Option<Duration> {
+        let is_paced = batch.objects >= self.pace.batch && !self.pace.interval.is_zero();
+        if is_paced { self.core.protocol.due(batch.token) } else { None }
+    }
+
+    /// Whether it is too early to look at what waits for a grace period. `now` is the age of the domain, if the caller knows it.
+    fn is_early(&self, now: Option<Duration>) -> bool {
+        let due = self.batches.front().and_then(|batch| self.due(batch));
+        due.is_some_and(|due| due > now.unwrap_or_else(|| self.core.age()))
+    }
+
     fn is_time(&self) -> bool {
-        let due = || self.started.is_none_or(|started| started.elapsed() >= self.pace.interval);
+        let due = || self.started.is_none_or(|started| self.core.age() - started >= self.pace.interval);
         self.open >= self.pace.batch
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
@@ -386,7 +406,7 @@ impl RetireList {
         if self.open > 0 {
             let token = self.core.protocol.start();
             let started = self.core.age();
-            self.started = Some(Instant::now());
+            self.started = Some(started);
             self.batches.push_back(Batch { token, objects: self.open, started });
             self.open = 0;
         }
@@ -555,7 +575,11 @@ impl RetireList {
 
     /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
+        let made = self.core.protocol.made();
         if let Some(batch) = self.batches.front() {
+            if self.is_early(None) {
+                return Ok(Obstacle::Pace(self.due(batch).and_then(|due| made.checked_add(due))));
+            }
             return Ok(match self.core.protocol.check(batch.token)? {
                 Grace::HeldUp(record) => Obstacle::Reader(record),
                 Grace::Over => Obstacle::Nothing,
@@ -563,7 +587,9 @@ impl RetireList {
         }
         Ok(match self.started {
             _ if !self.held.is_empty() => Obstacle::Hazard,
-            Some(started) if self.open > 0 => Obstacle::Pace(started.checked_add(self.pace.interval)),
+            Some(started) if self.open > 0 => {
+                Obstacle::Pace(started.checked_add(self.pace.interval).and_then(|due| made.checked_add(due)))
+            }
             _ => Obstacle::Nothing,
         })
     }
