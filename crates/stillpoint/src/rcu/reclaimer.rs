@@ -65,7 +65,7 @@ impl Reclaimer {
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let parts = retired.into_parts();
-        if parts.is_of(self.list.core()) && self.list.has_room_at_once(size_of::<T>()) {
+        if parts.is_of(self.list.core()) && self.list.reserve_at_once(size_of::<T>()) {
             self.list.retire_reserved(parts.into_garbage());
             return Ok(());
         }
@@ -315,7 +315,9 @@ impl<R> ReclaimerBuilder<R> {
         self
     }
 
-    /// Number of retired objects for which a grace period starts at once; 128 by default, at least 1.
+    /// Number of retired objects for which a grace period starts at once; 128 by default, at least 1. In a domain that needs
+    /// heavy fences, such batches gather for one: for 32 times as long as the last one took, 1 ms at the most, and up to 32
+    /// of them, so that fences take some 3 % of a busy writer's time. Without a `fence_interval` they do not.
     pub fn batch(mut self, objects: usize) -> Self {
         self.pace.batch = objects.max(1);
         self

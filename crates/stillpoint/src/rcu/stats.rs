@@ -17,10 +17,10 @@ pub struct Stats {
     pub retired: u64,
     /// Objects freed and callbacks called.
     pub freed: u64,
-    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: exact at
-    /// any time.
+    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: what counts
+    /// against it, exact at any time; far below the limit, that is up to 127 more for each reclaimer.
     pub pending: u64,
-    /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: exact at any time.
+    /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: the same.
     pub pending_bytes: u64,
     /// The domain's limit of objects, if it has one.
     pub max_pending: Option<usize>,

@@ -13,8 +13,8 @@ use crate::parked::{with_thread, Parked};
 use crate::LONG;
 
 const OBJECTS: u64 = 1_000_000;
-/// The batch of a reclaimer that was not told otherwise.
-const BATCH: u64 = 128;
+/// What a reclaimer that was not told otherwise lets wait for a fence: 32 batches.
+const GATHERED: u64 = 32 * 128;
 const CAPACITY: usize = 1000;
 
 /// Retires so many objects, with a poll after each, and looks at what waits in the domain all along.
@@ -40,7 +40,7 @@ fn go_on(parked: &Parked<'_>) {
     parked.go_on();
 }
 
-/// With `count` objects in its hand: garbage is bounded by these and one batch, for any length of time.
+/// With `count` objects in its hand: garbage is bounded by these and 32 batches, for any length of time.
 fn parked_with_protected_objects(count: u64) {
     in_each_mode(|domain| {
         let cells: Vec<_> = (0..count).map(|number| domain.cell(number)).collect();
@@ -56,7 +56,7 @@ fn parked_with_protected_objects(count: u64) {
             for cell in &cells {
                 reclaimer.retire(cell.take().expect("the cell is full")).expect("there is room");
             }
-            retire_many(&domain, &mut reclaimer, OBJECTS / count, count + BATCH);
+            retire_many(&domain, &mut reclaimer, OBJECTS / count, count + GATHERED);
             assert!(reclaimer.flush_timeout(crate::SHORT).is_err());
             assert_eq!(domain.stats().pending, count, "what it holds and nothing else");
             go_on(parked);
@@ -93,7 +93,7 @@ fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() 
                 parked.stop();
                 reclaimer.retire(cell.replace(turn % 100).expect("never empty")).expect("there is room");
                 reclaimer.poll();
-                retire_many(&domain, &mut reclaimer, 1000, 1 + BATCH);
+                retire_many(&domain, &mut reclaimer, 1000, 1 + GATHERED);
                 parked.go_on();
             }
         });
@@ -167,7 +167,7 @@ fn parked_outside_it_holds_up_nothing() {
         };
         with_thread(reads, |parked| {
             parked.stop();
-            retire_many(&domain, &mut reclaimer, OBJECTS / 10, BATCH);
+            retire_many(&domain, &mut reclaimer, OBJECTS / 10, GATHERED);
             reclaimer.flush_timeout(LONG).expect("nobody is in the way");
             assert_eq!(domain.stats().pending, 0);
         });

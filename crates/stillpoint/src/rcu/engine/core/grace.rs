@@ -17,7 +17,7 @@ use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
 /// After a heavy fence, those who have full batches wait this many times as long as it took, and use the next one together.
-const BETWEEN_HEAVY: u32 = 16;
+const BETWEEN_HEAVY: u32 = 32;
 /// But no longer than that: a thread that is preempted in its fence takes it for a long one.
 const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 
@@ -252,6 +252,12 @@ impl Protocol {
         let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
         (!is_fenced && self.needs_heavy())
             .then(|| Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed)))
+    }
+
+    /// For tests: no full batch is due any more.
+    #[cfg(test)]
+    pub(crate) fn put_off_heavy(&self) {
+        self.progress.next_heavy.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Whether the next fence will be a heavy one.

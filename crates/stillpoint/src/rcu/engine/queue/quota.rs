@@ -7,9 +7,12 @@
 //! Room is *reserved* by a compare-and-swap that never exceeds the limit, so that however many threads retire at a
 //! time, no more waits at any moment. What cannot be refused is *charged*, beyond the limit if need be, and counted.
 //!
-//! A domain without limits has no room of this kind, and pays nothing. With a limit, an object costs one
-//! read-modify-write when it is retired and one when it is freed, on a line that all retirers share; with both limits,
-//! two of each on the same line; and each poll that frees costs a fence, for those who wait for room.
+//! A retire list draws room for [`LOT`] objects at a time, keeps what it has not used ([`Credit`]), and uses it for the next
+//! ones; so most objects cost no read-modify-write on the line that all retirers share. Where the limit is near, it draws
+//! room for one object, and keeps none: nobody is refused for room that another one has in hand, but for 16 lots.
+//!
+//! A domain without limits has no room of this kind, and pays nothing. With a limit, each poll that frees costs a fence,
+//! for those who wait for room.
 
 use crate::busted::{self, Variant};
 use crate::rcu::orders;
@@ -19,6 +22,11 @@ use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::atomic::AtomicU64;
 
 use super::retire_list::Limits;
+
+/// Objects for which a retire list draws room at a time.
+const LOT: usize = 64;
+/// Where there is no room for so many lots, the limit is near.
+const NEAR: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Quota {
@@ -37,18 +45,28 @@ impl Quota {
     }
 
     /// Takes up room for one object, unless that would exceed a limit.
-    ///
-    /// With both limits, an attempt that fails for its bytes takes up an object's room for a moment, and another
-    /// attempt may fail for that.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        if !self.objects.reserve(1) {
+        self.draw(1, bytes)
+    }
+
+    /// Takes up room for so many objects with so many bytes in all, unless that would exceed a limit.
+    ///
+    /// With both limits, an attempt that fails for its bytes takes up the objects' room for a moment, and another
+    /// attempt may fail for that.
+    fn draw(&self, objects: usize, bytes: usize) -> bool {
+        if !self.objects.reserve(objects) {
             return false;
         }
         let fits = self.bytes.reserve(bytes);
         if !fits {
-            self.objects.give_back(1);
+            self.objects.give_back(objects);
         }
         fits
+    }
+
+    /// Whether there is no room for many lots of objects of this size.
+    fn is_near(&self, bytes: usize) -> bool {
+        self.objects.is_near(NEAR * LOT) || self.bytes.is_near(bytes.saturating_mul(NEAR * LOT))
     }
 
     /// Takes up room for one object that cannot be refused.
@@ -127,6 +145,12 @@ impl Account {
         self.taken.fetch_update(orders::reserve(), Ordering::Relaxed, fits).is_ok()
     }
 
+    /// Whether there is less room than that.
+    fn is_near(&self, amount: usize) -> bool {
+        // Relaxed: a hint.
+        self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) < amount
+    }
+
     /// Whether it was within the limit.
     fn charge(&self, amount: usize) -> bool {
         // Relaxed: who is not refused relies on nobody's room. It keeps the release sequence of `give_back`, being a
@@ -138,6 +162,65 @@ impl Account {
     fn give_back(&self, amount: usize) {
         if self.is_limited() {
             self.taken.fetch_sub(amount, orders::give_back());
+        }
+    }
+}
+
+/// Room that a retire list has drawn and no object takes up.
+#[derive(Debug, Default)]
+pub(crate) struct Credit {
+    objects: usize,
+    bytes: usize,
+}
+
+impl Credit {
+    /// Uses room for one object, if it is there.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.objects > 0 && self.bytes >= bytes;
+        if fits {
+            self.objects -= 1;
+            self.bytes -= bytes;
+        }
+        fits
+    }
+
+    /// Takes up room for one object: from what is at hand, or from the quota, in a lot if there is much room.
+    pub(crate) fn reserve(&mut self, quota: &Quota, bytes: usize) -> bool {
+        if self.take(bytes) {
+            return true;
+        }
+        self.give_back(quota);
+        let lot = bytes.saturating_mul(LOT);
+        if !quota.is_near(bytes) && quota.draw(LOT, lot) {
+            *self = Self { objects: LOT - 1, bytes: lot - bytes };
+            return true;
+        }
+        quota.reserve(bytes)
+    }
+
+    /// An object is freed: its room is kept for the next ones, or given back.
+    pub(crate) fn add(&mut self, quota: &Quota, bytes: usize) {
+        self.objects += 1;
+        self.bytes += bytes;
+        if self.objects >= 2 * LOT || quota.is_near(bytes) {
+            self.give_back(quota);
+        }
+    }
+
+    /// Keeps nothing where the limit is near.
+    pub(crate) fn settle(&mut self, quota: &Quota) {
+        if self.objects > 0 && quota.is_near(self.bytes.div_ceil(self.objects)) {
+            self.give_back(quota);
+        }
+    }
+
+    /// Gives everything back.
+    pub(crate) fn give_back(&mut self, quota: &Quota) {
+        if self.objects > 0 || self.bytes > 0 {
+            quota.objects.give_back(self.objects);
+            quota.bytes.give_back(self.bytes);
+            *self = Self::default();
         }
     }
 }
@@ -165,6 +248,42 @@ mod tests {
         assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(1), Some(6)));
         assert!(quota.reserve(4) && !quota.reserve(0));
         assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(2), Some(10)));
+    }
+
+    #[test]
+    fn room_is_drawn_in_lots_and_one_by_one_near_the_limit() {
+        let quota = quota(NEAR * LOT + 10, usize::MAX);
+        let mut credit = Credit::default();
+        assert!(credit.reserve(&quota, 8));
+        assert_eq!(quota.objects().taken(), Some(LOT), "a lot");
+        (1..LOT).for_each(|_| assert!(credit.reserve(&quota, 8)));
+        assert_eq!(quota.objects().taken(), Some(LOT), "it is used up first");
+        let left = NEAR * LOT + 10 - LOT;
+        (0..left).for_each(|used| {
+            assert!(credit.reserve(&quota, 8));
+            assert_eq!(quota.objects().taken(), Some(LOT + used + 1), "one by one");
+        });
+        assert!(!credit.reserve(&quota, 8));
+        credit.add(&quota, 8);
+        assert_eq!(quota.objects().taken(), Some(NEAR * LOT + 9), "given back at once");
+    }
+
+    #[test]
+    fn objects_of_any_size_take_up_and_give_back_what_they_have() {
+        let quota = quota(1 << 20, 1 << 24);
+        let mut credit = Credit::default();
+        let taken = |quota: &Quota| (quota.objects().taken(), quota.bytes().taken());
+        assert!(credit.reserve(&quota, 8) && credit.reserve(&quota, 100));
+        assert_eq!(taken(&quota), (Some(LOT), Some(8 * LOT)), "the larger one fits into the lot");
+        assert!(credit.reserve(&quota, 1000), "the lot has not enough, and goes back");
+        assert_eq!(taken(&quota), (Some(LOT + 2), Some(1000 * LOT + 108)));
+        [8, 100, 1000].into_iter().for_each(|bytes| credit.add(&quota, bytes));
+        assert_eq!(taken(&quota), (Some(LOT + 2), Some(1000 * LOT + 108)), "it is kept");
+        credit.give_back(&quota);
+        assert_eq!(taken(&quota), (Some(0), Some(0)));
+        assert!((0..2 * LOT).all(|_| quota.reserve(8)));
+        (0..2 * LOT).for_each(|_| credit.add(&quota, 8));
+        assert_eq!(taken(&quota), (Some(0), Some(0)), "two lots are not kept");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::queue::quota::Credit;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
@@ -29,6 +30,9 @@ use stillpoint_sys::work;
 
 /// Orphans of the domain that one call adopts at the most, and objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;
+
+/// Full batches that gather for one heavy fence at the most, if [fences](super::super::core::grace) came too often otherwise.
+pub(crate) const GATHERED: usize = 32;
 
 /// When a poll starts a token for what is open.
 #[derive(Debug, Clone, Copy)]
@@ -71,11 +75,15 @@ pub(crate) struct RetireList {
     limits: Limits,
     /// Objects up to which nobody else need be asked: 0 if the domain has limits of its own.
     at_once: usize,
+    /// If it has.
+    credit: Credit,
     queue: VecDeque<Garbage>,
     /// The front of the queue, in groups with one token each.
     batches: VecDeque<Batch>,
     /// Objects at the back of the queue that have no token yet.
     open: usize,
+    /// Whether somebody has [closed](RetireList::close) the queue since it was looked at: then full batches do not gather.
+    hurries: bool,
     held: Vec<Held>,
     /// The next one of them to be compared; polls go round.
     next_held: usize,
@@ -130,12 +138,14 @@ impl RetireList {
         Self {
             counters: core.counters.claim(),
             at_once: if core.quota().is_some() { 0 } else { limits.objects },
+            credit: Credit::default(),
             core,
             pace,
             limits,
             queue: VecDeque::new(),
             batches: VecDeque::new(),
             open: 0,
+            hurries: false,
             held: Vec::new(),
             next_held: 0,
             held_since: None,
@@ -179,10 +189,11 @@ impl RetireList {
         self.len() < self.limits.objects && self.fits(bytes)
     }
 
-    /// Whether one more object of this size may be taken in, as far as can be told without a look at the domain.
+    /// Takes up room for one more object, if that needs no look at the domain.
     #[inline]
-    pub(crate) fn has_room_at_once(&self, bytes: usize) -> bool {
-        self.len() < self.at_once && self.fits(bytes)
+    pub(crate) fn reserve_at_once(&mut self, bytes: usize) -> bool {
+        let is_free = self.len() < self.at_once && self.fits(bytes);
+        is_free || (self.has_room(bytes) && self.credit.take(bytes))
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -195,13 +206,13 @@ impl RetireList {
     }
 
     /// Takes up room for one more object.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
         if !self.has_room(bytes) {
             Err(Full::Queue)
-        } else if !self.core.reserve(bytes) {
-            Err(Full::Domain)
-        } else {
+        } else if self.core.quota().is_none_or(|quota| self.credit.reserve(quota, bytes)) {
             Ok(())
+        } else {
+            Err(Full::Domain)
         }
     }
 
@@ -317,7 +328,7 @@ impl RetireList {
         }
         let mut now = None;
         if self.open > 0 && self.is_time() {
-            self.close();
+            self.start();
             now = self.started;
         }
         let is_early = self.is_early(now);
@@ -337,7 +348,12 @@ impl RetireList {
             self.core.protocol.gather_hazards(&mut self.hazards);
         }
         self.core.tend_boost();
-        let ready = if is_early { 0 } else { self.ready(limit) };
+        let ready = if is_early {
+            0
+        } else {
+            self.hurries = false;
+            self.ready(limit)
+        };
         if ready + self.open == self.queue.len() {
             // No grace period is under way any more.
             self.end_boost();
@@ -381,16 +397,19 @@ impl RetireList {
         self.pace.batch.saturating_sub(self.open)
     }
 
-    /// When a full batch is to be looked at: heavy fences are for several.
-    fn due(&self, batch: &Batch) -> Option<Duration> {
-        let is_paced = batch.objects >= self.pace.batch && !self.pace.interval.is_zero();
-        if is_paced { self.core.protocol.due(batch.token) } else { None }
+    /// Age of the domain at which what waits for a grace period is to be looked at, unless that is at once: full batches
+    /// gather for one heavy fence.
+    fn due(&self) -> Option<Duration> {
+        let is_full = |batch: &&Batch| batch.objects >= self.pace.batch;
+        let is_short = self.queue.len() < GATHERED.saturating_mul(self.pace.batch);
+        let gathers = !self.hurries && !self.pace.interval.is_zero() && is_short;
+        let batch = self.batches.front().filter(is_full).filter(|_| gathers)?;
+        self.core.protocol.due(batch.token)
     }
 
-    /// Whether it is too early to look at what waits for a grace period. `now` is the age of the domain, if the caller knows it.
+    /// Whether it is earlier than that. `now` is the age of the domain, if the caller knows it.
     fn is_early(&self, now: Option<Duration>) -> bool {
-        let due = self.batches.front().and_then(|batch| self.due(batch));
-        due.is_some_and(|due| due > now.unwrap_or_else(|| self.core.age()))
+        self.due().is_some_and(|due| due > now.unwrap_or_else(|| self.core.age()))
     }
 
     fn is_time(&self) -> bool {
@@ -401,16 +420,22 @@ impl RetireList {
             || due()
     }
 
-    /// Starts a token for what is open. Returns the token that the newest object waits for.
+    /// Starts a token for what is open, whatever the pace, which the next poll does not mind either. Returns the token that
+    /// the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
-            let token = self.core.protocol.start();
-            let started = self.core.age();
-            self.started = Some(started);
-            self.batches.push_back(Batch { token, objects: self.open, started });
-            self.open = 0;
+            self.start();
         }
+        self.hurries = true;
         self.batches.back().map(|batch| batch.token)
+    }
+
+    fn start(&mut self) {
+        let token = self.core.protocol.start();
+        let started = self.core.age();
+        self.started = Some(started);
+        self.batches.push_back(Batch { token, objects: self.open, started });
+        self.open = 0;
     }
 
     /// Counts the objects at the front whose token is over, until there are `limit` or more.
@@ -525,7 +550,7 @@ impl RetireList {
     ///
     /// # Safety
     /// No reader can hold the object any more.
-    unsafe fn destroy<const ROOM: bool>(&self, garbage: Garbage, freed: &mut Freed) {
+    unsafe fn destroy<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
         let bytes = garbage.bytes();
         if ROOM && busted::is(Variant::RoomBeforeFree) {
             self.core.give_room_back(bytes);
@@ -535,12 +560,15 @@ impl RetireList {
         if let Err(panic) = unsafe { garbage.free() } {
             panics::keep_first(&mut freed.panic, panic);
         }
-        if ROOM && !busted::is(Variant::RoomBeforeFree) {
-            self.core.give_room_back(bytes);
+        if let Some(quota) = self.core.quota().filter(|_| ROOM && !busted::is(Variant::RoomBeforeFree)) {
+            self.credit.add(quota, bytes);
         }
     }
 
-    fn account(&self, freed: usize) {
+    fn account(&mut self, freed: usize) {
+        if let Some(quota) = self.core.quota() {
+            self.credit.settle(quota);
+        }
         let counters = self.counters();
         if freed > 0 {
             counters.count_freed(freed);
@@ -578,7 +606,7 @@ impl RetireList {
         let made = self.core.protocol.made();
         if let Some(batch) = self.batches.front() {
             if self.is_early(None) {
-                return Ok(Obstacle::Pace(self.due(batch).and_then(|due| made.checked_add(due))));
+                return Ok(Obstacle::Pace(self.due().and_then(|due| made.checked_add(due))));
             }
             return Ok(match self.core.protocol.check(batch.token)? {
                 Grace::HeldUp(record) => Obstacle::Reader(record),
@@ -618,6 +646,9 @@ impl Drop for RetireList {
             self.core.add_orphans(pending);
         }
         self.count_nothing();
+        if let Some(quota) = self.core.quota() {
+            self.credit.give_back(quota);
+        }
         self.core.counters.release(&self.counters);
     }
 }

@@ -68,6 +68,44 @@ fn the_open_batch_lacks_what_is_not_there() {
     list.advance(usize::MAX);
 }
 
+/// As long as a heavy fence would come too soon after the last one.
+#[test]
+fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
+    let domain = Domain::new();
+    let _reader = domain.reader();
+    let (batch, fences) = (10, || domain.stats().heavy_fences);
+    let mut list =
+        RetireList::new(Arc::clone(domain.core()), Pace { batch, ..Pace::DEFAULT }, Limits::NONE);
+    let retire = |list: &mut RetireList| {
+        (0..batch).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+        list.poll(usize::MAX)
+    };
+    assert_eq!(retire(&mut list), batch, "the first one has no other before it");
+    if fences() == 0 {
+        return; // the domain needs none
+    }
+    domain.core().protocol.put_off_heavy();
+    let before = fences();
+    for gathered in 1..GATHERED {
+        assert_eq!((retire(&mut list), list.len()), (0, gathered * batch));
+        assert!(matches!(list.obstacle(), Ok(Obstacle::Pace(_))));
+    }
+    assert_eq!(fences(), before);
+    assert_eq!((retire(&mut list), fences()), (GATHERED * batch, before + 1));
+
+    domain.core().protocol.put_off_heavy();
+    assert_eq!(retire(&mut list), 0);
+    assert_eq!((list.advance(usize::MAX), fences()), (batch, before + 2), "who is in need does not wait");
+    domain.core().protocol.put_off_heavy();
+    assert_eq!(retire(&mut list), 0);
+    list.close();
+    assert_eq!((list.poll(usize::MAX), fences()), (batch, before + 3), "nor who has closed it");
+    domain.core().protocol.put_off_heavy();
+    assert_eq!(retire(&mut list), 0);
+    domain.synchronize().expect("no reader is in the way");
+    assert_eq!(list.poll(usize::MAX), batch, "the fence of another one serves");
+}
+
 /// Whoever has handed everything on waits for nothing, and holds nothing.
 #[test]
 fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
