@@ -76,6 +76,13 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::CountRelaxed), KEPT),
     (Broken::Rcu(Rcu::StartRelaxed), KEPT),
     (Broken::Rcu(Rcu::FencedRelaxed), KEPT),
+    (Broken::Rcu(Rcu::ListRelaxed), KEPT),
+    (Broken::Rcu(Rcu::LookedRelaxed), KEPT),
+    (Broken::Rcu(Rcu::EndRelaxed), KEPT),
+    (
+        Broken::Rcu(Rcu::EndedUnseen),
+        "an object would have to look for its domain in the few instructions in which the last handle is dropped",
+    ),
     (
         Broken::Rcu(Rcu::WriterNoFence),
         "the read-modify-write that starts the token is a full fence on x86-64",

@@ -255,7 +255,7 @@ impl Protocol {
     }
 
     /// For tests: no full batch is due any more.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn put_off_heavy(&self) {
         self.progress.next_heavy.store(u64::MAX, Ordering::Relaxed);
     }

@@ -74,8 +74,7 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     let domain = Domain::new();
     let _reader = domain.reader();
     let (batch, fences) = (10, || domain.stats().heavy_fences);
-    let mut list =
-        RetireList::new(Arc::clone(domain.core()), Pace { batch, ..Pace::DEFAULT }, Limits::NONE);
+    let mut list = RetireList::new(Arc::clone(domain.core()), Pace { batch, ..Pace::DEFAULT }, Limits::NONE);
     let retire = |list: &mut RetireList| {
         (0..batch).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
         list.poll(usize::MAX)
