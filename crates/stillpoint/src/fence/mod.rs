@@ -193,18 +193,21 @@ impl ReaderFence {
     /// The reader's side of the pair.
     #[inline(always)]
     pub(crate) fn issue(self) {
-        match self {
-            Self::Light => light(),
-            Self::Bound => {
-                light();
-                // SeqCst: pairs with the fence in `fence` of the grace periods. The reader outlives the registration of
-                // its thread, in thread-local storage: so the thread fences itself.
-                if light_fences_have_ended() {
-                    fence(Ordering::SeqCst);
-                }
-            }
-            // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider.
-            Self::Full => fence(Ordering::SeqCst),
+        if self == Self::Light {
+            light();
+        } else {
+            self.issue_more();
+        }
+    }
+
+    /// Out of the way of readers that need less.
+    #[inline(never)]
+    fn issue_more(self) {
+        light();
+        // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider. A bound reader may outlive the
+        // registration of its thread, in thread-local storage: then the thread fences itself.
+        if self == Self::Full || light_fences_have_ended() {
+            fence(Ordering::SeqCst);
         }
     }
 }

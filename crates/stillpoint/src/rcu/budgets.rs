@@ -280,3 +280,30 @@ fn a_retirement_that_finds_no_room_does_a_bounded_part() {
     assert!(answer.is_ok() && steps <= PASSES + 5 * SHARE, "{steps}");
     assert_eq!(domain.stats().freed, SHARE as u64);
 }
+
+/// Also where a reader holds many objects, whichever it lets go of first.
+#[test]
+fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
+    let domain = Domain::new();
+    let cells: Vec<_> = (0..1000).map(|number| domain.cell(number)).collect();
+    let reader = domain.reader();
+    let orders: [fn(usize, usize) -> usize; 3] =
+        [|_, _| 0, |_, held| held - 1, |turn, held| turn.wrapping_mul(0x9E37_79B9) % held];
+    for next in orders {
+        let mut held = Vec::new();
+        let mut protect = |number: usize| {
+            let (steps, object) = steps_of(|| cells[number].protect(&reader).expect("it is not empty"));
+            assert!(steps <= 10, "{steps} with {number} held: more than one new block of slots");
+            object
+        };
+        held.extend((0..1000).map(&mut protect));
+        for turn in 0..3000 {
+            let (steps, ()) = steps_of(|| drop(held.swap_remove(next(turn, held.len()))));
+            assert_eq!(steps, 0);
+            held.push(protect(turn % 1000));
+        }
+        assert!(held.iter().all(|object| **object < 1000));
+    }
+    let slots = reader.record().hazards().count();
+    assert!(slots <= 1010, "{slots}: slots are used again");
+}

@@ -348,14 +348,19 @@ impl Domain {
         &self.core
     }
 
+    #[inline(always)]
     fn value_of(&self, token: Token) -> u64 {
-        let (own, other) = (self.core.id(), token.domain);
-        assert!(
-            own == other,
-            "a token of domain number {other} was used with domain `{}` ({own})",
-            self.name()
-        );
+        if token.domain != self.core.id() {
+            self.reject(token);
+        }
         token.value
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reject(&self, token: Token) -> ! {
+        let (own, other) = (self.core.id(), token.domain);
+        panic!("a token of domain number {other} was used with domain `{}` ({own})", self.name())
     }
 }
 

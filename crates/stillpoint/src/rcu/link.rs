@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use super::engine::core::garbage;
 use super::engine::core::read;
-use super::engine::core::record::Hazard;
+use super::engine::core::record::Slot;
 use super::error::CompareExchangeError;
 use super::orders;
 use super::reader::{Protected, Reader};
@@ -33,17 +33,18 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// # Safety
-    /// The hazard slot belongs to a reader of the link's domain, and is used for nothing else during `'a`.
+    /// The slot is one of the caller's reader, which is of the link's domain, and is used for nothing else during `'a`.
     #[inline(always)]
     pub(super) unsafe fn protect_in<'a>(
         &'a self,
         fence: ReaderFence,
-        hazard: impl FnOnce() -> &'a Hazard,
+        slot: impl FnOnce() -> Slot<'a>,
     ) -> Option<Protected<'a, T>> {
-        let (object, hazard) = read::protect(fence, &self.0, hazard)?;
+        // SAFETY: the caller's promise.
+        let (object, slot) = unsafe { read::protect(fence, &self.0, slot) }?;
         // SAFETY: `protect` validated the pair, in a slot of the link's own domain; the borrows of link and
         // reader outlive `'a`.
-        Some(unsafe { Protected::new(object, hazard) })
+        Some(unsafe { Protected::new(object, slot) })
     }
 
     /// # Panics

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::core::record::{clear_hazard, Hazard, Kind, Record, PASSIVE};
+use super::engine::core::record::{Kind, Record, Slot, PASSIVE};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
@@ -178,17 +178,17 @@ impl fmt::Debug for Guard<'_> {
 #[must_use = "the object is protected until this value is dropped"]
 pub struct Protected<'a, T> {
     object: NonNull<T>,
-    hazard: &'a Hazard,
+    slot: Slot<'a>,
     _object: PhantomData<&'a T>,
 }
 
 impl<'a, T> Protected<'a, T> {
     /// # Safety
-    /// `hazard` holds the address of `object`, validated by `protect`, and both outlive `'a` but for the
-    /// reclamation of the object.
+    /// `slot` holds the address of `object`, validated by `protect`, and both outlive `'a` but for the
+    /// reclamation of the object. The slot is one of the calling thread's reader, and is given back here.
     #[inline(always)]
-    pub(super) unsafe fn new(object: NonNull<T>, hazard: &'a Hazard) -> Self {
-        Self { object, hazard, _object: PhantomData }
+    pub(super) unsafe fn new(object: NonNull<T>, slot: Slot<'a>) -> Self {
+        Self { object, slot, _object: PhantomData }
     }
 }
 
@@ -206,7 +206,8 @@ impl<T> Deref for Protected<'_, T> {
 impl<T> Drop for Protected<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        clear_hazard(self.hazard);
+        // SAFETY: it is this value's, which stays on the thread of its reader.
+        unsafe { self.slot.release() };
     }
 }
 

@@ -66,7 +66,7 @@ fn a_guard_is_exchanged_for_a_slot() {
             let guard = reader.pin();
             if let Some(object) = shared.cells[0].load(&guard) {
                 let object = std::ptr::from_ref(object);
-                set_hazard(reader.record().free_hazard(), object.cast_mut().cast());
+                set_hazard(&reader.record().free_hazard(), object.cast_mut().cast());
                 drop(guard);
                 // SAFETY: the slot was set while the guard protected the object; the reader's drop clears it.
                 unsafe { (*object).read() };

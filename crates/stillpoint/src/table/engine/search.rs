@@ -8,6 +8,7 @@ use super::array::{Array, View};
 use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::ReaderFence;
+use crate::rcu::engine::core::read::protect_from;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
@@ -353,8 +354,10 @@ impl<'a> Pins<'a> {
 /// Pins the array that is current now, in place of the one before.
 #[inline(never)]
 fn pin_current<'a, K, V, S>(fence: ReaderFence, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
-    let pinned = crate::rcu::engine::core::read::protect(fence, &inner.current, || hazard);
-    let (array, _) = pinned.expect("a table has an array");
+    // Relaxed: this address is not followed.
+    let now = NonNull::new(inner.current.load(Ordering::Relaxed));
+    let pinned = now.and_then(|now| protect_from(fence, &inner.current, now, hazard));
+    let array = pinned.expect("a table has an array");
     // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again, and `Pins` then
     // has another view.
     unsafe { array.as_ref() }

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, PASSIVE};
+use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, Slot, PASSIVE};
 use super::registry::Claim;
 use super::Protocol;
 use crate::busted::{self, Variant};
@@ -120,36 +120,52 @@ impl Protocol {
     }
 }
 
-/// Loads `source` and pins what it points to: until the hazard is cleared, the object is not freed.
+/// Loads `source` and pins what it points to, by a slot that is free: until it is given back, the object is not freed.
+/// `None` when `source` holds null.
 ///
-/// Returns null, and a hazard slot that is clear, when `source` holds null.
+/// # Safety
+/// The caller owns the record of the slot, which nothing else uses, and which may be [released](Slot::release).
+#[inline(always)]
+pub(crate) unsafe fn protect<'r, T>(
+    fence: ReaderFence,
+    source: &AtomicPtr<T>,
+    slot: impl FnOnce() -> Slot<'r>,
+) -> Option<(NonNull<T>, Slot<'r>)> {
+    // Relaxed: this address is not followed.
+    let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
+    let slot = slot();
+    let object = protect_from(fence, source, candidate, &slot);
+    if object.is_none() {
+        // SAFETY: the caller's promise.
+        unsafe { slot.release() };
+    }
+    object.map(|object| (object, slot))
+}
+
+/// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller's. `None`, with the slot clear,
+/// when `source` holds null.
 ///
 /// A reload that finds the same address proves that the object was linked *after* the slot was set, so a
 /// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
 /// been freed and its address used again, which is why the reload is the one that counts.
 #[inline(always)]
-pub(crate) fn protect<'r, T>(
+pub(crate) fn protect_from<T>(
     fence: ReaderFence,
     source: &AtomicPtr<T>,
-    hazard: impl FnOnce() -> &'r Hazard,
-) -> Option<(NonNull<T>, &'r Hazard)> {
-    // Relaxed: this address is not followed.
-    let mut candidate = source.load(Ordering::Relaxed);
-    if candidate.is_null() {
-        return None;
-    }
-    let hazard = hazard();
+    mut candidate: NonNull<T>,
+    hazard: &Hazard,
+) -> Option<NonNull<T>> {
     loop {
-        set_hazard(hazard, candidate.cast());
+        set_hazard(hazard, candidate.cast().as_ptr());
         if !busted::is(Variant::ProtectNoLight) {
             fence.issue();
         }
         let is_reloaded = !busted::is(Variant::ProtectNoReload);
-        let current = if is_reloaded { source.load(orders::confirm()) } else { candidate };
-        if current == candidate {
-            return NonNull::new(current).map(|object| (object, hazard));
+        let current = if is_reloaded { source.load(orders::confirm()) } else { candidate.as_ptr() };
+        if current == candidate.as_ptr() {
+            return NonNull::new(current);
         }
-        let Some(_) = NonNull::new(current) else {
+        let Some(current) = NonNull::new(current) else {
             clear_hazard(hazard);
             return None;
         };

@@ -2,21 +2,26 @@
 //!
 //! One record a reader, written only by its reader (but for `attention` and the boost state), read by whoever scans.
 
-use std::ptr;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+// Not modelled: what only the owner uses.
+use std::sync::atomic::AtomicPtr as OwnPtr;
 
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
 use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use stillpoint_sys::work;
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
 
-/// Hazard slots in the record itself: as many as fill its 128 bytes.
-const INLINE_HAZARDS: usize = if cfg!(loom) { 1 } else { 10 };
+/// Hazard slots in the record itself beside the first one: as many as fill its 128 bytes.
+const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 4 };
 /// Hazard slots of each block that is chained behind.
-const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 15 };
+const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 7 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
@@ -60,13 +65,108 @@ pub(crate) struct Record {
     more: AtomicPtr<HazardBlock>,
     /// In domains that boost.
     boost_state: AtomicPtr<BoostState>,
-    hazards: [Hazard; INLINE_HAZARDS],
+    /// The owner's list of free slots beside the first one.
+    free: OwnPtr<Further>,
+    first: Hazard,
+    further: [Further; INLINE_HAZARDS],
 }
 
 #[derive(Debug)]
 struct HazardBlock {
-    hazards: [Hazard; BLOCK_HAZARDS],
+    further: [Further; BLOCK_HAZARDS],
     more: AtomicPtr<HazardBlock>,
+}
+
+/// A hazard slot beside the first one. A first one is told from it by its address.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+struct Further {
+    hazard: Hazard,
+    /// While the slot is free, the next free one; while it is in use, the record.
+    link: OwnPtr<()>,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
+
+/// A hazard slot that its holder gives back.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'r> {
+    /// Of a further slot, all of it may be used.
+    hazard: NonNull<Hazard>,
+    #[cfg(loom)]
+    is_first: bool,
+    _record: PhantomData<&'r Record>,
+}
+
+impl<'r> Slot<'r> {
+    #[inline(always)]
+    fn first(record: &'r Record) -> Self {
+        Self {
+            hazard: NonNull::from(&record.first),
+            #[cfg(loom)]
+            is_first: true,
+            _record: PhantomData,
+        }
+    }
+
+    fn further(further: &'r Further) -> Self {
+        Self {
+            hazard: NonNull::from(further).cast(),
+            #[cfg(loom)]
+            is_first: false,
+            _record: PhantomData,
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn is_first(self) -> bool {
+        !self.hazard.cast::<Further>().is_aligned()
+    }
+
+    #[cfg(loom)]
+    fn is_first(self) -> bool {
+        self.is_first
+    }
+
+    /// Clears the slot, which may be handed out again. Constant time.
+    ///
+    /// # Safety
+    /// The caller is the record's owner, got the slot from [`free_hazard`](Record::free_hazard) or
+    /// [`first_hazard`](Record::first_hazard), and does not use it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn release(self) {
+        clear_hazard(&self);
+        if !self.is_first() {
+            // SAFETY: the caller's promise.
+            unsafe { self.free() };
+        }
+    }
+
+    /// # Safety
+    /// As for [`release`](Slot::release), and it is not the first one.
+    #[cold]
+    unsafe fn free(self) {
+        // SAFETY: it was made from a reference to all of it, which outlives this value.
+        let further = unsafe { self.hazard.cast::<Further>().as_ref() };
+        // Relaxed, all: only the owner uses links.
+        let record = further.link.load(Ordering::Relaxed).cast::<Record>();
+        // SAFETY: `next_free_hazard` put it there, and the record outlives its slots.
+        let free = unsafe { &(*record).free };
+        further.link.store(free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        free.store(self.hazard.cast().as_ptr(), Ordering::Relaxed);
+    }
+}
+
+impl Deref for Slot<'_> {
+    type Target = Hazard;
+
+    #[inline(always)]
+    fn deref(&self) -> &Hazard {
+        // SAFETY: it was made from a reference that outlives this value.
+        unsafe { self.hazard.as_ref() }
+    }
 }
 
 impl Default for Record {
@@ -80,7 +180,9 @@ impl Default for Record {
             thread: AtomicUsize::new(0),
             more: AtomicPtr::new(ptr::null_mut()),
             boost_state: AtomicPtr::new(ptr::null_mut()),
-            hazards: std::array::from_fn(|_| Hazard::default()),
+            free: OwnPtr::default(),
+            first: Hazard::default(),
+            further: std::array::from_fn(|_| Further::default()),
         }
     }
 }
@@ -114,6 +216,7 @@ impl Record {
             // that of the section that it waits for. Relaxed: as all requests; the bit is the holder's own.
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
+        self.free_all();
         // Release: pairs with the acquire load in `boost_state`.
         self.boost_state.store(
             boost_state.map_or(ptr::null_mut(), |boost_state| ptr::from_ref(boost_state).cast_mut()),
@@ -213,14 +316,13 @@ impl Record {
         self.has(FENCES)
     }
 
-    /// A hazard slot that is not in use.
+    /// A hazard slot that is not in use, the first one if possible. Constant time; allocates a block when all are in use.
     #[inline(always)]
-    pub(crate) fn free_hazard(&self) -> &Hazard {
-        let first = &self.hazards[0];
+    pub(crate) fn free_hazard(&self) -> Slot<'_> {
         // Relaxed: the owner reads what it wrote itself. The branch is predicted, so that neither the search
         // for a slot nor its release forms a chain of dependent loads and stores.
-        if first.load(Ordering::Relaxed).is_null() {
-            first
+        if self.first.load(Ordering::Relaxed).is_null() {
+            Slot::first(self)
         } else {
             self.next_free_hazard()
         }
@@ -229,60 +331,64 @@ impl Record {
     /// The first hazard slot, for who has the reader to itself. What a forgotten protected load has left in it
     /// may be overwritten: no reference to it exists any more.
     #[inline(always)]
-    pub(crate) fn first_hazard(&self) -> &Hazard {
-        &self.hazards[0]
+    pub(crate) fn first_hazard(&self) -> Slot<'_> {
+        Slot::first(self)
     }
 
-    /// The first slots, for who has the reader to itself as for [`first_hazard`](Record::first_hazard). All are
-    /// cleared.
+    /// The first slots, for who has the reader to itself as for [`first_hazard`](Record::first_hazard), and clears them
+    /// afterwards. All are cleared, and none is in use any more.
     pub(crate) fn own_hazards<const N: usize>(&self) -> [&Hazard; N] {
-        for hazard in self.hazards() {
-            // Relaxed: the owner reads what it wrote itself.
-            if !hazard.load(Ordering::Relaxed).is_null() {
-                clear_hazard(hazard);
-            }
+        self.clear_all(orders::hazard_clear());
+        self.free_all();
+        while self.hazards().count() < N {
+            self.chain();
         }
-        // Each is marked meanwhile, so that the next search finds another one. No object has this address.
-        let mark = ptr::without_provenance_mut(1);
-        let own = std::array::from_fn(|_| {
-            let hazard = self.free_hazard();
-            set_hazard(hazard, mark);
-            hazard
-        });
-        own.into_iter().for_each(clear_hazard);
-        own
+        let mut hazards = self.hazards();
+        std::array::from_fn(|_| hazards.next().expect("there are as many"))
     }
 
     #[cold]
-    fn next_free_hazard(&self) -> &Hazard {
-        // Relaxed throughout: as above.
-        if let Some(free) = self.hazards.iter().find(|slot| slot.load(Ordering::Relaxed).is_null()) {
-            return free;
+    fn next_free_hazard(&self) -> Slot<'_> {
+        work::step();
+        // Relaxed, all: only the owner uses the list.
+        if self.free.load(Ordering::Relaxed).is_null() {
+            self.chain();
         }
-        let mut link = &self.more;
-        loop {
-            // SAFETY: null, or a block that this method published; blocks are freed with the record alone.
-            let Some(block) = (unsafe { link.load(Ordering::Relaxed).as_ref() }) else {
-                let block = Box::into_raw(Box::new(HazardBlock {
-                    hazards: std::array::from_fn(|_| Hazard::default()),
-                    more: AtomicPtr::new(ptr::null_mut()),
-                }));
-                // Release: pairs with the acquire load in `hazards`.
-                link.store(block, Ordering::Release);
-                // SAFETY: as above.
-                return unsafe { &(*block).hazards[0] };
-            };
-            if let Some(free) = block.hazards.iter().find(|slot| slot.load(Ordering::Relaxed).is_null()) {
-                return free;
-            }
-            link = &block.more;
-        }
+        // SAFETY: one of the record's, whose blocks are freed with it.
+        let further = unsafe { &*self.free.load(Ordering::Relaxed) };
+        self.free.store(further.link.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        further.link.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
+        Slot::further(further)
     }
 
-    /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
-    /// more: they borrow the reader, which is being dropped.
-    pub(crate) fn leave(&self) {
-        let order = orders::give_up();
+    /// Chains another block of slots, all free, in front of the others.
+    fn chain(&self) {
+        let block = Box::into_raw(Box::new(HazardBlock {
+            further: std::array::from_fn(|_| Further::default()),
+            // Relaxed: written by the owner.
+            more: AtomicPtr::new(self.more.load(Ordering::Relaxed)),
+        }));
+        // SAFETY: it is freed with the record.
+        unsafe { &(*block).further }.iter().for_each(|further| self.add_free(further));
+        // Release: pairs with the acquire load in `blocks`.
+        self.more.store(block, Ordering::Release);
+    }
+
+    /// Nothing is in use any more, but for the first slot if it is set.
+    fn free_all(&self) {
+        // Relaxed: only the owner uses the list.
+        self.free.store(ptr::null_mut(), Ordering::Relaxed);
+        self.blocks().flatten().chain(&self.further).for_each(|further| self.add_free(further));
+    }
+
+    fn add_free(&self, further: &Further) {
+        work::step();
+        // Relaxed, all: as above.
+        further.link.store(self.free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        self.free.store(ptr::from_ref(further).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn clear_all(&self, order: Ordering) {
         for hazard in self.hazards() {
             // Relaxed: the owner reads what it wrote itself.
             if !hazard.load(Ordering::Relaxed).is_null() {
@@ -290,6 +396,13 @@ impl Record {
                 hazard.store(ptr::null_mut(), order);
             }
         }
+    }
+
+    /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
+    /// more: they borrow the reader, which is being dropped.
+    pub(crate) fn leave(&self) {
+        let order = orders::give_up();
+        self.clear_all(order);
         self.publish(PASSIVE, order);
     }
 }
@@ -319,15 +432,19 @@ impl Record {
 
     /// Every hazard slot of the record, in use or not.
     pub(crate) fn hazards(&self) -> impl Iterator<Item = &Hazard> {
+        let further = self.further.iter().chain(self.blocks().flatten());
+        std::iter::once(&self.first).chain(further.map(|further| &further.hazard))
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &[Further; BLOCK_HAZARDS]> {
         let mut link = &self.more;
-        let chained = std::iter::from_fn(move || {
-            // Acquire: pairs with the release in `next_free_hazard`.
-            // SAFETY: null, or a published block; blocks are freed with the record alone.
+        std::iter::from_fn(move || {
+            // Acquire: pairs with the release in `chain`.
+            // SAFETY: null, or a published block; blocks are freed with the record.
             let block = unsafe { link.load(Ordering::Acquire).as_ref() }?;
             link = &block.more;
-            Some(&block.hazards)
-        });
-        self.hazards.iter().chain(chained.flatten())
+            Some(&block.further)
+        })
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -424,7 +541,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `next_free_hazard`, although whoever drops is alone.
+        // Acquire: pairs with the release in `chain`, although whoever drops is alone.
         let mut next = self.more.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
@@ -452,10 +569,40 @@ mod tests {
                 record.hazards().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count(),
                 taken
             );
-            set_hazard(record.free_hazard(), (&raw mut object).cast());
+            set_hazard(&record.free_hazard(), (&raw mut object).cast());
         }
         record.leave();
         assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
+    }
+
+    #[test]
+    fn what_is_given_back_is_handed_out_again() {
+        let record = Record::default();
+        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+        let mut object = 0u64;
+        let mut taken = Vec::new();
+        for turn in 0..1000 {
+            let slot = record.free_hazard();
+            assert!(slot.load(Ordering::Relaxed).is_null());
+            set_hazard(&slot, (&raw mut object).cast());
+            taken.push(slot);
+            if turn % 3 != 0 {
+                // SAFETY: it came from `free_hazard`, and is used no more.
+                unsafe { taken.swap_remove(turn * 7 % taken.len()).release() };
+            }
+        }
+        let set = record.hazards().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count();
+        assert_eq!(set, taken.len());
+        assert!(record.hazards().count() <= taken.len() + BLOCK_HAZARDS + 2);
+
+        // The next holder has them all.
+        record.leave();
+        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+        let slots = record.hazards().count();
+        for _ in 0..slots {
+            set_hazard(&record.free_hazard(), (&raw mut object).cast());
+        }
+        assert_eq!(record.hazards().count(), slots);
     }
 
     /// Its thread is one that no provider reaches, in the child of a `fork` as well.
@@ -490,7 +637,7 @@ mod tests {
         let record = Record::default();
         let mut object = 0u64;
         for _ in 0..30 {
-            set_hazard(record.free_hazard(), (&raw mut object).cast());
+            set_hazard(&record.free_hazard(), (&raw mut object).cast());
         }
         let own = record.own_hazards::<12>();
         assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()));
