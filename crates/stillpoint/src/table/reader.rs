@@ -150,7 +150,7 @@ where
         let fresh = new.entry;
         let held = |entry| {
             // SAFETY: `insert` has put the entry's address into the slot while it was linked, under the lock.
-            Ok(Ref::new(unsafe { Held::new(self.lens.pair(entry), hazard) }))
+            Ok(Ref::new(unsafe { Held::new(self.lens, entry, hazard) }))
         };
         match self.inner.insert(hash, new, Only::New, Some(hazard)) {
             Insertion::Done(_) => {
@@ -204,9 +204,9 @@ where
             let old = held.get();
             let new = Unlinked::replacing(self.inner, old.key.clone(), value(&old.value))
                 .map_err(|(key, value)| Full(key, value))?;
-            let entry = self.inner.arena().index_of(held.pair);
-            if self.inner.replace_entry(hash, entry, new).is_ok() {
-                return Ok(Some(Removed::new(self.inner, entry)));
+            // SAFETY: the entry is pinned until the end of this turn, and the array until the next search.
+            if unsafe { self.inner.replace_entry(hash, held.entry, held.found, new) }.is_ok() {
+                return Ok(Some(Removed::new(self.inner, held.entry)));
             }
         }
         Ok(None)
@@ -241,9 +241,9 @@ where
             if !condition(&pair.key, &pair.value) {
                 return None;
             }
-            let entry = self.inner.arena().index_of(held.pair);
-            if self.inner.remove_entry(hash, entry) {
-                return Some(Removed::new(self.inner, entry));
+            // SAFETY: as in `update`.
+            if unsafe { self.inner.remove_entry(hash, held.entry, held.found) } {
+                return Some(Removed::new(self.inner, held.entry));
             }
         }
     }

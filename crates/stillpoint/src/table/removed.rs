@@ -124,9 +124,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Removed<'_, K, V, S> {
     fn drop(&mut self) {
-        self.inner.retire(self.entry);
-        if !std::thread::panicking() {
-            self.inner.poll();
+        if std::thread::panicking() {
+            self.inner.retire(self.entry);
+        } else {
+            self.inner.retire_and_poll(self.entry);
         }
     }
 }

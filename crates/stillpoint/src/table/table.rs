@@ -142,7 +142,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 
     /// Frees what no reader can hold any more of the removed entries and old arrays, and returns their number. Never
-    /// waits; begins a grace period for what was removed since the last one, but at most one every 50 µs.
+    /// waits; begins a grace period for what was removed since the last one, but at most one every 200 µs, or one
+    /// for 128 entries; up to 32 of these share a heavy fence.
     ///
     /// Writers do a share of it with each removal; this is for those who have time, or who have removed their last
     /// entry. A thread that calls it now and then is a background reclaimer.
@@ -335,7 +336,12 @@ where
         while let Some(entry) = entries.next_entry() {
             // SAFETY: linked in the region, so alive, and its index not used again.
             let pair = unsafe { inner.arena().pair(entry).as_ref() };
-            if !keep(&pair.key, &pair.value) && inner.remove_entry(inner.hash(&pair.key), entry) {
+            if keep(&pair.key, &pair.value) {
+                continue;
+            }
+            let hash = inner.hash(&pair.key);
+            // SAFETY: in the region, the index is not used again.
+            if unsafe { inner.remove_entry(hash, entry, None) } {
                 drop(Removed::new(inner, entry));
             }
         }

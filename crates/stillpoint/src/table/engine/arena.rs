@@ -1,7 +1,8 @@
 //! Where the entries live: slots that never move, found by index, used again through lists of free ones.
 //!
-//! A free slot holds the index of the next free one in its own memory; the lists are short-lived locks, and a thread
-//! that finds one taken turns to the next list, and then to a slot that was never used.
+//! A free slot holds the index of the next free one in its own memory. The lists are short-lived locks, and a thread that
+//! finds one taken turns to the next. With each list goes a run of slots that were never used, so that threads meet at
+//! the counter of those only now and then; a list that has come to its end takes what another one has, or a new run.
 
 use std::cell::UnsafeCell;
 #[cfg(not(loom))]
@@ -100,6 +101,8 @@ fn pair_in<K, V>(slot: *mut Slot<K, V>) -> NonNull<Pair<K, V>> {
 
 /// Lists of free slots.
 const LISTS: usize = 8;
+/// Fresh slots that a list takes at a time.
+const RUN: u32 = 32;
 
 /// Slots beside the limit, for entries that replace others: a replacement takes a second slot until readers have passed.
 /// They have the first indices; but slots are alike, and whatever slot is given back first fills the spare ones up.
@@ -141,13 +144,51 @@ impl<K, V> Arena<K, V> {
     }
 
     /// A slot, which is the caller's alone; `None` when the limit is reached or there is no memory.
+    #[inline(always)]
     pub(crate) fn allocate(&self, hint: usize) -> Option<u32> {
-        let lists = || (0..LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
-        lists()
-            .filter(|list| list.seems_filled())
-            .find_map(|list| self.pop(&list.try_lock()?))
-            .or_else(|| self.take_fresh())
-            .or_else(|| lists().find_map(|list| self.pop(&list.lock())))
+        let Some(list) = self.free[hint % LISTS].try_lock() else { return self.refill(hint, None) };
+        let found = self.take(&list);
+        if found.is_some() {
+            return found;
+        }
+        self.refill(hint, Some(list))
+    }
+
+    /// For who has found his list empty, or taken: all that another one has, or a run of fresh slots.
+    #[cold]
+    #[inline(never)]
+    fn refill(&self, hint: usize, own: Option<Held<'_>>) -> Option<u32> {
+        let lists = || (1..=LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
+        if let Some(own) = own.or_else(|| lists().find_map(|list| list.try_lock())) {
+            // It may be another one's list, which is not empty.
+            let found = self.take(&own);
+            if found.is_some() {
+                return found;
+            }
+            let other = lists().filter(|list| list.seems_filled()).find_map(|list| list.try_lock());
+            if let Some(other) = other {
+                own.take_over(&other);
+            }
+            let found = self.take(&own).or_else(|| self.take_run(&own));
+            if found.is_some() {
+                return found;
+            }
+        }
+        // There is nothing fresh, or every list is taken: these are waited for.
+        lists().find_map(|list| self.take(&list.lock())).or_else(|| {
+            let own = self.free[hint % LISTS].lock();
+            self.take(&own).or_else(|| self.take_run(&own))
+        })
+    }
+
+    /// A slot of a list, or of its run.
+    #[inline(always)]
+    fn take(&self, list: &Held<'_>) -> Option<u32> {
+        let found = self.pop(list);
+        if found.is_some() {
+            return found;
+        }
+        list.next_of_run()
     }
 
     /// A spare slot, for an entry that takes another one's place; `None` when all of them are in use.
@@ -163,13 +204,15 @@ impl<K, V> Arena<K, V> {
         Some(index)
     }
 
+    #[inline(always)]
     fn pop(&self, list: &Held<'_>) -> Option<u32> {
         let index = list.head();
         if index == NO_ENTRY {
             return None;
         }
         // SAFETY: a slot in a list is free, and holds the next index; the list is locked.
-        list.set_head(unsafe { (*(*self.slots.get(index)).0.get()).next });
+        let next = unsafe { (*(*self.slots.get(index)).0.get()).next };
+        list.set_head(next);
         list.count(-1);
         Some(index)
     }
@@ -181,15 +224,20 @@ impl<K, V> Arena<K, V> {
         list.count(1);
     }
 
-    fn take_fresh(&self) -> Option<u32> {
+    /// Gives a list that has come to its end a run of fresh slots, and takes the first of them.
+    fn take_run(&self, list: &Held<'_>) -> Option<u32> {
         // Relaxed, both: the memory of a fresh slot is nobody's, and its chunk is published by `ensure`.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
         loop {
             if fresh >= self.limit || !self.slots.ensure(fresh) {
                 return None;
             }
-            match self.fresh.compare_exchange_weak(fresh, fresh + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(fresh),
+            let end = fresh.saturating_add(RUN).min(self.limit).min(self.slots.end_of_chunk(fresh));
+            match self.fresh.compare_exchange_weak(fresh, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    list.set_run(fresh + 1, end);
+                    return Some(fresh);
+                }
                 Err(now) => fresh = now,
             }
         }
@@ -264,23 +312,28 @@ impl<K, V> Arena<K, V> {
 #[derive(Default)]
 struct FreeList {
     lock: TryLock<()>,
-    /// Changed only by the holder of the lock, as the number of slots.
+    /// Changed only by the holder of the lock, as what follows.
     head: AtomicU32,
     len: AtomicU32,
+    /// The run: fresh slots from the first index to the second.
+    run: AtomicU32,
+    end_of_run: AtomicU32,
 }
 
 impl FreeList {
     /// Whether a lock is worth its price.
     fn seems_filled(&self) -> bool {
-        // Relaxed: a hint.
-        self.head.load(Ordering::Relaxed) != NO_ENTRY
+        self.len() > 0
     }
 
+    /// Free slots, those of the run included.
     fn len(&self) -> usize {
-        // Relaxed: a count that may be old by the time it is read.
-        self.len.load(Ordering::Relaxed) as usize
+        // Relaxed: counts that may be old by the time they are read.
+        let run = self.end_of_run.load(Ordering::Relaxed).saturating_sub(self.run.load(Ordering::Relaxed));
+        (self.len.load(Ordering::Relaxed) + run) as usize
     }
 
+    #[inline]
     fn try_lock(&self) -> Option<Held<'_>> {
         self.lock.try_lock().map(|lock| Held { list: self, _lock: lock })
     }
@@ -309,6 +362,34 @@ impl Held<'_> {
     fn count(&self, more: i32) {
         let len = &self.list.len;
         len.store(len.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn next_of_run(&self) -> Option<u32> {
+        let run = self.list.run.load(Ordering::Relaxed);
+        let is_left = run < self.list.end_of_run.load(Ordering::Relaxed);
+        is_left.then(|| {
+            self.list.run.store(run + 1, Ordering::Relaxed);
+            run
+        })
+    }
+
+    fn set_run(&self, first: u32, end: u32) {
+        self.list.run.store(first, Ordering::Relaxed);
+        self.list.end_of_run.store(end, Ordering::Relaxed);
+    }
+
+    /// All that another list has; this one has nothing.
+    fn take_over(&self, other: &Held<'_>) {
+        let take = |from: &AtomicU32, to: &AtomicU32| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            from.store(0, Ordering::Relaxed);
+        };
+        let (own, other) = (self.list, other.list);
+        take(&other.head, &own.head);
+        take(&other.len, &own.len);
+        take(&other.run, &own.run);
+        take(&other.end_of_run, &own.end_of_run);
     }
 }
 
@@ -370,10 +451,24 @@ mod tests {
         assert!(arena.allocate(3).is_some() && arena.reserve(MOST - 1) && !arena.reserve(MOST));
     }
 
-    /// Whoever asks gets a slot that was given back, by whomever, and no fresh one.
+    /// A list that has come to its end takes all that another one has before it takes fresh slots.
+    #[test]
+    fn fresh_slots_come_last() {
+        let arena = Arena::<u64, u64>::new(2, None, Touch::Lazily).unwrap();
+        let mut taken: Vec<u32> = (0..RUN).map(|_| arena.allocate(0).unwrap()).collect();
+        // SAFETY: allocated above, and given back once.
+        taken.iter().for_each(|&slot| unsafe { arena.free(slot, 3) });
+        let mut again: Vec<u32> = (0..RUN).map(|_| arena.allocate(1).unwrap()).collect();
+        taken.sort_unstable();
+        again.sort_unstable();
+        assert_eq!(again, taken);
+        assert_eq!(arena.allocate(1), Some(taken[0] + RUN), "there is none left");
+    }
+
+    /// Whoever asks gets the slot that was given back, by whomever.
     #[test]
     fn slots_of_every_list_serve_everybody() {
-        let arena = Arena::<u64, u64>::new(2, None, Touch::Lazily).unwrap();
+        let arena = Arena::<u64, u64>::new(2, Some(1), Touch::Lazily).unwrap();
         let slot = arena.allocate(0).unwrap();
         for hint in 0..LISTS {
             for other in 0..LISTS {

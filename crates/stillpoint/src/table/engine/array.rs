@@ -7,7 +7,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-use super::bucket::{Bucket, END, MOVED};
+use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
@@ -129,6 +129,29 @@ impl Array {
         hash as usize & self.mask
     }
 
+    /// The bits of a hash that a bucket keeps for the next growths.
+    #[inline(always)]
+    pub(crate) fn bits_of(&self, hash: u64) -> u32 {
+        (hash >> self.window()) as u32 & ((1 << BITS) - 1)
+    }
+
+    /// Position of the lowest of these bits: they are those of the index of every array up to one of 2^12 buckets, or of 2^24,
+    /// or of any size. So keys are hashed again only when these sizes are reached.
+    #[inline(always)]
+    fn window(&self) -> u32 {
+        self.len().ilog2() / BITS * BITS
+    }
+
+    /// Whether the bits that are kept here are those that `next` keeps, and so also those that it has more in its index.
+    pub(crate) fn knows(&self, next: &Array) -> bool {
+        self.window() == next.window()
+    }
+
+    /// The hash of the entry in the slot of a bucket, as far as it is kept.
+    pub(crate) fn known(&self, bucket: &Bucket, slot: usize) -> u64 {
+        u64::from(bucket.bits(slot)) << self.window()
+    }
+
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
         assert!(index <= self.mask, "the index is masked");
         // SAFETY: within the slab, which is not freed before its users are gone: the holders of stripes that are in this
@@ -165,8 +188,10 @@ impl Array {
                 Err(now) => fresh = now,
             }
         }
+        let bucket = self.overflow(fresh);
+        bucket.touch();
         last.set_link(fresh);
-        Some(self.overflow(fresh))
+        Some(bucket)
     }
 
     /// A free slot of the chain at `index`, which is lengthened if it has none. `None` when there is no memory. For

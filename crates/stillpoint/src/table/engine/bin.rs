@@ -6,13 +6,14 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
+use std::time::Duration;
 // Not modelled: counts.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::queue::retire_list::{Limits, Pace, RetireList};
+use crate::rcu::engine::queue::retire_list::{Limits, Pace, RetireList, GATHERED};
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::Core;
 use stillpoint_sys::linux::{ticks, TICKS_PER_MICRO};
@@ -23,10 +24,15 @@ use stillpoint_sys::sync::{Locked, TryLock};
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
 /// Destructors that one call of a writer runs at the most.
 const FREED_PER_CALL: usize = 32;
-/// A writer that removes entries faster than this polls once for several of them,
+/// Writers that follow one another faster than this poll once for several of them,
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
-/// but not for more than so many.
-const POLLED_TOGETHER: usize = 64;
+/// but not for more than that many, a power of two,
+const POLLED_TOGETHER: usize = FREED_PER_CALL;
+/// and each of them when that many objects wait.
+const BACKLOG: usize = 2 * GATHERED * PACE.batch;
+/// Removed entries are small, and nobody counts on their memory: those that are few wait longer for a heavy fence than elsewhere.
+const PACE: Pace =
+    Pace { interval: Duration::from_micros(if cfg!(loom) { 0 } else { 200 }), ..Pace::DEFAULT };
 /// The room for entries is limited by the arena, if at all.
 const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
 /// A writer looks at a shard of the others at every so many of its own polls.
@@ -42,7 +48,8 @@ pub(crate) struct Bin {
 struct Shard {
     /// Length of the retire list, written under the lock.
     pending: AtomicUsize,
-    polls: AtomicUsize,
+    /// Calls of writers, to poll at some of them.
+    turns: AtomicUsize,
     /// When a writer polled last, in ticks.
     polled: AtomicU64,
     list: TryLock<RetireList>,
@@ -52,9 +59,9 @@ impl Bin {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         let shard = || Shard {
             pending: AtomicUsize::new(0),
-            polls: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
             polled: AtomicU64::new(0),
-            list: TryLock::new(RetireList::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
+            list: TryLock::new(RetireList::new(Arc::clone(core), PACE, UNLIMITED)),
         };
         Self {
             shards: std::array::from_fn(|_| CachePadded::new(shard())),
@@ -65,13 +72,30 @@ impl Bin {
 
     /// Takes in what was unlinked just now. Never waits, and frees nothing.
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
-        if let Some(mut shard) = self.any(hint) {
-            shard.list.retire(garbage);
-        } else {
-            // Relaxed: a count.
-            self.stacked.fetch_add(1, Ordering::Relaxed);
-            self.stack.push(garbage);
+        match self.any(hint) {
+            Some(mut shard) => shard.list.retire(garbage),
+            None => self.stack(garbage),
         }
+    }
+
+    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn put_and_poll(&self, garbage: Garbage, hint: usize) {
+        let Some(mut shard) = self.any(hint) else { return self.stack(garbage) };
+        shard.list.retire(garbage);
+        if shard.shard.is_due() {
+            self.poll_held(shard, FREED_PER_CALL);
+        }
+    }
+
+    #[cold]
+    fn stack(&self, garbage: Garbage) {
+        // Relaxed: a count.
+        self.stacked.fetch_add(1, Ordering::Relaxed);
+        self.stack.push(garbage);
     }
 
     /// Frees a bounded number of what is ready. Never waits; does nothing when nothing is pending here, or when
@@ -82,35 +106,25 @@ impl Bin {
     #[inline]
     pub(crate) fn poll(&self, hint: usize) {
         let shard = &self.shards[hint % SHARDS];
-        // Relaxed: hints, which may be lost.
-        let turn = shard.polls.load(Ordering::Relaxed).wrapping_add(1);
-        shard.polls.store(turn, Ordering::Relaxed);
-        let pending = shard.pending.load(Ordering::Relaxed);
-        if pending > 0 {
-            if pending >= POLLED_TOGETHER || self.is_due(shard) {
+        // Relaxed: a hint.
+        if shard.pending.load(Ordering::Relaxed) > 0 {
+            if shard.is_due() {
                 self.poll_shard(hint, FREED_PER_CALL);
             }
-        } else if turn % FOREIGN == 0 {
-            self.poll_shard(hint.wrapping_add(turn / FOREIGN), FREED_PER_CALL);
+        } else {
+            let turn = shard.next_turn();
+            if turn % FOREIGN == 0 {
+                self.poll_shard(hint.wrapping_add(turn / FOREIGN), FREED_PER_CALL);
+            }
         }
-    }
-
-    /// Whether the last poll was long enough ago.
-    fn is_due(&self, shard: &Shard) -> bool {
-        if cfg!(loom) {
-            return true;
-        }
-        let now = ticks();
-        // Relaxed, both: a hint.
-        let due = now.wrapping_sub(shard.polled.load(Ordering::Relaxed)) >= INTERVAL;
-        if due {
-            shard.polled.store(now, Ordering::Relaxed);
-        }
-        due
     }
 
     fn poll_shard(&self, hint: usize, limit: usize) -> usize {
-        let Some(mut shard) = self.shards[hint % SHARDS].try_lock() else { return 0 };
+        self.shards[hint % SHARDS].try_lock().map_or(0, |shard| self.poll_held(shard, limit))
+    }
+
+    #[inline(never)]
+    fn poll_held(&self, mut shard: Held<'_>, limit: usize) -> usize {
         // Relaxed: a hint.
         if self.stacked.load(Ordering::Relaxed) > 0 {
             for garbage in self.stack.take() {
@@ -157,7 +171,18 @@ impl Bin {
         shards.sum::<usize>() + self.stacked.load(Ordering::Relaxed)
     }
 
+    #[inline(always)]
     fn any(&self, hint: usize) -> Option<Held<'_>> {
+        let own = self.shards[hint % SHARDS].try_lock();
+        if own.is_some() {
+            return own;
+        }
+        self.any_other(hint)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn any_other(&self, hint: usize) -> Option<Held<'_>> {
         (0..SHARDS).find_map(|turn| self.shards[hint.wrapping_add(turn) % SHARDS].try_lock())
     }
 
@@ -184,21 +209,45 @@ impl Bin {
 }
 
 impl Shard {
+    #[inline(always)]
     fn try_lock(&self) -> Option<Held<'_>> {
-        self.list.try_lock().map(|list| Held { pending: &self.pending, list })
+        self.list.try_lock().map(|list| Held { shard: self, list })
+    }
+
+    /// Number of this call.
+    fn next_turn(&self) -> usize {
+        // Relaxed, both: a hint, which may be lost.
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turn, Ordering::Relaxed);
+        turn
+    }
+
+    /// Whether a writer is to poll: those before have not, or it is long ago, or too much waits.
+    #[inline]
+    fn is_due(&self) -> bool {
+        if cfg!(loom) || self.next_turn() % POLLED_TOGETHER == 0 {
+            return true;
+        }
+        let now = ticks();
+        // Relaxed, all: hints.
+        let due = now.wrapping_sub(self.polled.load(Ordering::Relaxed)) >= INTERVAL;
+        if due {
+            self.polled.store(now, Ordering::Relaxed);
+        }
+        due || self.pending.load(Ordering::Relaxed) >= BACKLOG
     }
 }
 
 /// A locked shard, which counts what is left in it when it is dropped.
 struct Held<'b> {
-    pending: &'b AtomicUsize,
+    shard: &'b Shard,
     list: Locked<'b, RetireList>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         // Relaxed: a count.
-        self.pending.store(self.list.len(), Ordering::Relaxed);
+        self.shard.pending.store(self.list.len(), Ordering::Relaxed);
     }
 }
 

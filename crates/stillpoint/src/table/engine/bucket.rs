@@ -4,11 +4,15 @@
 //!   bytes  0..16   8 tags of 16 bits: 0, or bits of the hash of the key in the slot
 //!         16..48   8 words of 32 bits: 0, or the index of an entry
 //!         48..52   link: nothing, the next bucket of the chain, or "moved to the next array"
+//!         52..64   12 more bits of each hash, for whoever moves the entries to a larger array
 //! ```
 //!
 //! The word is what counts: an entry is in the table while a word holds its index. A tag is a hint that is never
 //! missing: it is set before the word and cleared after it. All are changed by the holder of the stripe's lock
 //! alone, so that plain stores suffice.
+
+// Not modelled: what is handed over under a lock.
+use std::sync::atomic::{AtomicU32 as Unmodelled32, AtomicU8};
 
 use super::slab::Zeroed;
 use crate::table::orders;
@@ -34,7 +38,14 @@ pub(crate) struct Bucket {
     tags: [AtomicU64; TAG_WORDS],
     words: [AtomicU32; SLOTS],
     link: AtomicU32,
+    /// For the holder of the stripe's lock: of the bits that [`bits_of`] gives, the four upper ones of each slot, and the
+    /// lower ones.
+    upper: Unmodelled32,
+    lower: [AtomicU8; SLOTS],
 }
+
+/// Bits of each hash that a bucket keeps beside the tag.
+pub(crate) const BITS: u32 = 12;
 
 // SAFETY: made of atomic integers.
 unsafe impl Zeroed for Bucket {
@@ -44,6 +55,8 @@ unsafe impl Zeroed for Bucket {
             tags: std::array::from_fn(|_| AtomicU64::new(0)),
             words: std::array::from_fn(|_| AtomicU32::new(NO_ENTRY)),
             link: AtomicU32::new(END),
+            upper: Unmodelled32::new(0),
+            lower: std::array::from_fn(|_| AtomicU8::new(0)),
         }
     }
 }
@@ -87,8 +100,19 @@ impl Bucket {
 
 /// For the holder of the stripe's lock.
 impl Bucket {
+    /// Writes to a bucket that holds no entry, and is no part of a chain that does. The page of one that is read first is
+    /// asked from the kernel twice: for the zeroes, and then for itself, with an interrupt of all other processors.
+    pub(crate) fn touch(&self) {
+        // Relaxed: of an empty slot.
+        self.lower[0].store(0, Ordering::Relaxed);
+    }
+
     /// Links an entry in a slot that holds none.
-    pub(crate) fn link_entry(&self, slot: usize, tag: u16, entry: u32) {
+    pub(crate) fn link_entry(&self, slot: usize, tag: u16, bits: u32, entry: u32) {
+        // Relaxed, all: for holders of the lock.
+        self.lower[slot].store(bits as u8, Ordering::Relaxed);
+        let others = self.upper.load(Ordering::Relaxed) & !(0xf << (slot * 4));
+        self.upper.store(others | bits >> 8 << (slot * 4), Ordering::Relaxed);
         self.set_tag(slot, tag);
         self.set_entry(slot, entry);
     }
@@ -117,13 +141,21 @@ impl Bucket {
         (self.tags[slot / LANES].load(Ordering::Relaxed) >> (slot % LANES * 16)) as u16
     }
 
+    /// The bits that the entry of a slot was linked with.
+    pub(crate) fn bits(&self, slot: usize) -> u32 {
+        // Relaxed, both: as above.
+        let upper = self.upper.load(Ordering::Relaxed) >> (slot * 4) & 0xf;
+        upper << 8 | u32::from(self.lower[slot].load(Ordering::Relaxed))
+    }
+
     /// Release: publishes the overflow bucket, or what was moved to the next array.
     pub(crate) fn set_link(&self, link: u32) {
         self.link.store(link, Ordering::Release);
     }
 
+    /// A slot that holds no entry: its tag is 0, as long as the lock is held.
     pub(crate) fn free_slot(&self) -> Option<usize> {
-        (0..SLOTS).find(|&slot| self.entry(slot) == NO_ENTRY)
+        self.matching(0).next()
     }
 
     /// Takes every entry out.
@@ -229,8 +261,10 @@ mod tests {
         let bucket = unsafe { &*slab.start() };
         for slot in 0..SLOTS {
             assert_eq!(bucket.free_slot(), Some(slot));
-            bucket.link_entry(slot, 9 + slot as u16, slot as u32 + 1);
+            bucket.link_entry(slot, 9 + slot as u16, 0xabc ^ (slot as u32 * 0x111), slot as u32 + 1);
         }
+        let bits: Vec<u32> = (0..SLOTS).map(|slot| bucket.bits(slot)).collect();
+        assert_eq!(bits, [0xabc, 0xbad, 0x89e, 0x98f, 0xef8, 0xfe9, 0xcda, 0xdcb]);
         assert_eq!((bucket.free_slot(), bucket.tag(3)), (None, 12));
         bucket.unlink_entry(3);
         assert_eq!((bucket.free_slot(), bucket.matching(12).count()), (Some(3), 0));

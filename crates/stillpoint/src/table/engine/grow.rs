@@ -34,7 +34,8 @@ where
         let own = index % STRIPES;
         fetch(array, held.cursor() + own, next);
         fetch(array, held.cursor() + STRIPES + own, next);
-        let must_move = !is_moved(array.bucket(index));
+        // Where the cursor has passed the old bucket is not looked at.
+        let must_move = index >= held.cursor() + own && !is_moved(array.bucket(index));
         if must_move && !self.move_bucket(array, index, next) {
             // No memory for it. Nothing else is moved then: with this chain among it, the caller would write to a chain
             // that has moved after all.
@@ -80,18 +81,28 @@ where
     /// mark.
     fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
         fetch(array, index, next);
-        for (_, entry) in array.bucket(index).entries() {
-            prefetch(self.arena().pair(entry).as_ptr());
+        if !array.knows(next) {
+            for (_, entry) in array.bucket(index).entries() {
+                prefetch(self.arena().pair(entry).as_ptr());
+            }
         }
         let undo = Undo { array, index, next };
+        if next.len() == array.len() * 2 {
+            next.bucket(index).touch();
+            next.bucket(index + array.len()).touch();
+        }
         for bucket in array.chain(index) {
             for (slot, entry) in bucket.entries() {
-                // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
-                let hash = self.hash(unsafe { &self.arena().pair(entry).as_ref().key });
+                let hash = if array.knows(next) {
+                    array.known(bucket, slot)
+                } else {
+                    // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
+                    self.hash(unsafe { &self.arena().pair(entry).as_ref().key })
+                };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
                 let target = index | (next.index_of(hash) & !(array.len() - 1));
                 let Some((bucket_of_next, free)) = next.room(target) else { return false };
-                bucket_of_next.link_entry(free, bucket.tag(slot), entry);
+                bucket_of_next.link_entry(free, bucket.tag(slot), next.bits_of(hash), entry);
             }
         }
         std::mem::forget(undo);

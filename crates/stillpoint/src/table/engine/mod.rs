@@ -24,6 +24,7 @@ pub(crate) mod store;
 pub(crate) mod stripe;
 pub(crate) mod write;
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -196,11 +197,31 @@ impl<K, V, S> Inner<K, V, S> {
     ///
     /// The table's own retire lists take in what an attached reclaimer has no room for.
     pub(crate) fn retire(&self, entry: u32) {
-        let attached = self.handle.as_ref();
-        if !attached.is_some_and(|handle| self.retire_to(entry, |bytes, of| handle.offer(bytes, of))) {
+        if !self.hand_over(entry) {
             // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).
             self.bin.put(unsafe { self.store.entry(entry) }, hint());
         }
+    }
+
+    /// As [`retire`](Inner::retire) and [`poll`](Inner::poll).
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn retire_and_poll(&self, entry: u32) {
+        if self.hand_over(entry) {
+            return self.poll();
+        }
+        self.store.scrap.release();
+        // SAFETY: as in `retire`.
+        self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint());
+    }
+
+    /// To an attached reclaimer, if there is one, and room.
+    #[inline]
+    fn hand_over(&self, entry: u32) -> bool {
+        let attached = self.handle.as_ref();
+        attached.is_some_and(|handle| self.retire_to(entry, |bytes, of| handle.offer(bytes, of)))
     }
 
     /// As [`retire`](Inner::retire), to a queue that may outlive the table: `offer` makes garbage of the entry if there is
@@ -245,11 +266,22 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-/// Spreads threads over shards and lists. Any value will do.
-#[inline]
+/// Spreads threads over shards and lists: those that were made one after the other have different ones. Any value will do.
+#[inline(always)]
 pub(crate) fn hint() -> usize {
-    // The address of a thread's descriptor: far apart, in whole pages.
-    (stillpoint_sys::linux::thread_handle() >> 12).wrapping_mul(0x9e37_79b9) >> 7
+    std::thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(0) };
+    }
+    #[cold]
+    fn first() -> usize {
+        let number = stillpoint_sys::linux::thread_number() as usize;
+        NUMBER.set(number);
+        number
+    }
+    match NUMBER.get() {
+        0 => first(),
+        number => number,
+    }
 }
 
 impl<K, V, S> Drop for Inner<K, V, S> {

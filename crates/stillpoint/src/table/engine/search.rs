@@ -24,16 +24,27 @@ pub(crate) enum Found<T> {
 
 /// An entry that a hazard slot holds, which is cleared when this is dropped.
 pub(crate) struct Held<'a, K, V> {
-    pub(crate) pair: NonNull<Pair<K, V>>,
+    pair: NonNull<Pair<K, V>>,
+    /// Its index.
+    pub(crate) entry: u32,
+    /// Where it was found, if that is in the array which the reader has pinned for longer than one search.
+    pub(crate) found: Option<Place>,
     hazard: &'a Hazard,
+}
+
+/// A slot of a bucket, by its address.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) bucket: NonNull<Bucket>,
+    pub(crate) slot: usize,
 }
 
 impl<'a, K, V> Held<'a, K, V> {
     /// # Safety
-    /// The slot holds the address of the pair, and did so when the pair was linked, or before.
+    /// The hazard slot holds the address of the entry's pair, and did so when the pair was linked, or before.
     #[inline(always)]
-    pub(crate) unsafe fn new(pair: NonNull<Pair<K, V>>, hazard: &'a Hazard) -> Self {
-        Self { pair, hazard }
+    pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, hazard: &'a Hazard) -> Self {
+        Self { pair: lens.pair(entry), entry, found: None, hazard }
     }
 
     #[inline(always)]
@@ -73,7 +84,8 @@ fn protect<'a, K, V>(
         let is_reloaded = !busted::is(Variant::NoReload);
         let current = if is_reloaded { word.load(orders::confirm()) } else { candidate };
         if current == candidate {
-            return Some(Held { pair, hazard });
+            let found = Some(Place { bucket: NonNull::from(bucket), slot });
+            return Some(Held { pair, entry: candidate, found, hazard });
         }
         candidate = current;
     }
@@ -401,7 +413,11 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     loop {
         // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
         match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.fence, entry) } {
-            Found::Entry(held) => return Ok(Some(held)),
+            Found::Entry(mut held) => {
+                // The next array is not pinned any longer.
+                held.found = None;
+                return Ok(Some(held));
+            }
             Found::Absent => return Ok(None),
             Found::Moved => {}
         }

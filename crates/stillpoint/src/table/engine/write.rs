@@ -12,6 +12,7 @@ use std::ptr;
 use super::arena::Pair;
 use super::array::Array;
 use super::bucket::{tag_of, Bucket};
+use super::search::Place;
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
 use super::{hint, Inner};
@@ -27,7 +28,7 @@ pub(crate) struct Unlinked<'t, K, V, S> {
 
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a slot. The pair comes back when there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         Self::fill(inner, inner.arena().allocate(hint()), key, value)
     }
@@ -44,14 +45,23 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     }
 
     /// For a replacement: a slot as any, or a spare one, or what becomes free now.
+    #[inline(always)]
     pub(crate) fn replacing(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        Self::new(inner, key, value)
-            .or_else(|(key, value)| Self::spare(inner, key, value))
+        match Self::new(inner, key, value) {
+            Ok(new) => Ok(new),
+            Err((key, value)) => Self::replacing_in_full(inner, key, value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn replacing_in_full(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
+        Self::spare(inner, key, value)
             .or_else(|(key, value)| Self::pressed(inner, key, value))
             .or_else(|(key, value)| Self::spare(inner, key, value))
     }
 
-    #[inline]
+    #[inline(always)]
     fn fill(inner: &'t Inner<K, V, S>, slot: Option<u32>, key: K, value: V) -> Result<Self, (K, V)> {
         let Some(entry) = slot else { return Err((key, value)) };
         // SAFETY: the slot is this thread's alone.
@@ -175,7 +185,7 @@ where
             return Insertion::NoRoom(new);
         };
         self.pin(pin, new.entry);
-        bucket.link_entry(slot, tag_of(hash), new.entry);
+        bucket.link_entry(slot, tag_of(hash), array.bits_of(hash), new.entry);
         new.linked();
         held.count(1);
         self.grow_if_full(&held);
@@ -211,9 +221,18 @@ where
 
     /// Unlinks this very entry, whose key has this hash. False when it is not in the table any more.
     ///
-    /// The caller pins the entry, so that its index does not belong to another one meanwhile.
-    pub(crate) fn remove_entry(&self, hash: u64, entry: u32) -> bool {
-        self.unlink(hash, |found, _| found == entry).is_some()
+    /// # Safety
+    /// The caller pins the entry, so that its index does not belong to another one meanwhile, and the bucket that it was
+    /// found in, if one is named.
+    pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> bool {
+        let mut held = self.lock(hash);
+        // SAFETY: the caller's promise.
+        let spot = unsafe { self.find_again(&mut held, hash, entry, found) };
+        if let Some(spot) = &spot {
+            spot.bucket.unlink_entry(spot.slot);
+            held.count(-1);
+        }
+        spot.is_some()
     }
 
     fn unlink(&self, hash: u64, is_it: impl FnMut(u32, &K) -> bool) -> Option<u32> {
@@ -225,17 +244,46 @@ where
         Some(spot.entry)
     }
 
+    /// The slot that this very entry is linked in: the one that it was found in, unless something moves.
+    ///
+    /// # Safety
+    /// As for [`remove_entry`](Inner::remove_entry).
+    #[inline(always)]
+    unsafe fn find_again<'s>(
+        &'s self,
+        held: &mut Held<'s>,
+        hash: u64,
+        entry: u32,
+        found: Option<Place>,
+    ) -> Option<Spot<'s>> {
+        if let Some(Place { bucket, slot }) = found.filter(|_| held.array().next().is_none()) {
+            // SAFETY: pinned, by the caller's promise; if the index is there still, it is in an array that the table has
+            // not left (I1), whose buckets stay as long as the stripe is held.
+            let bucket = unsafe { bucket.as_ref() };
+            if bucket.entry(slot) == entry {
+                return Some(Spot { bucket, slot, entry });
+            }
+        }
+        let place = self.locate(held, hash);
+        self.find(place, hash, |found, _| found == entry)
+    }
+
     /// Puts `new` in the place of this very entry, whose key has this hash; comes back when that is not in the table
-    /// any more. The caller pins the old entry, as for [`remove_entry`](Inner::remove_entry).
-    pub(crate) fn replace_entry<'t>(
+    /// any more.
+    ///
+    /// # Safety
+    /// As for [`remove_entry`](Inner::remove_entry).
+    #[inline]
+    pub(crate) unsafe fn replace_entry<'t>(
         &'t self,
         hash: u64,
         old: u32,
+        found: Option<Place>,
         new: Unlinked<'t, K, V, S>,
     ) -> Result<(), Unlinked<'t, K, V, S>> {
         let mut held = self.lock(hash);
-        let place = self.locate(&mut held, hash);
-        let Some(spot) = self.find(place, hash, |entry, _| entry == old) else {
+        // SAFETY: the caller's promise.
+        let Some(spot) = (unsafe { self.find_again(&mut held, hash, old, found) }) else {
             drop(held);
             return Err(new);
         };
