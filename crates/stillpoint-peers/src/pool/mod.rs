@@ -91,8 +91,10 @@ pub fn plain<T: PoolThread + ?Sized>(
             read_each(&objects[got..end]);
             got = end;
         }
-        // The only call, so that it becomes a part of the loop.
-        objects[..got].chunks(shape.put).for_each(|objects| thread.put(objects));
+        match shape.put {
+            1 => objects[..got].iter().for_each(|object| thread.put(std::slice::from_ref(object))),
+            put => objects[..got].chunks(put).for_each(|objects| thread.put(objects)),
+        }
         if got < objects.len() {
             return false;
         }
