@@ -75,6 +75,7 @@ impl Cache {
     ///
     /// # Safety
     /// They were, and there was room for them.
+    #[inline(always)]
     pub(crate) unsafe fn grew(&self, by: usize) {
         self.len.set(self.len.get() + by);
     }
