@@ -101,6 +101,9 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// No objects, with room for some, to be filled by [`alloc_bulk`](Local::alloc_bulk).
+    ///
+    /// # Panics
+    /// When no vector has that much room.
     pub fn bulk(&self, room: usize) -> Bulk<'p, T> {
         Bulk::new(self.handle.shard(), room)
     }
