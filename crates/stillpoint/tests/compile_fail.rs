@@ -52,6 +52,7 @@ twins! {
     exclusive_access_while_loaded
     exchange_found_beyond_guard
     forge_static_through_a_block
+    forge_static_through_a_bulk
     forge_static_through_a_cell
     forge_static_through_a_local
     forge_static_through_a_pool

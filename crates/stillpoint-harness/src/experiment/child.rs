@@ -34,6 +34,8 @@ pub trait Order: Serialize + DeserializeOwned {
     const WORK: &'static str;
     /// What becomes of the child then.
     const ON_INTERRUPT: OnInterrupt = OnInterrupt::Wait;
+    /// More variables of the child's environment, for what libraries read when they are loaded.
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[];
 
     /// What the child answers.
     type Answer: Serialize + DeserializeOwned;
@@ -49,6 +51,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
     let mut child = Command::new(program)
         .env(O::VARIABLE, order)
+        .envs(O::ENVIRONMENT.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.

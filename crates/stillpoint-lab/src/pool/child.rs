@@ -33,6 +33,13 @@ pub(crate) struct Answer {
 impl child::Order for Order {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_POOL";
     const WORK: &'static str = "measures pools";
+    /// Pools that take their memory from an allocator have huge pages as well: glibc asks the kernel for them, and so does
+    /// mimalloc, by the name of the option in older versions and in newer ones.
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[
+        ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+        ("MIMALLOC_LARGE_OS_PAGES", "1"),
+        ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1"),
+    ];
 
     type Answer = Answer;
 
@@ -47,7 +54,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     // Six pools of DPDK, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
     let pool = plan.objects() * (OBJECT + 64);
     let for_dpdk = if has_dpdk(&plan.contenders) { ((6 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
-    let ours = 2 * ((pool >> 20) + 8);
+    let ours = 3 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let on = OnHugePages { plan: plan.clone(), megabytes: for_dpdk, huge_pages: pages.is_some() };
@@ -65,6 +72,9 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
             break;
         }
     }
+    let settings = <Order as child::Order>::ENVIRONMENT.iter().map(|(name, value)| format!("{name}={value}"));
+    let settings = settings.collect::<Vec<_>>().join(", ");
+    notes.push(format!("Huge pages for every allocator of the process: {settings}"));
     notes.push(match &pages {
         Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
         None => {

@@ -19,6 +19,7 @@ use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
+use super::{AGAIN, BARE};
 use crate::experiment::{OnHugePages, prepare_child};
 
 type Contenders = Vec<Box<dyn PoolContender>>;
@@ -68,7 +69,8 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Contenders, Vec<String>), Stri
     let mut notes = Vec::new();
     for name in &plan.contenders {
         match name.as_str() {
-            "stillpoint/pool" => contenders.push(Box::new(Bare::with_capacity(objects)?)),
+            BARE => contenders.push(Box::new(Bare::with_capacity(objects, BARE)?)),
+            AGAIN => contenders.push(Box::new(Bare::with_capacity(objects, AGAIN)?)),
             "stillpoint/pool+obj" => contenders.push(Box::new(Typed::with_capacity(objects)?)),
             "mimalloc" => match pool::mimalloc() {
                 Ok(mimalloc) => contenders.push(mimalloc),

@@ -1,9 +1,10 @@
 //! stillpoint's pools as contenders, through their public interface.
 
+use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use stillpoint::pool::{Info, Local, Obj, Pool, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::{Bulk, Info, Local, Obj, Pool, PoolBuilder, RawBlock, RawLocal, RawPool};
 use stillpoint_peers::pool::{OBJECT, PoolContender, PoolThread, Shape, plain, read_each};
 
 use super::plan::CACHE;
@@ -21,34 +22,38 @@ fn note(info: &Info) -> String {
 }
 
 /// Bare memory.
-pub(super) struct Bare(RawPool);
+pub(super) struct Bare {
+    pool: RawPool,
+    name: &'static str,
+}
 
 impl Bare {
-    pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        sized(RawPool::builder(objects, OBJECT, 64)).build().map(Self).map_err(|error| error.to_string())
+    pub(super) fn with_capacity(objects: usize, name: &'static str) -> Result<Self, String> {
+        let pool = sized(RawPool::builder(objects, OBJECT, 64)).build().map_err(|error| error.to_string())?;
+        Ok(Self { pool, name })
     }
 }
 
 impl PoolContender for Bare {
     fn name(&self) -> &'static str {
-        "stillpoint/pool"
+        self.name
     }
 
     fn cache(&self) -> Option<usize> {
-        Some(self.0.info().cache)
+        Some(self.pool.info().cache)
     }
 
     fn block(&self) -> Option<usize> {
-        Some(self.0.info().objects_per_block)
+        Some(self.pool.info().objects_per_block)
     }
 
     fn note(&self) -> String {
-        note(&self.0.info())
+        note(&self.pool.info())
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
-        let block = self.0.info().objects_per_block;
-        Box::new(BareThread { local: self.0.local().expect("few threads use the pool"), block })
+        let block = self.pool.info().objects_per_block;
+        Box::new(BareThread { local: self.pool.local().expect("few threads use the pool"), block })
     }
 }
 
@@ -91,7 +96,11 @@ impl PoolThread for BareThread<'_> {
             }
             return true;
         }
-        plain(self, shape, turns, objects)
+        // Told apart once, not for each bulk, as in C.
+        match shape.put {
+            1 => plain(&mut Singly(self), shape, turns, objects),
+            _ => plain(self, shape, turns, objects),
+        }
     }
 
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
@@ -108,7 +117,10 @@ impl PoolThread for BareThread<'_> {
                 }
                 read_each(place);
             }
-            objects.chunks(shape.put).for_each(|objects| self.put(objects));
+            match shape.put {
+                1 => Singly(self).put(objects),
+                put => objects.chunks(put).for_each(|objects| self.put(objects)),
+            }
         }
         Some(true)
     }
@@ -131,13 +143,27 @@ impl PoolThread for BareThread<'_> {
         let objects =
             unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
         // SAFETY: the experiment gives back what it got.
-        let answer = unsafe {
-            match objects {
-                [object] => self.local.free(*object),
-                objects => self.local.free_many(objects),
-            }
-        };
+        let answer = unsafe { self.local.free_many(objects) };
         debug_assert!(answer.is_ok(), "{answer:?}");
+    }
+}
+
+/// Gives objects back by the call for one.
+struct Singly<'t, 'p>(&'t mut BareThread<'p>);
+
+impl PoolThread for Singly<'_, '_> {
+    #[inline(always)]
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        self.0.get(objects)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, objects: &[*mut u8]) {
+        for object in objects {
+            // SAFETY: the experiment gives back what it got, no null among it.
+            let answer = unsafe { self.0.local.free(NonNull::new_unchecked(*object)) };
+            debug_assert!(answer.is_ok(), "{answer:?}");
+        }
     }
 }
 
@@ -162,19 +188,26 @@ impl PoolContender for Typed {
     }
 
     fn note(&self) -> String {
-        format!("{}; safe calls: an owned object for each", note(&self.0.info()))
+        format!("{}; safe calls: owned objects, many at a time as a `Bulk`", note(&self.0.info()))
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
         let local = self.0.local().expect("few threads use the pool");
-        Box::new(TypedThread { pool: &self.0, local, kept: Vec::new() })
+        let kept = local.bulk(0);
+        Box::new(TypedThread { pool: &self.0, local, kept, owned: Vec::new() })
     }
+}
+
+fn address(object: &Buffer) -> *mut u8 {
+    std::ptr::from_ref(object).cast_mut().cast()
 }
 
 struct TypedThread<'p> {
     pool: &'p Pool<Buffer>,
     local: Local<'p, Buffer>,
-    kept: Vec<Obj<'p, Buffer>>,
+    kept: Bulk<'p, Buffer>,
+    /// Where objects are got to be handed over by their addresses.
+    owned: Vec<Obj<'p, Buffer>>,
 }
 
 impl PoolThread for TypedThread<'_> {
@@ -182,37 +215,41 @@ impl PoolThread for TypedThread<'_> {
         if shape.get == 1 && shape.put == 1 && shape.keep == 1 {
             for _ in 0..turns {
                 let Some(object) = self.local.alloc() else { return false };
-                read_each(&[std::ptr::from_ref(&*object).cast_mut().cast()]);
+                read_each(&[address(&object)]);
             }
             return true;
         }
         for _ in 0..turns {
             while self.kept.len() < shape.keep {
                 let (before, some) = (self.kept.len(), shape.get.min(shape.keep - self.kept.len()));
-                if self.local.alloc_many(some, &mut self.kept).is_err() {
-                    self.kept.clear();
+                if self.local.alloc_bulk(some, &mut self.kept).is_err() {
+                    self.local.free_bulk(usize::MAX, &mut self.kept);
                     return false;
                 }
-                for object in &self.kept[before..] {
-                    read_each(&[std::ptr::from_ref(&**object).cast_mut().cast()]);
-                }
+                // As in `read_each`.
+                let read = |sum: u64, object| {
+                    // SAFETY: an object of at least eight bytes.
+                    sum.wrapping_add(unsafe { address(object).cast::<u64>().read_volatile() })
+                };
+                black_box(self.kept.iter().skip(before).fold(0, read));
             }
             if shape.put == 1 {
-                self.kept.drain(..).for_each(|object| self.local.free(object));
+                while let Some(object) = self.kept.pop() {
+                    self.local.free(object);
+                }
             }
             while !self.kept.is_empty() {
-                let left = self.kept.len().saturating_sub(shape.put);
-                self.local.free_many(self.kept.drain(left..));
+                self.local.free_bulk(shape.put, &mut self.kept);
             }
         }
         true
     }
 
     fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        if self.local.alloc_many(objects.len(), &mut self.kept).is_err() {
+        if self.local.alloc_many(objects.len(), &mut self.owned).is_err() {
             return false;
         }
-        for (place, object) in objects.iter_mut().zip(self.kept.drain(..)) {
+        for (place, object) in objects.iter_mut().zip(self.owned.drain(..)) {
             *place = object.into_raw().as_ptr().cast();
         }
         true

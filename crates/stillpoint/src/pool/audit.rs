@@ -211,13 +211,15 @@ pub struct Census {
     pub buckets_busy: usize,
     /// Free objects in caches.
     pub objects_cached: usize,
+    /// Free objects that threads had too many of, for those that need some.
+    pub objects_deposited: usize,
     /// Free objects in buckets that belong to a thread.
     pub objects_held: usize,
     /// Objects that were freed by other threads, and not collected by the owner of their bucket yet.
     pub objects_on_their_way: usize,
     /// Objects that are out.
     pub objects_out: usize,
-    /// `fill[n]` buckets have `n` objects that are not in them: out, or in a cache.
+    /// `fill[n]` buckets have `n` objects that are not in them: out, in a cache, or deposited.
     pub fill: Vec<usize>,
 }
 

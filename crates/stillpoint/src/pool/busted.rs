@@ -16,6 +16,7 @@ stillpoint_sys::variants! {
     GiveRelaxed = "give-relaxed": "Buckets go to the store by a relaxed exchange.",
     TakeRelaxed = "take-relaxed": "Buckets come from the store by a relaxed exchange.",
     Untagged = "untagged": "The store does not number its exchanges.",
+    EmptiedEarly = "emptied-early": "A magazine is put back as empty before its objects were taken out.",
     LeaveRelaxed = "leave-relaxed": "A shard is left by a relaxed store.",
     AdoptRelaxed = "adopt-relaxed": "A shard is adopted by a relaxed exchange.",
     NeverLeft = "never-left": "A thread that ends keeps its shard.",

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::block::Block;
+use super::bulk::Bulk;
 use super::engine::Handle;
 use super::error::Exhausted;
 use super::obj::Obj;
@@ -97,6 +98,51 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         // SAFETY: there is room for that many, and they were written above.
         unsafe { to.set_len(to.len() + count) };
         Ok(())
+    }
+
+    /// No objects, with room for some, to be filled by [`alloc_bulk`](Local::alloc_bulk).
+    ///
+    /// # Panics
+    /// When no vector has that much room.
+    pub fn bulk(&self, room: usize) -> Bulk<'p, T> {
+        Bulk::new(self.handle.shard(), room)
+    }
+
+    /// Appends `count` objects, or none, as [`alloc_many`](Local::alloc_many).
+    ///
+    /// # Errors
+    /// When the pool does not have that many that the caller can get.
+    ///
+    /// # Panics
+    /// As [`alloc`](Local::alloc), and when the bulk is of another pool.
+    #[inline(always)]
+    pub fn alloc_bulk(&self, count: usize, to: &mut Bulk<'p, T>) -> Result<(), Exhausted> {
+        assert!(to.is_of(self.handle.core()), "a bulk holds objects of one pool");
+        if count > self.handle.core().maximum() {
+            return Err(Exhausted { wanted: count });
+        }
+        let addresses = to.room(count);
+        // SAFETY: there is room for that many, and nobody else looks there.
+        if !unsafe { self.handle.alloc_many(addresses, count) } {
+            return Err(Exhausted { wanted: count });
+        }
+        // SAFETY: written above.
+        self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
+        // SAFETY: handed out to this call; objects of this type (see `new`).
+        unsafe { to.grew(count) };
+        Ok(())
+    }
+
+    /// Frees the newest `count` objects of a bulk, or all if these are fewer, of whatever thread. Those of another pool are
+    /// freed there.
+    #[inline(always)]
+    pub fn free_bulk(&self, count: usize, from: &mut Bulk<'p, T>) {
+        if !from.is_of(self.handle.core()) {
+            return (0..count).map_while(|_| from.pop()).for_each(drop);
+        }
+        // SAFETY: given up just now.
+        let answer = unsafe { self.handle.free_many(from.give_up(count)) };
+        debug_assert!(answer.is_ok(), "{answer:?}");
     }
 
     /// A whole bucket, or nothing when the pool has none that the caller can get. Takes one word for each 64 objects; when there

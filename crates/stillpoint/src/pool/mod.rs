@@ -40,7 +40,8 @@
 //! # Who holds what
 //!
 //! Each thread works on a shard: a cache, and buckets that belong to it. Objects freed by other threads return to the
-//! owner of their bucket. A shard keeps a cache and a limited number of whole buckets to itself
+//! owner of their bucket. What a cache has too many of is handed over by the half cache, to whoever needs some. A shard keeps
+//! a cache and a limited number of whole buckets to itself
 //! ([`PoolBuilder::cache`], [`PoolBuilder::high_water`]); others go to a shared store. A thread that ends leaves its shard
 //! to the next one, and to whoever finds the pool exhausted. **A thread that stays and does not use the pool** keeps its
 //! cache, its whole buckets up to the high-water mark, and the free objects of its other buckets: [`Local::park`] lets go
@@ -51,7 +52,8 @@
 //!
 //! No call works off what other threads have done since the last one: it collects a limited number of what they have freed,
 //! and moves buckets by the batch. In proportion to more are calls that grow the pool; an [`Local::alloc_block`] that finds no
-//! whole bucket, which goes through all that others have freed and nobody has collected; [`Local::park`], and the end of a
+//! whole bucket, which goes through all that others have freed and nobody has collected, and through what caches had too many
+//! of; [`Local::park`], and the end of a
 //! local, which give back what it holds; and [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`], which look at every bucket.
 //!
 //! # Consistency
@@ -69,6 +71,7 @@
 mod audit;
 mod block;
 mod builder;
+mod bulk;
 mod busted;
 mod engine;
 mod error;
@@ -85,6 +88,7 @@ mod raw;
 pub use audit::{AnyPool, AuditError, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
+pub use bulk::Bulk;
 pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
 pub use local::Local;
 pub use memory::{Backing, Iova, Memory, Pages};

@@ -42,6 +42,10 @@ unsafe impl Send for World {}
 impl World {
     /// Without caches. Whole buckets are kept by their shards, or go to the store at once.
     fn new(per_bucket: usize, buckets: u32, locals: usize, kept: u32) -> Arc<Self> {
+        Self::cached(per_bucket, buckets, locals, kept, 0)
+    }
+
+    fn cached(per_bucket: usize, buckets: u32, locals: usize, kept: u32, cache: usize) -> Arc<Self> {
         let geometry =
             Geometry::new(OBJECT, OBJECT, Some(OBJECT * per_bucket), per_bucket).expect("a small bucket");
         let plan = Plan {
@@ -50,7 +54,7 @@ impl World {
             buckets,
             most_buckets: buckets,
             step: 0,
-            cache: 0,
+            cache,
             high_water: Some(kept),
             locals,
             hardening: Hardening::None,
@@ -377,6 +381,28 @@ fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
     });
 }
 
+/// A thread takes objects out of the only magazine, while another one has more than its cache has room for.
+#[test]
+fn objects_pass_by_the_magazine() {
+    explore(3, || {
+        let world = World::cached(1, 6, 2, 4, 2);
+        let taker = Handle::new(&world.core).expect("nobody has a shard");
+        let objects = [(); 6].map(|()| world.must_alloc(&taker));
+        objects[..3].iter().for_each(|&object| world.free_by(&taker, object));
+        let cached = [(); 2].map(|()| world.must_alloc(&taker));
+        let giver = spawn(&world, move |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            objects[3..].iter().for_each(|&object| world.free_by(&handle, object));
+            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+        });
+        let passed = world.must_alloc(&taker);
+        giver.join().unwrap();
+        cached.into_iter().chain([passed]).for_each(|object| world.free_by(&taker, object));
+        drop(taker);
+        world.holds(6);
+    });
+}
+
 /// Which model catches which variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
@@ -390,6 +416,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::GiveRelaxed, "buckets_go_through_the_store"),
     (Variant::TakeRelaxed, "buckets_go_through_the_store"),
     (Variant::Untagged, "buckets_go_through_the_store"),
+    (Variant::EmptiedEarly, "objects_pass_by_the_magazine"),
     (Variant::LeaveRelaxed, "an_owner_ends_with_an_object_out"),
     (Variant::AdoptRelaxed, "an_owner_ends_with_an_object_out"),
     (Variant::NeverLeft, "an_owner_ends_with_an_object_out"),

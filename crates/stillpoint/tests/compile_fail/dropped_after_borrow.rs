@@ -36,6 +36,12 @@ fn pool_blockobjects_p(make: impl for<'any> Fn(&'any ()) -> pool::BlockObjects<'
     _later = make(&first);
 }
 
+fn pool_bulk_p(make: impl for<'any> Fn(&'any ()) -> pool::Bulk<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
 fn pool_local_p(make: impl for<'any> Fn(&'any ()) -> pool::Local<'any, u8>) {
     let _later;
     let first = ();

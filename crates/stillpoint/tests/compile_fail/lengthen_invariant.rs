@@ -40,6 +40,12 @@ fn pool_blockobjects_t(
     from
 }
 
+fn pool_bulk_t(
+    from: pool::Bulk<'static, fn(&'static ())>,
+) -> pool::Bulk<'static, for<'any> fn(&'any ())> {
+    from
+}
+
 fn pool_local_p<'long: 'short, 'short>(from: pool::Local<'short, u8>) -> pool::Local<'long, u8> {
     from
 }

@@ -14,4 +14,10 @@ fn pool_blockobjects_t(
     from
 }
 
+fn pool_bulk_t(
+    from: pool::Bulk<'static, for<'any> fn(&'any ())>,
+) -> pool::Bulk<'static, fn(&'static ())> {
+    from
+}
+
 fn main() {}

@@ -32,6 +32,11 @@ mod compiles {
         let _first = make(&later);
     }
 
+    fn pool_bulk_p(make: impl for<'any> Fn(&'any ()) -> pool::Bulk<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
     fn pool_local_p(make: impl for<'any> Fn(&'any ()) -> pool::Local<'any, u8>) {
         let later = ();
         let _first = make(&later);

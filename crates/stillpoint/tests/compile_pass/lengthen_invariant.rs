@@ -40,6 +40,12 @@ fn pool_blockobjects_t(
     from
 }
 
+fn pool_bulk_t(
+    from: pool::Bulk<'static, fn(&'static ())>,
+) -> pool::Bulk<'static, fn(&'static ())> {
+    from
+}
+
 fn pool_local_p<'same>(from: pool::Local<'same, u8>) -> pool::Local<'same, u8> {
     from
 }
@@ -159,6 +165,7 @@ fn main() {
     let _ = pool_obj_t;
     let _ = pool_block_t;
     let _ = pool_blockobjects_t;
+    let _ = pool_bulk_t;
     let _ = pool_local_p;
     let _ = pool_local_t;
     let _ = pool_pool_t;

@@ -18,8 +18,15 @@ fn pool_blockobjects_t(
     from
 }
 
+fn pool_bulk_t(
+    from: pool::Bulk<'static, for<'any> fn(&'any ())>,
+) -> pool::Bulk<'static, for<'any> fn(&'any ())> {
+    from
+}
+
 fn main() {
     let _ = pool_obj_t;
     let _ = pool_block_t;
     let _ = pool_blockobjects_t;
+    let _ = pool_bulk_t;
 }

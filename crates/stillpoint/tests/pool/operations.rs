@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Exhausted, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
+use stillpoint::pool::{Exhausted, Hardening, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
 
 /// Four objects to a bucket.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
@@ -264,4 +264,51 @@ fn buckets_come_back_whole_whatever_the_bulks() {
         assert_eq!(census.objects_out, 0);
         assert!(census.buckets_partial <= 8, "{get}, {put}: {census:?}");
     }
+}
+
+#[test]
+fn a_bulk_holds_what_it_was_given_until_it_gives_it_back() {
+    for hardening in [Hardening::None, Hardening::Verify] {
+        let pool = four_to_a_bucket(Pool::builder(100, || 0u64)).hardening(hardening).build().unwrap();
+        let local = pool.local().unwrap();
+        let mut bulk = local.bulk(8);
+        assert!(bulk.is_empty() && bulk.pop().is_none());
+        local.alloc_bulk(31, &mut bulk).unwrap();
+        local.alloc_bulk(1, &mut bulk).unwrap();
+        bulk.iter_mut().zip(0..).for_each(|(object, number)| *object = number);
+        *bulk.get_mut(0).unwrap() = 7;
+        assert_eq!((bulk.len(), bulk.get(31), bulk.get(32), pool.stats().in_use), (32, Some(&31), None, 32));
+        assert_eq!(format!("{bulk:?}").split(',').count(), 32);
+        // None is taken when there are too few.
+        let capacity = pool.stats().capacity;
+        for too_many in [capacity - 31, capacity + 1, usize::MAX] {
+            assert!(local.alloc_bulk(too_many, &mut bulk).is_err());
+        }
+        assert_eq!((bulk.len(), pool.stats().in_use), (32, 32));
+        // The newest ones go.
+        local.free_bulk(15, &mut bulk);
+        assert_eq!((bulk.iter().copied().max(), pool.stats().in_use), (Some(16), 17));
+        let last = bulk.pop().unwrap();
+        assert_eq!((*last, bulk.len(), bulk.get(0)), (16, 16, Some(&7)));
+        drop(last);
+        // The rest goes one by one, from whatever thread.
+        std::thread::scope(|scope| _ = scope.spawn(move || drop(bulk)));
+        assert_eq!((pool.stats().in_use, pool.misuse_count(), pool.audit().unwrap().objects_out), (0, 0, 0));
+        let mut bulk = local.bulk(0);
+        local.alloc_bulk(3, &mut bulk).unwrap();
+        local.free_bulk(usize::MAX, &mut bulk);
+        assert_eq!((bulk.len(), pool.stats().in_use), (0, 0));
+    }
+}
+
+#[test]
+fn a_bulk_belongs_to_one_pool() {
+    let [first, second] = [(); 2].map(|()| four_to_a_bucket(Pool::builder(40, || 0u64)).build().unwrap());
+    let (here, there) = (first.local().unwrap(), second.local().unwrap());
+    let mut bulk = here.bulk(4);
+    here.alloc_bulk(4, &mut bulk).unwrap();
+    let mixed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| there.alloc_bulk(1, &mut bulk)));
+    assert!(mixed.is_err() && bulk.len() == 4 && second.stats().in_use == 0);
+    there.free_bulk(3, &mut bulk);
+    assert_eq!((bulk.len(), first.stats().in_use, second.audit().unwrap().objects_cached), (1, 1, 0));
 }

@@ -7,6 +7,56 @@ fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
     builder.bucket_bytes(256).pages(Pages::Small)
 }
 
+/// What the cache of one thread has no room for, another one gets: as objects, and as blocks.
+#[test]
+fn what_a_cache_has_no_room_for_is_for_every_thread() {
+    let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
+    let (giver, taker) = (pool.local().unwrap(), pool.local().unwrap());
+    for blocks in [false, true] {
+        let objects: Vec<_> = std::iter::from_fn(|| giver.alloc()).collect();
+        assert_eq!(objects.len(), 400);
+        for part in objects.chunks(15) {
+            // SAFETY: handed out above, and freed once.
+            unsafe { giver.free_many(part) }.unwrap();
+        }
+        let census = pool.audit().unwrap();
+        assert!(census.objects_deposited > 300 && census.objects_cached <= 32, "{census:?}");
+        assert_eq!((census.objects_out, census.objects_cached + census.objects_deposited), (0, 400));
+        if blocks {
+            giver.park();
+            let blocks: Vec<_> = std::iter::from_fn(|| taker.alloc_block()).collect();
+            assert_eq!((blocks.len(), pool.audit().unwrap().objects_deposited), (100, 0));
+            // SAFETY: as above.
+            blocks.into_iter().for_each(|block| unsafe { taker.free_block(block) }.unwrap());
+        } else {
+            let passed: Vec<_> = std::iter::from_fn(|| taker.alloc()).collect();
+            assert_eq!(passed.len(), census.objects_deposited);
+            // SAFETY: as above.
+            passed.into_iter().for_each(|object| unsafe { taker.free(object) }.unwrap());
+        }
+        taker.park();
+    }
+    drop((giver, taker));
+    assert!(pool.leaks().0.is_empty() && pool.misuse_count() == 0);
+}
+
+/// An allocation that is larger than a cache finds what caches had no room for, and a pool that ends knows that it is free.
+#[test]
+fn a_large_allocation_empties_the_depot() {
+    let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
+    let local = pool.local().unwrap();
+    let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    // SAFETY: handed out above, and freed once.
+    objects.chunks(31).for_each(|part| unsafe { local.free_many(part) }.unwrap());
+    let mut room = vec![std::mem::MaybeUninit::uninit(); 400];
+    let all = local.alloc_many(&mut room).unwrap();
+    // SAFETY: as above.
+    all.chunks(31).for_each(|part| unsafe { local.free_many(part) }.unwrap());
+    assert!(pool.audit().unwrap().objects_deposited > 300);
+    drop(local);
+    assert!(pool.leaks().0.is_empty() && pool.close().is_ok());
+}
+
 #[test]
 fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
     for hardening in [Hardening::None, Hardening::Verify] {

@@ -34,6 +34,8 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::Block", "'p": lifetime = pool::Block<'a, u8>;                                 Covariant,     Always,      Always,      Never,         Never,         Alive;
         "pool::Block", "T": send = pool::Block<'static, T>;                                  Invariant,     Always,      Sync,        Never,         Never,         Static;
+        "pool::Bulk", "'p": lifetime = pool::Bulk<'a, u8>;                                   Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "pool::Bulk", "T": send = pool::Bulk<'static, T>;                                    Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::BlockObjects", "'p": lifetime = pool::BlockObjects<'a, u8>;                   Covariant,     Always,      Always,      Never,         Never,         Alive;
         "pool::BlockObjects", "T": send = pool::BlockObjects<'static, T>;                    Invariant,     Always,      Sync,        Never,         Never,         Static;
         "pool::Local", "'p": lifetime = pool::Local<'a, u8>;                                 Invariant,     Never,       Never,       Never,         Never,         Alive;

@@ -26,7 +26,10 @@ impl Core {
     pub(crate) fn totals(&self) -> (usize, usize) {
         let of = |shard: &Shard| {
             // Relaxed: a count.
-            shard.out.get() - shard.strays.load(Ordering::Relaxed) - shard.cache.len() as isize
+            shard.out.get()
+                - shard.strays.load(Ordering::Relaxed)
+                - shard.cache.len() as isize
+                - shard.deposited.get()
         };
         // Relaxed: a count.
         let sum = self.shards().map(of).sum::<isize>() + self.corrections.load(Ordering::Relaxed);
@@ -87,6 +90,7 @@ impl Core {
             }
             census.objects_cached += shard.cache.len();
         }
+        census.objects_deposited = self.depot.len();
         let posted = self.posted()?;
         let mut live_objects = 0;
         for bucket in self.buckets() {
@@ -106,8 +110,8 @@ impl Core {
             }
         }
         census.objects_out = live_objects
-            .checked_sub(census.objects_cached)
-            .ok_or("there are more objects in caches than out of buckets")?;
+            .checked_sub(census.objects_cached + census.objects_deposited)
+            .ok_or("there are more objects in caches and in the depot than out of buckets")?;
         let (_, counted) = self.totals();
         if census.objects_out != counted {
             return Err(format!("{} objects are out, but {counted} are counted", census.objects_out));
@@ -193,6 +197,8 @@ impl Core {
                 unsafe { shard.cache.objects() }.to_vec()
             })
             .collect();
+        // SAFETY: as above.
+        cached.extend(unsafe { self.depot.objects() });
         cached.sort_unstable();
         let mut out = Vec::new();
         for bucket in self.buckets() {

@@ -1,6 +1,6 @@
 //! How much calls of a pool do: their steps are counted, since a clock would measure the machine.
 //!
-//! A step is a row that is looked at or taken, a bucket that is moved, or a shard that somebody tries to hold.
+//! A step is a row that is looked at or taken, a bucket or a magazine that is moved, or a shard that somebody tries to hold.
 
 use std::sync::Arc;
 
@@ -95,6 +95,23 @@ fn a_refill_from_an_idle_owner_costs_what_it_brings() {
     let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
     one_of_each_is_sent(&core, &owner);
     assert_eq!(each_within(512 + 64 + FEW, &needy), BUCKETS as usize);
+}
+
+#[test]
+fn a_magazine_passes_in_one_step() {
+    let core = pool(2, 1000, 64);
+    let (giver, taker) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    for object in all(&giver) {
+        // SAFETY: handed out, and freed once.
+        let (steps, answer) = steps(|| unsafe { giver.free(object) });
+        assert!(answer.is_ok() && steps <= 1, "{steps} steps");
+    }
+    assert!(core.depot.len() > 1900);
+    for _ in 0..core.depot.len() {
+        let (steps, object) = steps(|| taker.alloc());
+        assert!(object.is_some() && steps <= 1, "{steps} steps");
+    }
+    assert_eq!(core.depot.len(), 0);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 
-use super::own::OwnUsize;
+use super::copy;
+use super::own::{OwnU32, OwnUsize};
 
 /// Objects that are ready. Its owner's alone; others read how many there are.
 #[derive(Debug)]
@@ -11,19 +12,32 @@ pub(crate) struct Cache {
     len: OwnUsize,
     /// Frees do not fill it beyond this.
     limit: usize,
+    /// Refills from buckets do not fill it beyond the limit by more than this.
+    more: usize,
     /// What a refill is to bring, if that is easily had: more each time, and little after the cache was too full, so that a
     /// thread which has room for all its objects finds its peace.
     appetite: OwnUsize,
+    /// How many objects a deposit moves, and withdrawals since the last one.
+    portion: OwnUsize,
+    withdrawals: OwnU32,
     slots: Box<[UnsafeCell<*mut u8>]>,
 }
 
 /// Each function may be called by the holder of the shard only, which the engine sees to.
 impl Cache {
-    /// For `limit` objects; refills may exceed that by `more`.
+    /// For `limit` objects; refills may exceed that by `more`, those from a depot by half the limit.
     pub(crate) fn new(limit: usize, more: usize) -> Self {
-        let room = if limit == 0 { 0 } else { limit + more };
-        let slots = (0..room).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
-        Self { len: OwnUsize::new(0), limit, appetite: OwnUsize::new(0), slots }
+        let more = if limit == 0 { 0 } else { more };
+        let slots = (0..limit + more.max(limit / 2)).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
+        Self {
+            len: OwnUsize::new(0),
+            limit,
+            more,
+            appetite: OwnUsize::new(0),
+            portion: OwnUsize::new(limit / 2),
+            withdrawals: OwnU32::new(0),
+            slots,
+        }
     }
 
     #[inline(always)]
@@ -35,9 +49,9 @@ impl Cache {
         self.limit
     }
 
-    /// Free slots, refills included.
+    /// How many objects of buckets a refill may bring.
     pub(crate) fn room(&self) -> usize {
-        self.slots.len() - self.len.get()
+        self.limit + self.more - self.len.get()
     }
 
     #[inline(always)]
@@ -61,6 +75,7 @@ impl Cache {
     ///
     /// # Safety
     /// They were, and there was room for them.
+    #[inline(always)]
     pub(crate) unsafe fn grew(&self, by: usize) {
         self.len.set(self.len.get() + by);
     }
@@ -83,14 +98,28 @@ impl Cache {
     /// The caller holds the shard. The object is not null.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, object: *mut u8) -> bool {
-        let len = self.len.get();
-        let fits = len < self.limit;
+        let fits = self.has_room();
         if fits {
-            // SAFETY: there are at least `limit` slots, and no other thread looks at them.
-            unsafe { self.start().add(len).write(object) };
-            self.len.set(len + 1);
+            // SAFETY: as asked; the caller's promise.
+            unsafe { self.push_where_is_room(object) };
         }
         fits
+    }
+
+    /// Whether a free may fill it further.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.len.get() < self.limit
+    }
+
+    /// # Safety
+    /// The caller holds the shard, whose cache [`has_room`](Cache::has_room). The object is not null.
+    #[inline(always)]
+    pub(crate) unsafe fn push_where_is_room(&self, object: *mut u8) {
+        let len = self.len.get();
+        // SAFETY: there are at least `limit` slots, and no other thread looks at them.
+        unsafe { self.start().add(len).write(object) };
+        self.len.set(len + 1);
     }
 
     /// Copies the newest `count` objects to `to`, the newest first: so objects that lie one behind the other stay so, upwards
@@ -102,9 +131,41 @@ impl Cache {
     pub(crate) unsafe fn pop_many(&self, to: *mut *mut u8, count: usize) -> bool {
         let Some(left) = self.len.get().checked_sub(count) else { return false };
         // SAFETY: the slots below `len` hold objects, and no other thread looks at them; the caller's promise.
-        unsafe { copy_reversed(self.start().add(left), to, count) };
+        unsafe { copy::reversed(self.start().add(left), to, count) };
         self.len.set(left);
         true
+    }
+
+    /// Moves the newest objects to `to`, in the order in which they lie here; returns how many. Half the limit, unless all
+    /// that was moved the last time was wanted back and no more: a thread that has a few too many is to get rid of these.
+    ///
+    /// # Safety
+    /// The caller holds the shard, and has room for half the limit.
+    pub(crate) unsafe fn pop_portion(&self, to: *mut *mut u8) -> usize {
+        match self.withdrawals.get() {
+            0 => {}
+            1 => self.portion.set((self.limit / 16).max(1)),
+            _ => self.portion.set(self.limit / 2),
+        }
+        self.withdrawals.set(0);
+        let count = self.len.get().min(self.portion.get());
+        let left = self.len.get() - count;
+        // SAFETY: the slots below `len` hold objects, and no other thread looks at them; the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(self.start().add(left), to, count) };
+        self.len.set(left);
+        self.appetite.set(0);
+        count
+    }
+
+    /// Takes what was deposited.
+    ///
+    /// # Safety
+    /// The caller holds the shard, whose cache has room.
+    pub(crate) unsafe fn push_portion(&self, objects: &[*mut u8]) {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(objects.as_ptr(), self.end(), objects.len()) };
+        self.len.set(self.len.get() + objects.len());
+        self.withdrawals.set(self.withdrawals.get().saturating_add(1));
     }
 
     /// Room for `count` more objects, to be written there and then counted by [`grew`](Cache::grew); `None` when the cache
@@ -137,26 +198,6 @@ impl Cache {
     pub(crate) unsafe fn objects(&self) -> &[*mut u8] {
         // SAFETY: the slots below `len` hold objects; nobody changes them meanwhile.
         unsafe { std::slice::from_raw_parts(self.start(), self.len.get()) }
-    }
-}
-
-/// # Safety
-/// As for [`ptr::copy_nonoverlapping`].
-#[inline(always)]
-unsafe fn copy_reversed(from: *const *mut u8, to: *mut *mut u8, count: usize) {
-    let mut left = count;
-    while left >= 4 {
-        left -= 4;
-        // SAFETY: within the caller's bounds, as below.
-        unsafe {
-            let [a, b, c, d] = from.add(left).cast::<[*mut u8; 4]>().read();
-            to.add(count - left - 4).cast::<[*mut u8; 4]>().write([d, c, b, a]);
-        }
-    }
-    while left > 0 {
-        left -= 1;
-        // SAFETY: as above.
-        unsafe { to.add(count - left - 1).write(from.add(left).read()) };
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
+use super::copy;
 use super::geometry::Place;
 use super::hold::Hold;
 use super::{Core, Shard};
@@ -127,6 +128,8 @@ impl<'p> Handle<'p> {
                 return count == 0;
             }
             let cache = &self.shard.get().cache;
+            self.shard.get().wants_blocks.set(0);
+            while cache.len() < count && self.hold().withdraw() {}
             if let missing @ 1.. = count.saturating_sub(cache.len()) {
                 let enough = missing.max(cache.appetite());
                 // SAFETY: there is that much room at the end; no code of the user's runs before it is counted.
@@ -183,6 +186,7 @@ impl<'p> Handle<'p> {
             if !self.attach() {
                 return None;
             }
+            self.shard.get().wants_blocks.set(1);
             if let Some(bucket) = self.hold().obtain_whole() {
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
@@ -197,8 +201,11 @@ impl<'p> Handle<'p> {
     /// The object came from this pool and is given up.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, object: *mut u8) -> Result<(), FreeError> {
-        // SAFETY: the handle holds the shard.
-        if self.core.offset_of(object).is_some() && unsafe { self.shard.get().cache.push(object) } {
+        let cache = &self.shard.get().cache;
+        // One branch: a loop over single frees is to be predicted.
+        if self.core.offset_of(object).is_some() & cache.has_room() {
+            // SAFETY: the handle holds the shard, whose cache has room.
+            unsafe { cache.push_where_is_room(object) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -225,15 +232,8 @@ impl<'p> Handle<'p> {
             return unsafe { self.free_slowly(objects) };
         };
         let (start, last) = self.core.bounds();
-        let mut strange = 0;
-        for (index, &object) in objects.iter().enumerate() {
-            // SAFETY: that many were reserved, in the shard that the handle holds.
-            unsafe { to.add(index).write(object) };
-            // The upper bit is set if the offset is negative or beyond the last one: no branch for each object.
-            let offset = object.addr().wrapping_sub(start);
-            strange |= offset | last.wrapping_sub(offset);
-        }
-        if (strange as isize) < 0 {
+        // SAFETY: that many were reserved, in the shard that the handle holds.
+        if !unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) } {
             // SAFETY: the caller's promise.
             return unsafe { self.free_slowly(objects) };
         }
@@ -328,9 +328,11 @@ impl Hold<'_> {
     /// Empties the cache as far as it takes for `count` more objects, which are not more than its limit.
     fn make_room(self, count: usize) {
         let cache = &self.shard.cache;
-        if cache.len() + count > cache.limit() {
-            let keep = (cache.limit() / 2).min(cache.limit() - count);
-            self.empty_cache(cache.len() - keep);
+        while cache.len() + count > cache.limit() {
+            if self.shard.wants_blocks.get() != 0 || !self.deposit() {
+                let keep = (cache.limit() / 2).min(cache.limit() - count);
+                self.empty_cache(cache.len() - keep);
+            }
         }
     }
 

@@ -5,6 +5,8 @@ mod audit;
 #[cfg(all(test, not(any(loom, miri))))]
 mod budgets;
 mod cache;
+mod copy;
+mod depot;
 pub(crate) mod geometry;
 mod grow;
 pub(crate) mod handle;
@@ -27,6 +29,7 @@ pub(crate) use ledger::Ledger;
 pub(crate) use shard::Shard;
 
 use self::cache::Cache;
+use self::depot::Depot;
 use self::geometry::{Geometry, Place};
 use self::grow::Extent;
 pub(crate) use self::grow::Refused;
@@ -78,6 +81,7 @@ pub(crate) struct Core {
     extent: Extent,
     rows: Box<[Row]>,
     store: Store,
+    depot: Depot,
     shards: Box<[OnceLock<Box<Shard>>]>,
     /// Handles that hold one of them, and how many may.
     handles: AtomicUsize,
@@ -116,18 +120,21 @@ impl Core {
         // Each object's state is recorded, and double frees are refused at once.
         let verifies = plan.hardening >= Hardening::Verify;
         let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
+        let cache = if verifies { 0 } else { plan.cache };
+        let objects = extent.maximum() as usize * geometry.objects() as usize;
         let core = Arc::new(Self {
             geometry,
             size: plan.size,
             extent,
             rows: headers.into_boxed_slice(),
             store: Store::new(),
+            depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
             // A handle holds one for long, and borrows another one for a moment.
             shards: (0..2 * plan.locals).map(|_| OnceLock::new()).collect(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
             nobody: OnceLock::new(),
-            cache: if verifies { 0 } else { plan.cache },
+            cache,
             high_water: AtomicU32::new(0),
             fixed_high_water: plan.high_water,
             hardening: plan.hardening,

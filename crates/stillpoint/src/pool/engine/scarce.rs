@@ -26,6 +26,7 @@ impl Hold<'_> {
                 0 => match unsafe { self.draw_left(to, room) } {
                     // SAFETY: as above.
                     0 => match unsafe { self.draw_sent(to, room) } {
+                        None if self.empty_magazine() => 0,
                         None => break,
                         Some(drawn) => drawn,
                     },
@@ -42,7 +43,9 @@ impl Hold<'_> {
         self.collect();
         loop {
             let found = self.draw_whole();
-            let more = || self.collect() || self.find(true) || self.rescue() || self.free_cached();
+            let more = || {
+                self.collect() || self.find(true) || self.rescue() || self.free_cached() || self.empty_depot()
+            };
             if found.is_some() || !more() {
                 return found;
             }
@@ -62,6 +65,15 @@ impl Hold<'_> {
         }
         self.empty_cache(cached);
         true
+    }
+
+    /// Empties the depot, until that makes a bucket of this shard's whole. Those of others may be rescued then.
+    fn empty_depot(self) -> bool {
+        let mut some = false;
+        while self.shard.whole.len() == 0 && self.empty_magazine() {
+            some = true;
+        }
+        some
     }
 
     /// Puts the oldest `least` objects of the cache, or some more, back into their buckets.

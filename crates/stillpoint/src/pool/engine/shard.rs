@@ -4,7 +4,7 @@ use crossbeam_utils::CachePadded;
 
 use super::cache::Cache;
 use super::list::List;
-use super::own::OwnIsize;
+use super::own::{OwnIsize, OwnU32};
 use super::row::{Row, Spot, NONE};
 use super::Core;
 use crate::pool::busted::{is, Variant};
@@ -23,6 +23,11 @@ pub(crate) struct Shard {
     pub(crate) cache: Cache,
     /// Objects taken out of buckets by this shard's holders, less those put back by them. The holder's.
     pub(crate) out: OwnIsize,
+    /// Objects put into the depot by this shard's holders, less those taken out by them. The holder's.
+    pub(crate) deposited: OwnIsize,
+    /// Whether its holder has asked for a block since it last needed single objects: then what it frees is to make buckets
+    /// whole. The holder's.
+    pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
     core: *const Core,
@@ -55,6 +60,8 @@ impl Shard {
             index,
             cache,
             out: OwnIsize::new(0),
+            deposited: OwnIsize::new(0),
+            wants_blocks: OwnU32::new(0),
             partial: List::new(Spot::Partial),
             whole: List::new(Spot::Whole),
             core,

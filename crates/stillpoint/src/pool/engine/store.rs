@@ -5,12 +5,17 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::row::{Row, NONE};
+use super::row::NONE;
 use crate::pool::busted::{is, Variant};
 use crate::pool::orders;
-use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Buckets that belong to nobody.
+/// What is kept in a store: it holds the index of the next one.
+pub(crate) trait Linked {
+    fn below(&self) -> &AtomicU32;
+}
+
+/// Buckets that belong to nobody, or magazines.
 #[derive(Debug)]
 pub(crate) struct Store {
     /// The uppermost bucket in the lower half, the number of the exchange in the upper one.
@@ -31,12 +36,12 @@ impl Store {
     }
 
     /// Gives a chain of buckets that are the caller's alone.
-    pub(crate) fn give(&self, rows: &[Row], chain: Chain) {
+    pub(crate) fn give(&self, rows: &[impl Linked], chain: Chain) {
         // Relaxed: the exchange below confirms it.
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             // Relaxed: published by the exchange.
-            rows[chain.last as usize].below.store(head as u32, Ordering::Relaxed);
+            rows[chain.last as usize].below().store(head as u32, Ordering::Relaxed);
             let new = next(head, chain.first);
             match self.head.compare_exchange_weak(head, new, orders::give(), Ordering::Relaxed) {
                 Ok(_) => return,
@@ -46,7 +51,7 @@ impl Store {
     }
 
     /// Takes up to `most` buckets.
-    pub(crate) fn take(&self, rows: &[Row], most: u32) -> Option<Chain> {
+    pub(crate) fn take(&self, rows: &[impl Linked], most: u32) -> Option<Chain> {
         let mut head = self.head.load(orders::take());
         loop {
             let first = head as u32;
@@ -55,7 +60,7 @@ impl Store {
             }
             let (mut last, mut len) = (first, 1);
             // Relaxed: what others change here meanwhile makes the exchange fail; it is some bucket, or none.
-            let below = |bucket: u32| rows[bucket as usize].below.load(Ordering::Relaxed);
+            let below = |bucket: u32| rows[bucket as usize].below().load(Ordering::Relaxed);
             let mut rest = below(first);
             while len < most && rest != NONE {
                 (last, len) = (rest, len + 1);

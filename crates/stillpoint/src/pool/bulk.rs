@@ -1,0 +1,134 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::engine::{Core, Shard};
+use super::obj::{Obj, Owns};
+
+/// Objects of one pool that are out, eight bytes each: as cheap to get and to free as bare memory, where an [`Obj`] for each
+/// takes sixteen bytes, and a look at its pool.
+///
+/// Filled by [`Local::alloc_bulk`](super::Local::alloc_bulk), emptied by [`Local::free_bulk`](super::Local::free_bulk). What is
+/// in it when it is dropped goes back one by one, as an [`Obj`] does.
+///
+/// ```
+/// # use stillpoint::pool::Pool;
+/// let pool = Pool::new(1_000, || 0u64)?;
+/// let local = pool.local()?;
+/// let mut bulk = local.bulk(32);
+/// local.alloc_bulk(32, &mut bulk)?;
+/// bulk.iter_mut().for_each(|object| *object = 7);
+/// local.free_bulk(31, &mut bulk);
+/// assert_eq!(bulk.pop().as_deref(), Some(&7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Bulk<'p, T: Send + 'static> {
+    /// The caller's alone, initialised, of the shard's pool.
+    objects: Vec<NonNull<T>>,
+    /// Of the local that it was made by.
+    shard: &'p Shard,
+    owns: Owns<T>,
+}
+
+// SAFETY: as for `Obj`.
+unsafe impl<T: Send + 'static> Send for Bulk<'_, T> {}
+// SAFETY: as for `Obj`.
+unsafe impl<T: Send + Sync + 'static> Sync for Bulk<'_, T> {}
+
+impl<'p, T: Send + 'static> Bulk<'p, T> {
+    /// Without objects.
+    pub(super) fn new(shard: &'p Shard, room: usize) -> Self {
+        Self { objects: Vec::with_capacity(room), shard, owns: PhantomData }
+    }
+
+    /// Room for `count` more objects behind those that there are.
+    #[inline(always)]
+    pub(super) fn room(&mut self, count: usize) -> *mut *mut u8 {
+        self.objects.reserve(count);
+        self.objects.spare_capacity_mut().as_mut_ptr().cast()
+    }
+
+    /// # Safety
+    /// That many objects of the shard's pool were written to the [`room`](Bulk::room), initialised and the caller's alone.
+    #[inline(always)]
+    pub(super) unsafe fn grew(&mut self, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.objects.set_len(self.objects.len() + count) };
+    }
+
+    /// The newest `count` objects, or all, which are the caller's to free. They stay readable until the next call.
+    #[inline(always)]
+    pub(super) fn give_up(&mut self, count: usize) -> &[*mut u8] {
+        let (len, start) = (self.objects.len(), self.objects.as_ptr());
+        let left = len.saturating_sub(count);
+        // SAFETY: fewer than there were.
+        unsafe { self.objects.set_len(left) };
+        // SAFETY: addresses that were there before, and that nobody overwrites as long as the bulk is borrowed.
+        unsafe { std::slice::from_raw_parts(start.add(left).cast(), len - left) }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_of(&self, core: &Core) -> bool {
+        std::ptr::eq(self.shard.core(), core)
+    }
+
+    /// The number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The object at a position.
+    pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: the object is this value's, and initialised.
+        self.objects.get(index).map(|object| unsafe { object.as_ref() })
+    }
+
+    /// The object at a position, to be changed.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        // SAFETY: as above, and borrowed exclusively.
+        self.objects.get_mut(index).map(|object| unsafe { object.as_mut() })
+    }
+
+    /// The objects, the newest one last.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> + DoubleEndedIterator {
+        // SAFETY: the objects are this value's, and initialised.
+        self.objects.iter().map(|object| unsafe { object.as_ref() })
+    }
+
+    /// The objects, to be changed.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> + DoubleEndedIterator {
+        // SAFETY: as above, and borrowed exclusively; each is given out once.
+        self.objects.iter_mut().map(|object| unsafe { object.as_mut() })
+    }
+
+    /// The newest object, by itself.
+    pub fn pop(&mut self) -> Option<Obj<'p, T>> {
+        // SAFETY: an object of the shard's pool, which is not this value's any more.
+        self.objects.pop().map(|object| unsafe { Obj::new(object, self.shard) })
+    }
+}
+
+impl<T: Send + 'static> Drop for Bulk<'_, T> {
+    fn drop(&mut self) {
+        /// Goes on after a validation that panics.
+        struct Others<'b, 'p, T: Send + 'static>(&'b mut Bulk<'p, T>);
+        impl<T: Send + 'static> Drop for Others<'_, '_, T> {
+            fn drop(&mut self) {
+                while self.0.pop().is_some() {}
+            }
+        }
+        let others = Others(self);
+        while others.0.pop().is_some() {}
+    }
+}
+
+impl<T: Send + fmt::Debug + 'static> fmt::Debug for Bulk<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
