@@ -26,6 +26,10 @@ pub enum OnInterrupt {
     End,
 }
 
+/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It has to be there
+/// when a process begins; other allocators take no notice.
+pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
+
 /// What a child process is asked to do.
 pub trait Order: Serialize + DeserializeOwned {
     /// Holds the order, in the child only.
@@ -34,6 +38,8 @@ pub trait Order: Serialize + DeserializeOwned {
     const WORK: &'static str;
     /// What becomes of the child then.
     const ON_INTERRUPT: OnInterrupt = OnInterrupt::Wait;
+    /// More variables of the child's environment, for what libraries read when they are loaded.
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[];
 
     /// What the child answers.
     type Answer: Serialize + DeserializeOwned;
@@ -49,6 +55,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
     let mut child = Command::new(program)
         .env(O::VARIABLE, order)
+        .envs(O::ENVIRONMENT.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.

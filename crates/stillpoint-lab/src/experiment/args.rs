@@ -58,6 +58,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
 
+    /// Numbers of threads in `table`, at most one for each CPU [default: 1,2]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    pub(crate) threads: Vec<usize>,
+
     /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
     // The names are those of all experiments: the command line adds them.
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
