@@ -14,7 +14,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::table::{Dash, Looped, Map, Papaya, ReadBy, Scc, TableContender, TableKey, rte_hash};
 
 use super::ours::Ours;
-use super::{Plan, Setting};
+use super::{FEW, Plan, Setting};
 use crate::experiment::prepare_child;
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
@@ -303,7 +303,8 @@ fn row<K>(plan: &Plan, setting: &Setting, filled: &Filled<K>, at: usize, measure
             row.put_median(metric, 0, rates, |&rate| rate);
             row.put(metric.replace("_per_s", "_per_s_most"), most, 0);
         }
-        if let Some(bytes) = filled.bytes {
+        // Of a small table, pages tell nothing.
+        if let Some(bytes) = filled.bytes.filter(|_| setting.entries > FEW) {
             row.put("bytes_per_entry", bytes as f64 / setting.entries as f64, 1);
         }
     })

@@ -108,12 +108,13 @@ impl experiment::Plan for Plan {
             }
         }
         settings.dedup();
-        let capacity = if full { args.elements } else { (args.elements / 4).max(FEW) };
         let mut singles = Vec::new();
         for texts in [false, true].into_iter().filter(|texts| !(quick && *texts)) {
+            // A run of numbers takes some tenths of a second, and one of texts twice as long.
+            let part = |share: usize| if full { args.elements } else { (args.elements / share).max(FEW) };
+            let (entries, capacity) = (part(if quick { 4 } else { 1 }), part(if texts { 4 } else { 2 }));
             if asked("growth") {
-                singles
-                    .push(single::Setting { texts, work: single::Work::Growth { entries: args.elements } });
+                singles.push(single::Setting { texts, work: single::Work::Growth { entries } });
             }
             for mix in mixes::all().into_iter().filter(|mix| asked(mix.harness)) {
                 let of = |&threads| single::Work::Mix { mix: mix.name.to_owned(), threads, capacity };

@@ -184,3 +184,62 @@ impl<K: TableKey, M: Map<K, u64>> TableContender<K> for ReadBy<K, M> {
         (self.lookup)(&self.map, keys)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bustle::{Mix, Workload};
+
+    use super::*;
+    use crate::table::{Collected, Dash, Papaya, Scc};
+
+    fn follows_the_contract<K: TableKey, V: TableValue, M: Map<K, V>>() {
+        let map = M::with_capacity(0);
+        let mut reader = map.reader();
+        let mut bound = map.bind(&mut reader);
+        let (key, other) = (K::of(1), K::of(2));
+        assert!(bound.get(&key).is_none() && !bound.remove(&key));
+        assert!(!bound.update(&key, V::clone) && bound.get(&key).is_none(), "an update inserts nothing");
+        assert!(bound.insert(key.clone(), V::holding(10)) && !bound.insert(key.clone(), V::holding(11)));
+        assert_eq!(bound.get(&key), Some(11), "an insertion replaces");
+        assert!(bound.update(&key, |value| V::holding(value.number() + 1)));
+        assert_eq!(bound.get_or_insert(key.clone(), V::holding(0)), 12);
+        assert_eq!(bound.get_or_insert(other.clone(), V::holding(20)), 20);
+        assert!(bound.remove(&key) && bound.get(&key).is_none());
+        assert_eq!(bound.get(&other), Some(20));
+    }
+
+    fn takes_part_in_the_harness<K: TableKey, V: TableValue, M: Map<K, V>>() {
+        // It checks what each operation finds.
+        let mut workload = Workload::new(2, Mix::uniform());
+        workload.initial_capacity_log2(8).prefill_fraction(0.5).operations(2.0).seed([7; 32]);
+        assert_eq!(workload.run_silently::<Collected<K, V, M>>().total_ops, 512);
+    }
+
+    #[test]
+    fn every_map_follows_the_contract_with_every_kind_of_pairs() {
+        fn with<K: TableKey, V: TableValue>() {
+            follows_the_contract::<K, V, Papaya<K, V>>();
+            follows_the_contract::<K, V, Dash<K, V>>();
+            follows_the_contract::<K, V, Scc<K, V>>();
+            takes_part_in_the_harness::<K, V, Papaya<K, V>>();
+            takes_part_in_the_harness::<K, V, Dash<K, V>>();
+            takes_part_in_the_harness::<K, V, Scc<K, V>>();
+        }
+        with::<u64, u64>();
+        with::<String, [u64; 8]>();
+    }
+
+    #[test]
+    fn the_loops_find_what_was_inserted() {
+        let keys: Vec<u64> = (0..1000).map(TableKey::of).collect();
+        let pairs: Vec<(u64, u64)> = keys.iter().copied().zip(0..100).collect();
+        let sum = (0..1000).sum();
+        let table = Looped(Papaya::<u64, u64>::with_capacity(0));
+        assert_eq!((table.insert_all(&keys), table.insert_all(&keys)), (1000, 0));
+        assert_eq!((table.churn(&pairs), table.mix(&keys, &pairs)), (Some(100), Some(100)));
+        assert_eq!(table.update(&keys), Some(1000));
+        assert_eq!((table.lookup(&keys), table.get_or_insert(&keys)), (sum, Some(sum)));
+        let guarded = ReadBy { map: table.0, lookup: Papaya::lookup_guarded };
+        assert_eq!((guarded.lookup(&keys), guarded.churn(&pairs)), (sum, None));
+    }
+}
