@@ -33,7 +33,8 @@ pub struct Control {
     pub metric: String,
     /// Settings in which there are both rows.
     pub settings: usize,
-    /// The median over the settings of the difference, in percent of the mean of the two.
+    /// The median over the settings of the difference, in percent of the mean of the two; in points of a metric that is in
+    /// percent itself.
     pub percent_p50: f64,
     /// The largest difference.
     pub percent_max: f64,
@@ -54,7 +55,9 @@ pub fn controls(rows: &[Row]) -> Vec<Control> {
         let Some(first) = rows.iter().find(is_first) else { continue };
         for metric in again.metrics.keys().filter(|metric| !is_of_rounds(metric)) {
             let Some((one, other)) = first.metric(metric).zip(again.metric(metric)) else { continue };
-            let percent = if one == other { 0.0 } else { (one - other).abs() * 200.0 / (one + other).abs() };
+            let apart = (one - other).abs();
+            let is_share = metric.ends_with("_percent") || one == other;
+            let percent = if is_share { apart } else { apart * 200.0 / (one.abs() + other.abs()) };
             let same = |(row, of, _): &&mut (&Row, &str, Vec<f64>)| {
                 (&row.experiment, &row.contender, *of) == (&first.experiment, &first.contender, metric)
             };
@@ -103,6 +106,7 @@ mod tests {
         let mut row = Row::new("table", "uniform", contender).with("entries", entries);
         row.put("lookups_per_s", rate, 0);
         row.put("lookups_per_s_most", rate * 3.0, 0);
+        row.put("loss_percent", rate / 1000.0, 3);
         row
     }
 
@@ -120,9 +124,14 @@ mod tests {
         let rows =
             [row("a", 8, 90.0), row("a", 64, 100.0), row("b", 8, 1.0), again(64, 100.0), again(8, 110.0)];
         let found = controls(&rows);
-        let [control] = found.as_slice() else { panic!("{found:?}") };
-        assert_eq!((control.contender.as_str(), control.metric.as_str()), ("a", "lookups_per_s"));
-        assert_eq!((control.settings, control.percent_p50, control.percent_max), (2, 10.0, 20.0));
+        let [rate, loss] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((rate.contender.as_str(), rate.metric.as_str()), ("a", "lookups_per_s"));
+        assert_eq!((rate.settings, rate.percent_p50, rate.percent_max), (2, 10.0, 20.0));
+        assert_eq!(
+            (loss.metric.as_str(), loss.percent_max),
+            ("loss_percent", 0.02),
+            "points, not a share of a share"
+        );
         assert!(controls(&rows[..3]).is_empty());
     }
 }

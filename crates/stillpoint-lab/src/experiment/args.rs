@@ -22,7 +22,7 @@ pub(crate) enum Experiment {
     Preempt,
     /// Costs of single operations
     Micro,
-    /// Hash tables: lookups, bursts, insertions and removals, growth, memory
+    /// Hash tables: lookups, writes, growth, memory, and the mixes of bustle and conc-map-bench
     Table,
     /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
     Membarrier,

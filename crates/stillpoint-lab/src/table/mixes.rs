@@ -76,10 +76,11 @@ fn log2(capacity: usize) -> u8 {
 pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     name: &str,
     capacity: usize,
+    threads: usize,
     cpus: &[usize],
     seed: u64,
 ) -> Result<Figures, String> {
-    // The threads of the harness inherit them.
+    // The threads of the harness inherit them: also the one that looks at the clock, and does nothing else.
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| format!("the CPUs: {error}"))?;
@@ -88,7 +89,7 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     let mut random = Random::new(seed);
     let mut bytes = [0; 32];
     bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = random.draw().to_le_bytes());
-    let mut workload = Workload::new(cpus.len(), mix.percent);
+    let mut workload = Workload::new(threads, mix.percent);
     workload.initial_capacity_log2(log2(capacity)).prefill_fraction(mix.prefill);
     workload.operations(mix.operations).seed(bytes);
     let run = || workload.run_silently::<Collected<K, V, M>>();

@@ -87,7 +87,7 @@ impl Single {
         match &self.setting.work {
             Work::Growth { entries } => growth::measure::<K, V, M>(*entries, &self.cpus),
             Work::Mix { mix, threads, capacity } => {
-                mixes::measure::<K, V, M>(mix, *capacity, &self.cpus[..*threads], self.seed)
+                mixes::measure::<K, V, M>(mix, *capacity, *threads, &self.cpus, self.seed)
             }
         }
     }
