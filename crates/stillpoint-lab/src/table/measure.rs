@@ -309,3 +309,46 @@ fn row<K>(plan: &Plan, setting: &Setting, filled: &Filled<K>, at: usize, measure
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finds each key, and some value.
+    struct Wrong(u64);
+
+    impl TableContender<u64> for Wrong {
+        fn insert_all(&self, keys: &[u64]) -> usize {
+            keys.len()
+        }
+
+        fn lookup(&self, keys: &[u64]) -> u64 {
+            keys.len() as u64 * self.0
+        }
+    }
+
+    #[test]
+    fn a_wrong_sum_voids_its_contender_also_when_nobody_else_is_there() {
+        let plan = Plan {
+            settings: Vec::new(),
+            singles: Vec::new(),
+            contenders: Vec::new(),
+            rounds: 1,
+            cpus: stillpoint_harness::machine::cpus::allowed(),
+            seed: 1,
+        };
+        let setting = Setting { key_bytes: 8, entries: 4, scenario: "uniform".to_owned(), threads: 1 };
+        let keys: Vec<u64> = (0..4).map(TableKey::of).collect();
+        let right: Box<dyn TableContender<u64>> = Box::new(Looped(Ours::<u64, u64>::with_capacity(4)));
+        assert_eq!(right.insert_all(&keys), 4);
+        for (table, is_void) in [(right, false), (Box::new(Wrong(2)) as _, true)] {
+            let tables = [Filled { name: "one".to_owned(), table, bytes: None }];
+            let mut measured = Measured::default();
+            let progress = Progress::new(1);
+            measure(&plan, &setting, &keys, &tables, &reading(), &mut measured, &progress).unwrap();
+            let row = row(&plan, &setting, &tables[0], 0, &measured);
+            assert_eq!(row.void.is_some(), is_void, "{row:?}");
+            assert_eq!(row.metric("lookups_per_s").is_some(), !is_void, "{row:?}");
+        }
+    }
+}
