@@ -52,7 +52,7 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-const RUST_PEERS: [&str; 11] = [
+const RUST_PEERS: [&str; 12] = [
     "crossbeam-epoch",
     "seize",
     "haphazard",
@@ -64,6 +64,7 @@ const RUST_PEERS: [&str; 11] = [
     "hierarchical_hash_wheel_timer",
     "object-pool",
     "sharded-slab",
+    "bustle",
 ];
 
 fn main() {

@@ -1,8 +1,10 @@
 //! `stillpoint bench`: everything is checked, then measured, then written.
 
+use serde::Serialize;
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::json::{self, Nothing, Row, Target};
+use stillpoint_harness::output::json::{self, Row, Target};
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
@@ -34,6 +36,12 @@ const EXPERIMENTS: [Offer; 7] = [
 
 const fn offer<P: Plan + 'static>() -> Offer {
     Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS }
+}
+
+/// What the result of this command has beside rows.
+#[derive(Serialize)]
+struct Controls {
+    controls: Vec<Control>,
 }
 
 /// The names of the contenders of all experiments, and of their groups.
@@ -70,14 +78,20 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         output::say(machine.summary());
         output::say(peers_line(&machine));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut controls) = (Vec::new(), Vec::new());
     for run in all {
         if interrupt::requested() {
             break;
         }
-        rows.extend(run(silent)?);
+        let measured = run(silent)?;
+        let of_these = control::controls(&measured);
+        if !silent {
+            control::show(&of_these);
+        }
+        rows.extend(measured);
+        controls.extend(of_these);
     }
-    target.write(&machine, &rows, Nothing {})?;
+    target.write(&machine, &rows, Controls { controls })?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }

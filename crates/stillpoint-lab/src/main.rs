@@ -28,6 +28,7 @@ use crate::experiment::OnHugePages;
 fn main() -> ExitCode {
     let children = [
         child::run_if_child::<OnHugePages<table::Plan>>,
+        child::run_if_child::<table::Single>,
         child::run_if_child::<preempt::Round>,
         child::run_if_child::<membarrier::Plan>,
         child::run_if_child::<timer::Plan>,

@@ -17,6 +17,13 @@
 
 #include "peer.h"
 
+/*
+ * Deleted keys whose positions wait for readers; the default is as many as the table has entries. Room for what one thread
+ * deletes while a reader is preempted for some ten milliseconds: the queue has no other way to tell that it is full than to
+ * lose the position.
+ */
+#define DEFER_QUEUE 65536
+
 struct stillpoint_hash {
     struct rte_hash *hash;
     struct rte_rcu_qsbr *qsbr;
@@ -56,15 +63,20 @@ struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, 
         .extra_flag = RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF | RTE_HASH_EXTRA_FLAGS_MULTI_WRITER_ADD,
     };
     struct stillpoint_hash *table = calloc(1, sizeof *table);
-    struct rte_hash_rcu_config config = { .mode = RTE_HASH_QSBR_MODE_DQ };
+    struct rte_hash_rcu_config config = {
+        .mode = RTE_HASH_QSBR_MODE_DQ,
+        .dq_size = entries < DEFER_QUEUE ? entries : DEFER_QUEUE,
+    };
+    /* A thread's number in it is that of DPDK. */
+    size_t size = RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(RTE_MAX_LCORE), RTE_CACHE_LINE_SIZE);
 
     if (table == NULL)
         return NULL;
     table->key_len = key_len;
     table->hash = rte_hash_create(&parameters);
-    table->qsbr = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(8), RTE_CACHE_LINE_SIZE));
+    table->qsbr = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
     config.v = table->qsbr;
-    if (table->hash == NULL || table->qsbr == NULL || rte_rcu_qsbr_init(table->qsbr, 8) != 0 ||
+    if (table->hash == NULL || table->qsbr == NULL || rte_rcu_qsbr_init(table->qsbr, RTE_MAX_LCORE) != 0 ||
         rte_hash_rcu_qsbr_add(table->hash, &config) != 0) {
         stillpoint_hash_free(table);
         return NULL;
@@ -96,15 +108,30 @@ bool stillpoint_hash_remove(struct stillpoint_hash *table, const void *key)
     return rte_hash_del_key(table->hash, key) >= 0;
 }
 
-/* The sum of the values of `count` keys, one after the other. */
+/* The calling thread, which has a number of DPDK's, reads from now on. */
+void stillpoint_hash_reader_begin(struct stillpoint_hash *table)
+{
+    (void)rte_rcu_qsbr_thread_register(table->qsbr, rte_lcore_id());
+    rte_rcu_qsbr_thread_online(table->qsbr, rte_lcore_id());
+}
+
+void stillpoint_hash_reader_end(struct stillpoint_hash *table)
+{
+    rte_rcu_qsbr_thread_offline(table->qsbr, rte_lcore_id());
+    (void)rte_rcu_qsbr_thread_unregister(table->qsbr, rte_lcore_id());
+}
+
+/* The sum of the values of `count` keys, one after the other, each of which is let go. */
 uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys, size_t count)
 {
+    const unsigned int thread = rte_lcore_id();
     uint64_t sum = 0;
 
     for (size_t i = 0; i < count; i++) {
         void *data;
         if (rte_hash_lookup_data(table->hash, keys + i * table->key_len, &data) >= 0)
             sum += (uintptr_t)data;
+        rte_rcu_qsbr_quiescent(table->qsbr, thread);
     }
     return sum;
 }
@@ -112,6 +139,7 @@ uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys,
 /* The same in bursts of 32. */
 uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *keys, size_t count)
 {
+    const unsigned int thread = rte_lcore_id();
     uint64_t sum = 0;
 
     for (size_t i = 0; i + 32 <= count; i += 32) {
@@ -124,6 +152,7 @@ uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *
         for (int j = 0; j < 32; j++)
             if (hits >> j & 1)
                 sum += (uintptr_t)data[j];
+        rte_rcu_qsbr_quiescent(table->qsbr, thread);
     }
     return sum;
 }

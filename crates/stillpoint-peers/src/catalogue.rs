@@ -113,6 +113,7 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
         ("papaya", env!("STILLPOINT_PEER_PAPAYA_VERSION")),
         ("object-pool", env!("STILLPOINT_PEER_OBJECT_POOL_VERSION")),
         ("sharded-slab", env!("STILLPOINT_PEER_SHARDED_SLAB_VERSION")),
+        ("bustle", env!("STILLPOINT_PEER_BUSTLE_VERSION")),
         ("dashmap", env!("STILLPOINT_PEER_DASHMAP_VERSION")),
         ("scc", env!("STILLPOINT_PEER_SCC_VERSION")),
         ("nexus-timer", env!("STILLPOINT_PEER_NEXUS_TIMER_VERSION")),

@@ -26,6 +26,10 @@ pub enum OnInterrupt {
     End,
 }
 
+/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It has to be there
+/// when a process begins; other allocators take no notice.
+pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
+
 /// What a child process is asked to do.
 pub trait Order: Serialize + DeserializeOwned {
     /// Holds the order, in the child only.

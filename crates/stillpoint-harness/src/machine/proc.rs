@@ -34,7 +34,17 @@ pub(crate) fn cpu_flags() -> Vec<String> {
 
 /// A field of `/proc/meminfo`, in bytes.
 pub fn memory(key: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    bytes("/proc/meminfo", key)
+}
+
+/// Bytes of this process that lie in transparent huge pages.
+pub fn huge_bytes() -> Option<u64> {
+    bytes("/proc/self/smaps_rollup", "AnonHugePages")
+}
+
+/// A field such as `key: 4 kB` of a file.
+fn bytes(path: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
     let kib = field(&text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
     Some(kib * 1024)
 }
@@ -81,5 +91,6 @@ mod tests {
     fn this_machine_has_memory() {
         assert!(memory("MemTotal").unwrap() > 1 << 20);
         assert_eq!(memory("NoSuchField"), None);
+        assert!(huge_bytes().is_some_and(|bytes| bytes < memory("MemTotal").unwrap()));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Experiment {
     Preempt,
     /// Costs of single operations
     Micro,
-    /// Hash tables: lookups, bursts, insertions and removals, growth, memory
+    /// Hash tables: lookups, writes, growth, memory, and the mixes of bustle and conc-map-bench
     Table,
     /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
     Membarrier,
@@ -57,6 +57,10 @@ pub(crate) struct BenchArgs {
     /// 1,8,16 [default: those of each scenario]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
+
+    /// Numbers of threads in `table`, at most one for each CPU [default: 1,2]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    pub(crate) threads: Vec<usize>,
 
     /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
     // The names are those of all experiments: the command line adds them.

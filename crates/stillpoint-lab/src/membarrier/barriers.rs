@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 use stillpoint::fence::module::{Device, Way};
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_multicast::{Strategy, signals};
 
 /// One barrier, as its initiator sees it.
@@ -35,7 +36,7 @@ impl Barrier {
             let device = Device::open().map_err(|error| error.to_string())?;
             Ok(Some(Self::Module(device, way)))
         };
-        match name {
+        match contender(name) {
             "syscall" => {
                 let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
                 answer.map(|()| Some(Self::Syscall)).map_err(|error| format!("membarrier: {error}"))
@@ -64,7 +65,10 @@ impl Barrier {
                     .map_err(|error| format!("membarrier: {error}"))?;
                 (None, 0)
             }
-            Self::Mprotect(page) => return page.fence().map_err(|error| format!("mprotect: {error}")),
+            Self::Mprotect(page) => {
+                page.fence().map_err(|error| format!("mprotect: {error}"))?;
+                (None, 0)
+            }
             &Self::Signal { strategy, helps } => {
                 let multicast = signals::multicast().map_err(|error| error.to_string())?;
                 let report = multicast.strategy(strategy).helping(helps).fence();
@@ -112,14 +116,12 @@ impl Page {
         }
     }
 
-    fn fence(&self) -> io::Result<Timed> {
+    /// All that a caller has to do for a barrier, from the right to write on.
+    fn fence(&self) -> io::Result<()> {
+        self.protect(libc::PROT_READ | libc::PROT_WRITE)?;
         // SAFETY: mapped, and writable; the page must be in use, or nothing has to be taken away.
         unsafe { self.address.cast::<u8>().write_volatile(1) };
-        let begin = Instant::now();
-        self.protect(libc::PROT_READ)?;
-        let latency = begin.elapsed();
-        self.protect(libc::PROT_READ | libc::PROT_WRITE)?;
-        Ok(Timed { latency, sent_in: None, helped: 0 })
+        self.protect(libc::PROT_READ)
     }
 }
 

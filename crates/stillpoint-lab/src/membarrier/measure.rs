@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
+use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::Row;
@@ -73,14 +74,15 @@ impl Round {
 }
 
 fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
-    let names: Vec<&String> = plan.contenders.iter().filter(|name| !name.starts_with("mode/")).collect();
+    let barriers = plan.contenders.iter().filter(|name| !name.starts_with("mode/"));
+    let names = with_control(barriers.cloned().collect());
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
-    let measure = |name: &&String, _: &()| {
+    let measure = |name: &String, (): &()| {
         let (timed, took) = slice(name, threads, initiators, plan.slice)?;
         Round::of(&timed, took).ok_or_else(|| "nothing was measured".to_owned())
     };
     let rounds = crowd::with(threads, state, || Ok(in_turns(&names, plan.rounds, |_| (), measure)))?;
-    let row = |(name, rounds): (&&String, Result<Vec<Round>, String>)| {
+    let row = |(name, rounds): (&String, Result<Vec<Round>, String>)| {
         Row::new("membarrier", scenario, name.as_str())
             .with("threads", threads)
             .with("initiators", initiators)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
+use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::gate::Gate;
 use stillpoint_harness::interrupt;
@@ -32,7 +33,7 @@ const WINDOW: Duration = Duration::from_millis(20);
 const LEAST: usize = 3;
 
 fn mode_of(name: &str) -> Option<Mode> {
-    match name {
+    match contender(name) {
         "mode/asymmetric" => Some(Mode::Asymmetric),
         "mode/signals" => Some(Mode::Provided(signals::PROVIDER)),
         "mode/symmetric" => Some(Mode::Symmetric),
@@ -60,8 +61,9 @@ impl Windows {
 }
 
 pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> {
-    let modes: Vec<(&String, Mode)> =
-        plan.contenders.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
+    let names = plan.contenders.iter().filter(|name| mode_of(name).is_some());
+    let names = with_control(names.cloned().collect());
+    let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
     let slice = |&(_, mode): &(&String, Mode), _: &()| slice(mode, per_second, plan);
     let row = |(&(name, _), slices): (&(&String, Mode), Result<Vec<Windows>, String>)| {
         let mut windows = Windows::default();

@@ -1,6 +1,7 @@
 //! The tables of the experiment.
 
 use serde_json::Value;
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::say;
@@ -55,7 +56,7 @@ pub(super) fn tables(rows: &[Row]) {
         table::of_rows(&caption, BARRIERS, 1, rows.iter().copied());
     }
     if !readers.is_empty() {
-        readers.sort_by_key(|row| CONTENDERS.iter().position(|name| *name == row.contender));
+        readers.sort_by_key(|row| CONTENDERS.iter().position(|name| *name == contender(&row.contender)));
         let caption = "Readers: sections a second while a writer synchronizes, on a CPU of its own";
         table::of_rows(caption, READERS, 1, readers);
         say(

@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use serde_json::{Map, Value};
+use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::turns;
 use stillpoint_harness::experiment::threads::on_each;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::proc::resident_bytes;
-use stillpoint_harness::output::json::{Row, rounded};
+use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_peers::table::{Dash, Papaya, PapayaGuard, Scc, TableContender, TableKey};
+use stillpoint_peers::table::{Dash, Looped, Map, Papaya, ReadBy, Scc, TableContender, TableKey, rte_hash};
 
-use super::ours::{Guarded, Protected};
-use super::{Plan, Setting};
+use super::ours::Ours;
+use super::{FEW, Plan, Setting};
 use crate::experiment::prepare_child;
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
@@ -26,109 +25,97 @@ const LOOKUPS_PER_CHURN: usize = 8;
 
 pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec<Row>, String> {
     prepare_child(&plan.contenders, &plan.cpus, megabytes, huge_pages)?;
-    let progress = Progress::new(plan.settings.len() * plan.rounds as usize);
+    let progress = Progress::new(plan.settings.len() * plan.rounds as usize * PHASES.len());
     let mut rows = Vec::new();
-    for key_bytes in [8, 16] {
-        let settings: Vec<&Setting> =
-            plan.settings.iter().filter(|setting| setting.key_bytes == key_bytes).collect();
-        if settings.is_empty() || interrupt::requested() {
-            continue;
-        }
-        rows.extend(match key_bytes {
-            8 => with_keys::<u64>(plan, &settings, &progress)?,
-            _ => with_keys::<[u64; 2]>(plan, &settings, &progress)?,
+    let tables = |a: &Setting, b: &Setting| (a.key_bytes, a.entries) == (b.key_bytes, b.entries);
+    for settings in plan.settings.chunk_by(tables).take_while(|_| !interrupt::requested()) {
+        rows.extend(match settings[0].key_bytes {
+            8 => with_keys::<u64>(plan, settings, &progress)?,
+            _ => with_keys::<[u64; 2]>(plan, settings, &progress)?,
         });
     }
     if !huge_pages {
-        let ours = |row: &&mut Row| row.contender.starts_with("dpdk");
-        rows.iter_mut().filter(ours).for_each(|row| _ = row.params.insert("huge_pages".into(), false.into()));
+        let of_dpdk = |row: &&mut Row| row.contender.starts_with("dpdk");
+        rows.iter_mut()
+            .filter(of_dpdk)
+            .for_each(|row| _ = row.params.insert("huge_pages".into(), false.into()));
     }
     Ok(rows)
 }
 
-/// A contender that was filled, and what was measured.
+/// A contender that was filled.
 struct Filled<K> {
+    name: String,
     table: Box<dyn TableContender<K>>,
     bytes: Option<usize>,
-    insertions: Option<Map<String, Value>>,
 }
 
-fn with_keys<K: TableKey>(
+/// What was measured in one setting.
+#[derive(Default)]
+struct Measured {
+    /// Rounds of each contender and metric.
+    rates: BTreeMap<(usize, &'static str), Vec<f64>>,
+    /// Why a contender does not count.
+    void: BTreeMap<usize, String>,
+    too_long: BTreeSet<(usize, &'static str)>,
+}
+
+/// All settings of one size of tables: first what leaves them as they were filled, then what writes, and then lookups in what
+/// that has made of them.
+fn with_keys<K: TableKey + Copy>(
     plan: &Plan,
-    settings: &[&Setting],
+    settings: &[Setting],
     progress: &Progress,
 ) -> Result<Vec<Row>, String> {
-    progress.stage(&format!("table: {} keys of {} bytes", plan.entries, size_of::<K>()));
-    let keys: Vec<K> = (0..plan.entries as u64).map(K::of).collect();
+    let entries = settings[0].entries;
+    progress.stage(&format!("table: {entries} keys of {} bytes", size_of::<K>()));
+    let keys: Vec<K> = (0..entries as u64).map(K::of).collect();
     let tables = fill(plan, &keys)?;
-    let mut rows = Vec::new();
-    for setting in settings {
-        progress.stage(&format!("table: {}, {} threads", setting.scenario, setting.threads));
-        rows.extend(measure(plan, setting, &keys, &tables, progress)?);
+    let mut measured: Vec<Measured> = settings.iter().map(|_| Measured::default()).collect();
+    for (phase, slices) in PHASES.into_iter().zip([reading::<K>(), writing(), afterwards()]) {
+        for (setting, measured) in settings.iter().zip(&mut measured) {
+            progress.stage(&format!("table: {}, {phase}, {} threads", setting.scenario, setting.threads));
+            measure(plan, setting, &keys, &tables, &slices, measured, progress)?;
+        }
     }
-    Ok(rows)
+    let rows = settings.iter().zip(&measured).flat_map(|(setting, measured)| {
+        let any = |at: &usize| measured.rates.keys().any(|(of, _)| of == at);
+        (0..tables.len()).filter(any).map(|at| row(plan, setting, &tables[at], at, measured))
+    });
+    Ok(rows.collect())
 }
 
-fn fill<K: TableKey>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
+fn fill<K: TableKey + Copy>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, String> {
     let mut tables: Vec<Filled<K>> = Vec::new();
-    let mut add = |make: &dyn Fn(usize) -> Result<Box<dyn TableContender<K>>, String>, grows: bool| {
-        let insertions = (plan.growth && grows).then(|| time_insertions(&*make(0)?, keys)).transpose()?;
+    for name in with_control(plan.contenders.clone()).into_iter().take_while(|_| !interrupt::requested()) {
         give_memory_back();
         let before = resident_bytes();
-        let table = make(keys.len())?;
-        insert_all(&*table, keys)?;
-        let bytes = table
-            .bytes()
-            .map(|bytes| bytes as usize)
-            .or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
-        tables.push(Filled { table, bytes, insertions });
-        Ok::<(), String>(())
-    };
-    for name in plan.contenders.iter().take_while(|_| !interrupt::requested()) {
-        match name.as_str() {
-            "stillpoint/table" => add(&|entries| Ok(Box::new(Protected::<K>::with_capacity(entries))), true)?,
-            "stillpoint/table+guard" => {
-                add(&|entries| Ok(Box::new(Guarded::<K>::with_capacity(entries))), false)?;
-            }
-            "dpdk/rte_hash" => add(&stillpoint_peers::table::rte_hash::<K>, false)?,
-            "papaya" => add(&|entries| Ok(Box::new(Papaya::<K>::with_capacity(entries))), true)?,
-            "papaya+guard" => add(&|entries| Ok(Box::new(PapayaGuard::<K>::with_capacity(entries))), false)?,
-            "dashmap" => add(&|entries| Ok(Box::new(Dash::<K>::with_capacity(entries))), true)?,
-            "scc" => add(&|entries| Ok(Box::new(Scc::<K>::with_capacity(entries))), true)?,
-            name => return Err(format!("there is no contender {name}")),
+        let table = make::<K>(contender(&name), keys.len())?;
+        let inserted = table.insert_all(keys);
+        if inserted < keys.len() {
+            return Err(format!("{name} had room for {inserted} entries of {}", keys.len()));
         }
+        let bytes = table.bytes().map(|bytes| bytes as usize);
+        let bytes = bytes.or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
+        tables.push(Filled { name, table, bytes });
     }
     Ok(tables)
 }
 
-fn insert_all<K: TableKey>(table: &dyn TableContender<K>, keys: &[K]) -> Result<(), String> {
-    for (number, &key) in keys.iter().enumerate() {
-        if !table.insert(key, number as u64) {
-            return Err(format!("{} had no room for entry {number} of {}", table.name(), keys.len()));
-        }
-    }
-    Ok(())
-}
-
-/// The distribution of single insertions into a table that grows from nothing.
-fn time_insertions<K: TableKey>(
-    table: &dyn TableContender<K>,
-    keys: &[K],
-) -> Result<Map<String, Value>, String> {
-    let mut histogram = Histogram::<u64>::new(3).map_err(|error| error.to_string())?;
-    for (number, &key) in keys.iter().enumerate() {
-        let begin = Instant::now();
-        table.insert(key, number as u64);
-        let took = begin.elapsed().as_nanos() as u64;
-        histogram.record(took).map_err(|error| error.to_string())?;
-    }
-    let figures = [
-        ("insert_ns_mean", histogram.mean()),
-        ("insert_ns_p9999", histogram.value_at_quantile(0.9999) as f64),
-        ("insert_ns_p99999", histogram.value_at_quantile(0.99999) as f64),
-        ("insert_ns_max", histogram.max() as f64),
-    ];
-    Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), rounded(value, 0))).collect())
+fn make<K: TableKey + Copy>(name: &str, entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
+    let ours = || Ours::<K, u64>::with_capacity(entries);
+    let papaya = || Papaya::<K, u64>::with_capacity(entries);
+    Ok(match name {
+        "stillpoint/table" => Box::new(Looped(ours())),
+        "stillpoint/table+guard" => Box::new(ReadBy { map: ours(), lookup: Ours::lookup_guarded }),
+        "stillpoint/table+bind" => Box::new(ReadBy { map: ours(), lookup: Ours::lookup_bound }),
+        "dpdk/rte_hash" => rte_hash(entries)?,
+        "papaya" => Box::new(Looped(papaya())),
+        "papaya+guard" => Box::new(ReadBy { map: papaya(), lookup: Papaya::lookup_guarded }),
+        "dashmap" => Box::new(Looped(Dash::<K, u64>::with_capacity(entries))),
+        "scc" => Box::new(Looped(Scc::<K, u64>::with_capacity(entries))),
+        name => return Err(format!("there is no contender {name}")),
+    })
 }
 
 /// What the allocator keeps of tables that are gone would otherwise be used for the next one, and not seen to grow.
@@ -140,145 +127,228 @@ fn give_memory_back() {
     }
 }
 
-/// A kind of slice of a contender: gives the number of operations and a checksum, or nothing if it has no such call.
-type Slice<K> = fn(&dyn TableContender<K>, &Work<K>) -> Option<(usize, u64)>;
-
 /// What one thread does in a slice.
 struct Work<K> {
+    /// To be looked up, with the sum of their values.
     keys: Vec<K>,
+    sum: u64,
+    /// To be removed and inserted.
     pairs: Vec<(K, u64)>,
+}
+
+impl<K: Copy> Work<K> {
+    fn new(setting: &Setting, keys: &[K], thread: usize, seed: u64) -> Self {
+        let sequence = super::keys::sequence(&setting.scenario, keys.len(), setting.slice(), seed);
+        // Each thread has keys of its own to remove.
+        let own = sequence.iter().step_by(LOOKUPS_PER_CHURN);
+        let own = own.map(|&number| number / setting.threads * setting.threads + thread);
+        let pairs = own.filter(|&number| number < keys.len()).map(|number| (keys[number], number as u64));
+        Self {
+            sum: sequence.iter().map(|&number| number as u64).sum(),
+            pairs: pairs.collect(),
+            keys: sequence.into_iter().map(|number| keys[number]).collect(),
+        }
+    }
+
+    /// Removals, each with an insertion, in a mix with that many lookups for each.
+    fn turns(&self, lookups: usize) -> usize {
+        self.pairs.len().min(self.keys.len() / lookups)
+    }
+}
+
+/// A kind of slice.
+struct Slice<K> {
+    metric: &'static str,
+    /// Operations, and what it has to find.
+    expected: fn(&Work<K>) -> (usize, u64),
+    /// What it found; nothing if the contender has no such call.
+    run: fn(&dyn TableContender<K>, &Work<K>) -> Option<u64>,
 }
 
 /// Lookups for each removal with its insertion, when nine operations of ten are lookups, and when half of them are.
 const MOSTLY_READ: usize = 18;
 const HALF_READ: usize = 2;
 
-fn mix<K: TableKey>(table: &dyn TableContender<K>, work: &Work<K>, lookups: usize) -> Option<(usize, u64)> {
-    if !table.has_own_writers() {
-        return None;
-    }
-    let turns = work.pairs.len().min(work.keys.len() / lookups);
-    let there = table.mix(&work.keys[..turns * lookups], &work.pairs[..turns]);
-    Some((turns * (lookups + 2), there))
+fn mix<K>(table: &dyn TableContender<K>, work: &Work<K>, lookups: usize) -> Option<u64>
+where
+    K: Copy,
+{
+    let turns = work.turns(lookups);
+    table.mix(&work.keys[..turns * lookups], &work.pairs[..turns])
 }
 
-fn slices<K: TableKey>() -> [(&'static str, Slice<K>); 5] {
-    [
-        ("mix_90_10_per_s", |table, work| mix(table, work, MOSTLY_READ)),
-        ("mix_50_50_per_s", |table, work| mix(table, work, HALF_READ)),
-        ("lookups_per_s", |table, work| Some((work.keys.len(), table.lookup(&work.keys)))),
-        ("bulk_lookups_per_s", |table, work| Some((work.keys.len(), table.lookup_bursts(&work.keys)?))),
-        ("insert_remove_per_s", |table, work| {
-            table.has_own_writers().then(|| (work.pairs.len(), table.churn(&work.pairs)))
-        }),
+fn turns_of<K: Copy>(work: &Work<K>, lookups: usize) -> (usize, u64) {
+    let turns = work.turns(lookups);
+    (turns * (lookups + 2), turns as u64)
+}
+
+fn lookups<K: Copy>(work: &Work<K>) -> (usize, u64) {
+    (work.keys.len(), work.sum)
+}
+
+/// The order of the slices, in words.
+const PHASES: [&str; 3] = ["as filled", "writes", "after writes"];
+
+/// What leaves a table as it is.
+fn reading<K: Copy>() -> Vec<Slice<K>> {
+    let slice = |metric, run| Slice { metric, expected: lookups, run };
+    vec![
+        slice("lookups_per_s", |table, work| Some(table.lookup(&work.keys))),
+        slice("bulk_lookups_per_s", |table, work| table.lookup_bursts(&work.keys)),
+        slice("get_or_insert_per_s", |table, work| table.get_or_insert(&work.keys)),
     ]
 }
 
-/// Measures one setting: every kind of slice of every contender in every round.
-fn measure<K: TableKey>(
+fn writing<K: Copy>() -> Vec<Slice<K>> {
+    vec![
+        Slice {
+            metric: "mix_90_10_per_s",
+            expected: |work| turns_of(work, MOSTLY_READ),
+            run: |table, work| mix(table, work, MOSTLY_READ),
+        },
+        Slice {
+            metric: "mix_50_50_per_s",
+            expected: |work| turns_of(work, HALF_READ),
+            run: |table, work| mix(table, work, HALF_READ),
+        },
+        Slice {
+            metric: "insert_remove_per_s",
+            expected: |work| (work.pairs.len(), work.pairs.len() as u64),
+            run: |table, work| table.churn(&work.pairs),
+        },
+        Slice {
+            metric: "updates_per_s",
+            expected: |work| (work.keys.len(), work.keys.len() as u64),
+            run: |table, work| table.update(&work.keys),
+        },
+    ]
+}
+
+fn afterwards<K: Copy>() -> Vec<Slice<K>> {
+    let run = |table: &dyn TableContender<K>, work: &Work<K>| Some(table.lookup(&work.keys));
+    vec![Slice { metric: "churned_lookups_per_s", expected: lookups, run }]
+}
+
+/// Measures one setting: every one of these slices of every contender in every round.
+fn measure<K: TableKey + Copy>(
     plan: &Plan,
     setting: &Setting,
     keys: &[K],
     tables: &[Filled<K>],
+    slices: &[Slice<K>],
+    measured: &mut Measured,
     progress: &Progress,
-) -> Result<Vec<Row>, String> {
-    let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
-    let mut void: BTreeMap<usize, String> = BTreeMap::new();
-    let mut too_long: BTreeSet<(usize, &str)> = BTreeSet::new();
-    for round in 0..plan.rounds as usize {
-        if interrupt::requested() {
-            break;
-        }
-        let work: Vec<Work<K>> = (0..setting.threads)
-            .map(|thread| {
-                let seed = plan.seed + (round * setting.threads + thread) as u64;
-                let sequence = super::keys::sequence(&setting.scenario, plan.entries, plan.slice, seed);
-                // Each thread has keys of its own to remove.
-                let own = sequence.iter().step_by(LOOKUPS_PER_CHURN);
-                let own = own.map(|&number| number / setting.threads * setting.threads + thread);
-                let own = own.filter(|&number| number < plan.entries);
-                let pairs = own.map(|number| (keys[number], number as u64)).collect();
-                Work { keys: sequence.into_iter().map(|number| keys[number]).collect(), pairs }
-            })
-            .collect();
-        for (metric, slice) in slices::<K>() {
-            let mut sums: Vec<(usize, u64)> = Vec::new();
+) -> Result<(), String> {
+    for round in (0..plan.rounds as usize).take_while(|_| !interrupt::requested()) {
+        let seed = |thread| plan.seed + (round * setting.threads + thread) as u64;
+        let work: Vec<Work<K>> =
+            (0..setting.threads).map(|thread| Work::new(setting, keys, thread, seed(thread))).collect();
+        for slice in slices {
+            let expected = work.iter().fold(0u64, |sum, work| sum.wrapping_add((slice.expected)(work).1));
             for at in turns(round, tables.len()) {
-                if too_long.contains(&(at, metric)) {
+                if measured.too_long.contains(&(at, slice.metric)) {
                     continue;
                 }
                 let begun = Instant::now();
-                let Some((rate, sum)) = run_slice(&*tables[at].table, &work, slice, &plan.cpus)? else {
+                let Some((rate, found)) = run_slice(&*tables[at].table, &work, slice, &plan.cpus)? else {
                     continue;
                 };
                 if begun.elapsed() > PATIENCE {
-                    too_long.insert((at, metric));
+                    measured.too_long.insert((at, slice.metric));
                 }
-                rates.entry((at, metric)).or_default().push(rate);
-                sums.push((at, sum));
-            }
-            if let Some(&(_, expected)) = sums.first() {
-                for (at, sum) in sums.into_iter().filter(|&(_, sum)| sum != expected) {
-                    void.entry(at)
-                        .or_insert(format!("{metric}: the sum {sum} is not {expected}, as of the others"));
+                measured.rates.entry((at, slice.metric)).or_default().push(rate);
+                if found != expected {
+                    let why = format!("{}: found {found}, not {expected}", slice.metric);
+                    measured.void.entry(at).or_insert(why);
                 }
             }
         }
         progress.step();
     }
-    let measured = |at: &usize| rates.keys().any(|(of, _)| of == at);
-    Ok((0..tables.len())
-        .filter(measured)
-        .map(|at| row(plan, setting, &tables[at], at, &rates, void.get(&at)))
-        .collect())
+    Ok(())
 }
 
-/// Runs one slice on each thread at the same time: operations a second of all together, and the sum of the sums.
-fn run_slice<K: TableKey>(
+/// Runs one slice on each thread at the same time: operations a second of all together, and the sum of what was found.
+fn run_slice<K: TableKey + Copy>(
     table: &dyn TableContender<K>,
     work: &[Work<K>],
-    slice: Slice<K>,
+    slice: &Slice<K>,
     cpus: &[usize],
 ) -> Result<Option<(f64, u64)>, String> {
     let outcomes = on_each(&cpus[..work.len()], |thread, barrier| {
         barrier.wait();
         let begin = Instant::now();
-        let done = slice(table, black_box(&work[thread]));
-        done.map(|(count, sum)| (count, sum, begin, Instant::now()))
+        let found = (slice.run)(table, black_box(&work[thread]));
+        found.map(|found| (found, begin, Instant::now()))
     })?;
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let begin = outcomes.iter().map(|outcome| outcome.2).min().ok_or("no thread")?;
-    let end = outcomes.iter().map(|outcome| outcome.3).max().ok_or("no thread")?;
-    let operations: usize = outcomes.iter().map(|outcome| outcome.0).sum();
-    let sum = outcomes.iter().fold(0u64, |sum, outcome| sum.wrapping_add(outcome.1));
-    Ok(Some((operations as f64 / (end - begin).as_secs_f64(), sum)))
+    let begin = outcomes.iter().map(|outcome| outcome.1).min().ok_or("no thread")?;
+    let end = outcomes.iter().map(|outcome| outcome.2).max().ok_or("no thread")?;
+    let operations: usize = work.iter().map(|work| (slice.expected)(work).0).sum();
+    let found = outcomes.iter().fold(0u64, |sum, outcome| sum.wrapping_add(outcome.0));
+    Ok(Some((operations as f64 / (end - begin).as_secs_f64(), found)))
 }
 
-fn row<K: TableKey>(
-    plan: &Plan,
-    setting: &Setting,
-    filled: &Filled<K>,
-    at: usize,
-    rates: &BTreeMap<(usize, &str), Vec<f64>>,
-    void: Option<&String>,
-) -> Row {
-    let row = Row::new("table", &setting.scenario, filled.table.name())
-        .with("entries", plan.entries)
+fn row<K>(plan: &Plan, setting: &Setting, filled: &Filled<K>, at: usize, measured: &Measured) -> Row {
+    let row = Row::new("table", &setting.scenario, &filled.name)
+        .with("entries", setting.entries)
         .with("threads", setting.threads)
         .with("key_bytes", setting.key_bytes)
+        .with("value_bytes", size_of::<u64>())
+        .with("seed", plan.seed)
         .with("rounds", plan.rounds);
-    row.measured(void.cloned().map_or(Ok(()), Err), |row, ()| {
-        for (metric, _) in slices::<K>() {
-            let Some(rates) = rates.get(&(at, metric)) else { continue };
+    row.measured(measured.void.get(&at).cloned().map_or(Ok(()), Err), |row, ()| {
+        for ((_, metric), rates) in measured.rates.iter().filter(|((of, _), _)| *of == at) {
             let most = rates.iter().copied().fold(0.0, f64::max);
             row.put_median(metric, 0, rates, |&rate| rate);
             row.put(metric.replace("_per_s", "_per_s_most"), most, 0);
         }
-        if setting.threads == 1 && setting.scenario == "uniform" {
-            if let Some(bytes) = filled.bytes.filter(|_| filled.table.has_own_writers()) {
-                row.put("bytes_per_entry", bytes as f64 / plan.entries as f64, 1);
-            }
-            row.metrics.extend(filled.insertions.clone().unwrap_or_default());
+        // Of a small table, pages tell nothing.
+        if let Some(bytes) = filled.bytes.filter(|_| setting.entries > FEW) {
+            row.put("bytes_per_entry", bytes as f64 / setting.entries as f64, 1);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finds each key, and some value.
+    struct Wrong(u64);
+
+    impl TableContender<u64> for Wrong {
+        fn insert_all(&self, keys: &[u64]) -> usize {
+            keys.len()
+        }
+
+        fn lookup(&self, keys: &[u64]) -> u64 {
+            keys.len() as u64 * self.0
+        }
+    }
+
+    #[test]
+    fn a_wrong_sum_voids_its_contender_also_when_nobody_else_is_there() {
+        let plan = Plan {
+            settings: Vec::new(),
+            singles: Vec::new(),
+            contenders: Vec::new(),
+            rounds: 1,
+            cpus: stillpoint_harness::machine::cpus::allowed(),
+            seed: 1,
+        };
+        let setting = Setting { key_bytes: 8, entries: 4, scenario: "uniform".to_owned(), threads: 1 };
+        let keys: Vec<u64> = (0..4).map(TableKey::of).collect();
+        let right: Box<dyn TableContender<u64>> = Box::new(Looped(Ours::<u64, u64>::with_capacity(4)));
+        assert_eq!(right.insert_all(&keys), 4);
+        for (table, is_void) in [(right, false), (Box::new(Wrong(2)) as _, true)] {
+            let tables = [Filled { name: "one".to_owned(), table, bytes: None }];
+            let mut measured = Measured::default();
+            let progress = Progress::new(1);
+            measure(&plan, &setting, &keys, &tables, &reading(), &mut measured, &progress).unwrap();
+            let row = row(&plan, &setting, &tables[0], 0, &measured);
+            assert_eq!(row.void.is_some(), is_void, "{row:?}");
+            assert_eq!(row.metric("lookups_per_s").is_some(), !is_void, "{row:?}");
+        }
+    }
 }

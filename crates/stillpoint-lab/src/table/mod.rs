@@ -1,28 +1,37 @@
 //! The experiment `table`: stillpoint's hash table beside rte_hash, papaya, dashmap and scc.
 //!
-//! All contenders are filled with the same keys in one process, a child of this one since DPDK can be initialised once
-//! per process alone. Short slices of each follow each other in rotated order, with the same sequence of keys; the sums
-//! of the values found must agree.
+//! - Lookups and writes (`uniform`, `zipf`): all contenders are filled with the same keys in one process, a child of this
+//!   one since DPDK can be initialised only once in a process. Short slices of each follow each other in rotated order,
+//!   with the same sequence of keys; what they find must be what the keys say.
+//! - [`growth`], and the [`mixes`] of two harnesses that others have written: each contender by itself, in a process that
+//!   is new in each round.
 
+mod growth;
 mod keys;
 mod measure;
+mod mixes;
 mod ours;
 mod show;
+mod single;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
+use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
 
 use crate::experiment::{self, BenchArgs, Experiment, OnHugePages, has_dpdk, in_scenario};
-use crate::peers;
+use crate::peers::{self, group};
+
+pub(crate) use single::Single;
 
 /// The contenders, in the order of the table.
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/table",
     "stillpoint/table+guard",
+    "stillpoint/table+bind",
     "dpdk/rte_hash",
     "papaya",
     "papaya+guard",
@@ -30,30 +39,39 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "scc",
 ];
 
-/// How the keys of lookups are chosen.
-pub(crate) const SCENARIOS: &[&str] = &["uniform", "zipf"];
+/// How the keys of lookups are chosen; memory; and the mixes of other harnesses.
+pub(crate) const SCENARIOS: &[&str] = &["uniform", "zipf", "growth", mixes::BUSTLE, mixes::CONC_MAP_BENCH];
+
+/// A table that fits into the caches next to the processor.
+const FEW: usize = 1_000;
+/// Lookups of a slice at least.
+const LEAST: usize = 1 << 16;
 
 /// What is measured for one kind of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Setting {
     key_bytes: usize,
+    entries: usize,
     scenario: String,
     threads: usize,
+}
+
+impl Setting {
+    /// Lookups in one slice of a contender.
+    fn slice(&self) -> usize {
+        (self.entries / 8).max(LEAST).next_multiple_of(BURST)
+    }
 }
 
 /// What to measure. It travels to the child process as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     settings: Vec<Setting>,
+    singles: Vec<single::Setting>,
     contenders: Vec<String>,
-    entries: usize,
     rounds: u32,
-    /// Lookups in one slice of a contender.
-    slice: usize,
     cpus: Vec<usize>,
     seed: u64,
-    /// Whether to time each insertion into a table that grows from nothing.
-    growth: bool,
 }
 
 impl experiment::Plan for Plan {
@@ -67,38 +85,61 @@ impl experiment::Plan for Plan {
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
-        let asked = |setting: &Setting| {
-            let named = in_scenario(&setting.scenario, scenarios);
-            let simple = setting.key_bytes == 8 && setting.scenario == "uniform";
-            named && setting.threads <= cpus.len() && (full || !quick || simple)
-        };
-        let settings = [8, 16].into_iter().flat_map(|key_bytes| {
-            SCENARIOS.iter().flat_map(move |scenario| {
-                [1, 2].map(|threads| Setting { key_bytes, scenario: (*scenario).to_owned(), threads })
-            })
-        });
-        let settings: Vec<Setting> = settings.filter(asked).collect();
-        if settings.is_empty() {
-            return Err(Stop::usage("nothing of this is measured with --quick: leave it out"));
+        let mut threads = args.length.asked_or(&args.threads, &[1, 2], &[1, 2]);
+        if args.threads.iter().any(|&threads| threads > cpus.len()) {
+            let (most, cpus) = (threads.iter().max().unwrap_or(&0), cpus.len());
+            return Err(Stop::usage(format!("{most} threads are more than the CPUs to measure on: {cpus}")));
+        }
+        threads.retain(|&threads| threads <= cpus.len());
+
+        let asked = |scenario: &str| in_scenario(scenario, scenarios);
+        let mut settings = Vec::new();
+        for (key_bytes, entries) in [(8, FEW.min(args.elements)), (8, args.elements), (16, args.elements)] {
+            for scenario in ["uniform", "zipf"].into_iter().filter(|scenario| asked(scenario)) {
+                // Zipf's law makes few entries of many. Other kinds of keys are not for a short run.
+                let is_left_out =
+                    if scenario == "zipf" { quick || entries <= FEW } else { quick && key_bytes > 8 };
+                settings.extend(threads.iter().filter(|_| !is_left_out).map(|&threads| Setting {
+                    key_bytes,
+                    entries,
+                    scenario: scenario.to_owned(),
+                    threads,
+                }));
+            }
+        }
+        settings.dedup();
+        let mut singles = Vec::new();
+        for texts in [false, true].into_iter().filter(|texts| !(quick && *texts)) {
+            // A run of numbers takes some tenths of a second, and one of texts twice as long.
+            let part = |share: usize| if full { args.elements } else { (args.elements / share).max(FEW) };
+            let (entries, capacity) = (part(if quick { 4 } else { 1 }), part(if texts { 4 } else { 2 }));
+            if asked("growth") {
+                singles.push(single::Setting { texts, work: single::Work::Growth { entries } });
+            }
+            for mix in mixes::all().into_iter().filter(|mix| asked(mix.harness)) {
+                let of = |&threads| single::Work::Mix { mix: mix.name.to_owned(), threads, capacity };
+                singles.extend(threads.iter().map(|threads| single::Setting { texts, work: of(threads) }));
+            }
+        }
+        if !contenders.iter().any(|name| single::CONTENDERS.contains(&name.as_str())) {
+            singles.clear();
+        }
+        if settings.is_empty() && singles.is_empty() {
+            return Err(Stop::usage(
+                "nothing of this is measured with --quick, or for these contenders: see --help",
+            ));
         }
         let rounds = args.length.rounds_or(3, 3, 15);
-        Ok(Self {
-            settings,
-            contenders,
-            entries: args.elements,
-            rounds,
-            slice: (args.elements / 8).next_multiple_of(BURST),
-            cpus: cpus.to_vec(),
-            seed: args.seed,
-            growth: !quick || full,
-        })
+        Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let (rows, pages) = run_in_child(self)?;
-        if !silent {
+        let (mut rows, pages) =
+            if self.settings.is_empty() { Default::default() } else { run_in_child(self)? };
+        if !silent && !rows.is_empty() {
             show::tables(&rows, &pages);
         }
+        rows.extend(single::run(self, silent));
         Ok(rows)
     }
 }
@@ -106,6 +147,7 @@ impl experiment::Plan for Plan {
 impl child::Order for OnHugePages<Plan> {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_TABLE";
     const WORK: &'static str = "measures tables";
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = child::MALLOC_ON_HUGE_PAGES;
 
     type Answer = Vec<Row>;
 
@@ -117,7 +159,9 @@ impl child::Order for OnHugePages<Plan> {
 /// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
 fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
     // Buckets of 8 bytes an entry and slots of 32 bytes at the most, an eighth more entries, and as much to spare.
-    let megabytes = ((plan.entries * 96) >> 20) + 64;
+    let entries = plan.settings.iter().map(|setting| setting.entries).max().unwrap_or_default();
+    let tables = with_control(plan.contenders.clone()).iter().filter(|name| group(name) == "dpdk").count();
+    let megabytes = tables * ((entries * 96) >> 20) + 64;
     let has_dpdk = has_dpdk(&plan.contenders);
     let pages = has_dpdk.then(|| HugePages::reserve(megabytes)).flatten();
     let order = OnHugePages { plan: plan.clone(), megabytes, huge_pages: pages.is_some() };

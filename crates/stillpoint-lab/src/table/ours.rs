@@ -1,64 +1,37 @@
 //! stillpoint's table as a contender, through its public interface.
 
-use stillpoint::rcu::Domain;
-use stillpoint::table::Table;
-use stillpoint_peers::table::{BURST, TableContender, TableKey, mixed};
+use stillpoint::rcu::{Domain, Reader};
+use stillpoint::table::{Table, TableReader};
+use stillpoint_peers::table::{BURST, Bound, Map, TableKey, TableValue};
 
-/// Protected lookups.
-pub(super) struct Protected<K: TableKey> {
+/// Protected lookups, through a reader that is bound to the table once.
+pub(super) struct Ours<K: TableKey, V: TableValue> {
     domain: Domain,
-    table: Table<K, u64>,
+    table: Table<K, V>,
 }
 
-/// Lookups under one guard for a whole run of them.
-pub(super) struct Guarded<K: TableKey>(Protected<K>);
+/// The table in the hands of one thread.
+pub(super) struct InHand<'a, K: TableKey, V: TableValue> {
+    table: &'a Table<K, V>,
+    lookup: TableReader<'a, K, V>,
+}
 
-impl<K: TableKey> Protected<K> {
-    pub(super) fn with_capacity(entries: usize) -> Self {
+impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
+    type Reader = Reader;
+    type Bound<'a> = InHand<'a, K, V>;
+
+    fn with_capacity(entries: usize) -> Self {
         let domain = Domain::new();
         let table = Table::with_capacity_in(&domain, entries);
         Self { domain, table }
     }
-}
 
-impl<K: TableKey> Guarded<K> {
-    pub(super) fn with_capacity(entries: usize) -> Self {
-        Self(Protected::with_capacity(entries))
-    }
-}
-
-impl<K: TableKey> TableContender<K> for Protected<K> {
-    fn name(&self) -> &'static str {
-        "stillpoint/table"
+    fn reader(&self) -> Reader {
+        self.domain.reader()
     }
 
-    fn insert(&self, key: K, value: u64) -> bool {
-        self.table.insert(key, value).is_ok()
-    }
-
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        let there = keys.iter().filter(|(key, value)| {
-            let there = self.table.remove(key).is_some();
-            there & self.table.insert(*key, *value).is_ok()
-        });
-        there.count() as u64
-    }
-
-    fn lookup(&self, keys: &[K]) -> u64 {
-        let mut reader = self.domain.reader();
-        let mut table = self.table.reader(&mut reader);
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(table.copied(key).unwrap_or(0)))
-    }
-
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        let mut reader = self.domain.reader();
-        let mut table = self.table.reader(&mut reader);
-        mixed(
-            lookups,
-            pairs,
-            |key| table.copied(key).unwrap_or(0),
-            |pair| self.churn(std::slice::from_ref(pair)),
-        )
+    fn bind<'a>(&'a self, reader: &'a mut Reader) -> InHand<'a, K, V> {
+        InHand { table: &self.table, lookup: self.table.reader(reader) }
     }
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
@@ -67,40 +40,48 @@ impl<K: TableKey> TableContender<K> for Protected<K> {
         Some(keys.as_chunks::<BURST>().0.iter().fold(0, |sum: u64, burst| {
             let guard = table.pin();
             let found = guard.get_many(burst);
-            found.iter().fold(sum, |sum, value| sum.wrapping_add(value.copied().unwrap_or(0)))
+            found.iter().fold(sum, |sum, value| sum.wrapping_add(value.map_or(0, V::number)))
         }))
     }
 }
 
-impl<K: TableKey> TableContender<K> for Guarded<K> {
-    fn name(&self) -> &'static str {
-        "stillpoint/table+guard"
-    }
-
-    fn note(&self) -> &'static str {
-        "one guard for a run of lookups"
-    }
-
-    fn insert(&self, key: K, value: u64) -> bool {
-        self.0.insert(key, value)
-    }
-
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        self.0.churn(keys)
-    }
-
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        self.0.mix(lookups, pairs)
-    }
-
-    fn lookup(&self, keys: &[K]) -> u64 {
-        let mut reader = self.0.domain.reader();
-        let mut table = self.0.table.reader(&mut reader);
+impl<K: TableKey, V: TableValue> Ours<K, V> {
+    /// The sum of the numbers in the values of keys, under one guard.
+    pub(super) fn lookup_guarded(&self, keys: &[K]) -> u64 {
+        let mut reader = self.domain.reader();
+        let mut table = self.table.reader(&mut reader);
         let guard = table.pin();
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(guard.get(key).copied().unwrap_or(0)))
+        keys.iter().fold(0, |sum, key| sum.wrapping_add(guard.get(key).map_or(0, V::number)))
     }
 
-    fn has_own_writers(&self) -> bool {
-        false
+    /// The same with a reader that is bound to the table at each call.
+    pub(super) fn lookup_bound(&self, keys: &[K]) -> u64 {
+        let mut reader = self.domain.reader();
+        keys.iter().fold(0, |sum, key| {
+            let found = self.table.reader(&mut reader).get(key).map_or(0, |value| value.number());
+            sum.wrapping_add(found)
+        })
+    }
+}
+
+impl<K: TableKey, V: TableValue> Bound<K, V> for InHand<'_, K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.lookup.get(key).map(|value| value.number())
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.table.insert(key, value).is_ok_and(|replaced| replaced.is_none())
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        self.table.remove(key).is_some()
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.lookup.update(key, value).is_ok_and(|replaced| replaced.is_some())
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.lookup.get_or_insert_with(key, || value).map_or(0, |there| there.number())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stillpoint::timer::Clock;
+use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::{Rounds, in_turns};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::Row;
@@ -13,8 +13,8 @@ use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerConte
 
 use super::cycles::Bracket;
 use super::floor::Floor;
-use super::ours::Ours;
-use super::{HOUR, Plan, SPAN, remote, steady};
+use super::ours::{Ours, Time};
+use super::{HOUR, Plan, SPAN, remote, steady, time};
 use crate::experiment::prepare_child;
 
 /// Operations of a slice at least.
@@ -32,7 +32,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     prepare_child(&plan.contenders, &plan.cpus, 64, false)?;
     let steady = steady::TIMERS.len() * steady::rounds(plan) as usize;
     let rounds = plan.timers.len() * plan.rounds as usize + steady;
-    let progress = Progress::new(rounds * plan.contenders.len());
+    let progress = Progress::new(rounds * with_control(plan.contenders.clone()).len());
     let mut rows = Vec::new();
     if plan.has("own") {
         for &timers in &plan.timers {
@@ -51,12 +51,14 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 }
 
 pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(match name {
-        "stillpoint/wheel" => Box::new(Ours::new(timers, None)),
-        "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Some(Clock::new()))),
+    Ok(match contender(name) {
+        "stillpoint/wheel" => Box::new(Ours::new(timers, Time::Ticks)),
+        "stillpoint/wheel+instant" => Box::new(Ours::new(timers, Time::instants())),
+        "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Time::clock())),
         "floor" => Box::new(Floor::new(timers)),
         "dpdk/rte_timer" => rte_timer(timers)?,
-        "nexus-timer" => Box::new(Nexus::new(timers)?),
+        "nexus-timer" => Box::new(Nexus::new(timers, false)?),
+        "nexus-timer+clock" => Box::new(Nexus::new(timers, true)?),
         "tokio-util" => Box::new(DelayQueues::new(timers)?),
         "hierarchical_hash_wheel_timer" => Box::new(HashWheel::new()),
         _ => return Err(format!("there is no contender {name}")),
@@ -84,10 +86,12 @@ pub(super) fn measured<W>(
         progress.step();
         figures
     };
-    let measured = in_turns(&plan.contenders, rounds, |_| work(), measure);
+    let contenders = with_control(plan.contenders.clone());
+    let measured = in_turns(&contenders, rounds, |_| work(), measure);
     let any = |rounds: &Rounds<Figures>| !rounds.as_ref().is_ok_and(|all| all.iter().all(Figures::is_empty));
-    let row = |(name, measured)| {
-        let row = Row::new("timer", scenario, name).with("timers", timers).with("rounds", rounds);
+    let row = |(name, measured): (&String, Rounds<Figures>)| {
+        let row = Row::new("timer", scenario, name);
+        let row = row.with("timers", timers).with("time", time(name)).with("rounds", rounds);
         with_quartiles(row, measured)
     };
     measured.into_iter().filter(|(_, rounds)| any(rounds)).map(row).collect()

@@ -14,21 +14,34 @@ mod steady;
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
 
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::peers;
 
-/// The contenders, in the order of the table.
+/// The contenders, in the order of the tables: those that are told the time as an integer, as the standard library has it,
+/// and those that read a clock at each call.
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/wheel",
-    "stillpoint/wheel+clock",
     "floor",
-    "dpdk/rte_timer",
+    "stillpoint/wheel+instant",
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",
+    "stillpoint/wheel+clock",
+    "nexus-timer+clock",
+    "dpdk/rte_timer",
 ];
+
+/// What the time of a contender is: only those with the same one are compared.
+fn time(name: &str) -> &'static str {
+    match contender(name) {
+        "stillpoint/wheel" | "floor" => "integer",
+        name if name.ends_with("+clock") || name == "dpdk/rte_timer" => "clock",
+        _ => "std",
+    }
+}
 
 /// One thread with timers of its own; the same with timeouts of one length that never end; and two threads of which one adds
 /// to the other's wheel.

@@ -1,25 +1,51 @@
 //! stillpoint's wheel as a contender, through its public interface. A tick is a nanosecond.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
 use stillpoint_peers::timer::TimerContender;
 
-/// With the caller's time, as the wheel asks for it; or with a clock read at each addition, reset and poll.
 pub(super) struct Ours {
     wheel: Wheel<u64>,
     keys: Vec<Key>,
-    clock: Option<Clock>,
-    /// What the clock is ahead of the wheel.
-    ahead: u64,
+    time: Time,
     limit: Limit,
 }
 
+/// Where the time comes from.
+#[derive(Clone)]
+pub(super) enum Time {
+    /// The caller tells it in ticks, as the wheel asks for it.
+    Ticks,
+    /// The caller has it as the standard library does, and turns it into ticks.
+    Instants { begin: Instant, now: Instant },
+    /// A clock, which is read at each addition, reset and poll, and is ahead of the wheel.
+    Clock { clock: Clock, ahead: u64 },
+}
+
+impl Time {
+    pub(super) fn instants() -> Self {
+        let begin = Instant::now();
+        Self::Instants { begin, now: begin }
+    }
+
+    pub(super) fn clock() -> Self {
+        Self::Clock { clock: Clock::new(), ahead: 0 }
+    }
+}
+
+/// Nanoseconds since the beginning.
+#[inline(always)]
+fn ticks(begin: Instant, at: Instant) -> u64 {
+    at.duration_since(begin).as_nanos() as u64
+}
+
 impl Ours {
-    pub(super) fn new(timers: usize, clock: Option<Clock>) -> Self {
-        let now = clock.as_ref().map_or(0, Clock::now);
+    pub(super) fn new(timers: usize, time: Time) -> Self {
+        let now = if let Time::Clock { clock, .. } = &time { clock.now() } else { 0 };
         let wheel = Wheel::with_capacity(now, timers);
-        Self { wheel, keys: Vec::with_capacity(timers), clock, ahead: 0, limit: Limit::NONE }
+        Self { wheel, keys: Vec::with_capacity(timers), time, limit: Limit::NONE }
     }
 
     /// The same with polls of at most that many expiries.
@@ -27,20 +53,22 @@ impl Ours {
         Self { limit: Limit::expiries(expiries), ..self }
     }
 
+    /// Adds a timer for each delay, whose deadline `deadline` says.
     #[inline(always)]
-    fn add_from(&mut self, delays: &[u64], now: impl Fn(&Self) -> u64) -> Result<(), String> {
+    fn add_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> Result<(), String> {
         for &delay in delays {
-            let at = now(self) + delay;
+            let at = deadline(self, delay);
             self.keys.push(self.wheel.add(at, 1).map_err(|full| full.to_string())?);
         }
         Ok(())
     }
 
+    /// The same for timers that are there; how many were.
     #[inline(always)]
-    fn reset_from(&mut self, delays: &[u64], now: impl Fn(&Self) -> u64) -> u64 {
+    fn reset_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> u64 {
         let mut done = 0;
         for (at, &delay) in delays.iter().enumerate() {
-            let deadline = now(self) + delay;
+            let deadline = deadline(self, delay);
             done += u64::from(self.wheel.reset(self.keys[at], deadline));
         }
         done
@@ -59,20 +87,30 @@ impl Ours {
 
 impl TimerContender for Ours {
     fn name(&self) -> &'static str {
-        if self.clock.is_some() { "stillpoint/wheel+clock" } else { "stillpoint/wheel" }
+        match self.time {
+            Time::Ticks => "stillpoint/wheel",
+            Time::Instants { .. } => "stillpoint/wheel+instant",
+            Time::Clock { .. } => "stillpoint/wheel+clock",
+        }
     }
 
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        match self.clock.clone() {
-            Some(clock) => self.add_from(delays, |ours| clock.now() + ours.ahead),
-            None => self.add_from(delays, |ours| ours.wheel.now()),
+        match self.time.clone() {
+            Time::Ticks => self.add_at(delays, |ours, delay| ours.wheel.now() + delay),
+            Time::Instants { begin, now } => {
+                self.add_at(delays, |_, delay| ticks(begin, now + Duration::from_nanos(delay)))
+            }
+            Time::Clock { clock, ahead } => self.add_at(delays, |_, delay| clock.now() + ahead + delay),
         }
     }
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
-        match self.clock.clone() {
-            Some(clock) => self.reset_from(delays, |ours| clock.now() + ours.ahead),
-            None => self.reset_from(delays, |ours| ours.wheel.now()),
+        match self.time.clone() {
+            Time::Ticks => self.reset_at(delays, |ours, delay| ours.wheel.now() + delay),
+            Time::Instants { begin, now } => {
+                self.reset_at(delays, |_, delay| ticks(begin, now + Duration::from_nanos(delay)))
+            }
+            Time::Clock { clock, ahead } => self.reset_at(delays, |_, delay| clock.now() + ahead + delay),
         }
     }
 
@@ -82,27 +120,41 @@ impl TimerContender for Ours {
 
     fn idle(&mut self, polls: usize) -> u64 {
         let mut sum = 0;
-        match self.clock.clone() {
-            Some(clock) => (0..polls).for_each(|_| sum += self.poll(clock.now() + self.ahead)),
-            None => {
+        match self.time.clone() {
+            Time::Ticks => {
                 let mut now = self.wheel.now();
                 for _ in 0..polls {
                     now += 1;
                     sum += self.poll(black_box(now));
                 }
             }
+            Time::Instants { begin, mut now } => {
+                for _ in 0..polls {
+                    now += Duration::from_nanos(1);
+                    sum += self.poll(ticks(begin, black_box(now)));
+                }
+                self.time = Time::Instants { begin, now };
+            }
+            Time::Clock { clock, ahead } => {
+                (0..polls).for_each(|_| sum += self.poll(clock.now() + ahead));
+            }
         }
         sum
     }
 
-    fn expire(&mut self, ticks: u64) -> u64 {
-        match self.clock.clone() {
-            Some(clock) => {
-                self.ahead += ticks;
-                self.poll(clock.now() + self.ahead)
+    fn expire(&mut self, more: u64) -> u64 {
+        let now = match &mut self.time {
+            Time::Ticks => self.wheel.now() + more,
+            Time::Instants { begin, now } => {
+                *now += Duration::from_nanos(more);
+                ticks(*begin, *now)
             }
-            None => self.poll(self.wheel.now() + ticks),
-        }
+            Time::Clock { clock, ahead } => {
+                *ahead += more;
+                clock.now() + *ahead
+            }
+        };
+        self.poll(now)
     }
 
     fn forget(&mut self) {
@@ -110,11 +162,14 @@ impl TimerContender for Ours {
     }
 
     fn millisecond(&self) -> Option<u64> {
-        self.clock.is_none().then_some(1_000_000)
+        (!matches!(self.time, Time::Clock { .. })).then_some(1_000_000)
     }
 
     fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
-        let at = self.wheel.now() + delay;
+        let at = match self.time {
+            Time::Instants { begin, now } => ticks(begin, now + Duration::from_nanos(delay)),
+            _ => self.wheel.now() + delay,
+        };
         (0..count).try_for_each(|_| self.wheel.add(at, 1).map(drop)).map_err(|full| full.to_string())
     }
 }

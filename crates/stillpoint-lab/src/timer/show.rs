@@ -38,7 +38,14 @@ const REMOTE: &[Column] = &[
     ("cancel, target", "remote_unlink_cycles"),
 ];
 
-/// Prints a table for each number of timers, and one for two threads.
+/// Where the time comes from, in words.
+const TIMES: [(&str, &str); 3] = [
+    ("integer", "time told as an integer"),
+    ("std", "time told as Instants and Durations"),
+    ("clock", "a clock read at each call"),
+];
+
+/// Prints a table for each number of timers and source of time, and one for two threads.
 pub(super) fn tables(rows: &[Row]) {
     for (scenario, what, columns) in [
         ("own", "on one thread, TSC cycles each", OWN),
@@ -46,8 +53,13 @@ pub(super) fn tables(rows: &[Row]) {
     ] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == scenario).collect();
         for rows in rows.chunk_by(|a, b| a.params["timers"] == b.params["timers"]) {
-            let caption = format!("Timers: {} {what}", rows[0].params["timers"]);
-            of_rows(&caption, "contender", |row| row.contender.clone(), columns, rows);
+            for (time, in_words) in TIMES {
+                let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.params["time"] == time).collect();
+                if !rows.is_empty() {
+                    let caption = format!("Timers: {} {what}; {in_words}", rows[0].params["timers"]);
+                    of_rows(&caption, "contender", |row| row.contender.clone(), columns, &rows);
+                }
+            }
         }
     }
     let remote: Vec<&Row> = rows.iter().filter(|row| row.scenario == "remote").collect();
@@ -59,7 +71,8 @@ pub(super) fn tables(rows: &[Row]) {
     say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
     say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
     say(
-        "stillpoint/wheel takes the caller's time, +clock reads it at each call, as rte_timer does by itself.",
+        "Contenders are compared with those that have the time from the same source: an integer costs nothing, an Instant \
+         and a Duration some arithmetic, +clock and rte_timer read the clock by themselves.",
     );
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::machine::tsc;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
@@ -14,7 +15,7 @@ use stillpoint_peers::timer::TimerContender;
 use super::Plan;
 use super::cycles::Bracket;
 use super::measure::{self, Figures};
-use super::ours::Ours;
+use super::ours::{Ours, Time};
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
 /// The timeout, in milliseconds: that many polls until each timer has fired once.
@@ -46,8 +47,10 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    match name {
-        "stillpoint/wheel" => Ok(Box::new(Ours::new(timers, None).within(LIMIT))),
+    let ours = |time| Ok(Box::new(Ours::new(timers, time).within(LIMIT)) as Box<dyn TimerContender>);
+    match contender(name) {
+        "stillpoint/wheel" => ours(Time::Ticks),
+        "stillpoint/wheel+instant" => ours(Time::instants()),
         other => measure::make(other, timers),
     }
 }

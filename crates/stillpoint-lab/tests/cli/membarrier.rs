@@ -20,7 +20,14 @@ fn every_setting_has_rows_of_the_agreed_form() {
     let rows = result["rows"].as_array().unwrap();
     for state in ["paused", "spinning"] {
         for threads in [3, 20] {
-            for name in ["mprotect", "signal/flat", "signal/tree", "signal/hybrid", "signal/tree-unhelped"] {
+            for name in [
+                "mprotect",
+                "signal/flat",
+                "signal/tree",
+                "signal/hybrid",
+                "signal/tree-unhelped",
+                "syscall (again)",
+            ] {
                 let row = rows.iter().find(|row| {
                     let params = &row["params"];
                     row["contender"] == name && params["threads"] == threads && params["state"] == state
@@ -53,7 +60,7 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
     let arguments = [&["bench", "membarrier", "--scenarios", "readers", "--json"][..], &length].concat();
     let result = json(&run(&arguments));
     let rows = result["rows"].as_array().unwrap();
-    for name in ["mode/signals", "mode/symmetric"] {
+    for name in ["mode/signals", "mode/symmetric", "mode/asymmetric (again)"] {
         for wanted in [Value::from(0), 1000.into(), "most".into()] {
             let row = rows
                 .iter()
@@ -73,7 +80,14 @@ fn a_terminal_gets_a_table_for_each_setting() {
         run(&tiny(&["--readers", "2", "--scenarios", "receivers", "--contenders", "signal/tree,mprotect"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["2 threads, paused", "2 threads, spinning", "mprotect", "signal/tree", "helped"] {
+    for part in [
+        "2 threads, paused",
+        "2 threads, spinning",
+        "mprotect",
+        "signal/tree",
+        "helped",
+        "Control of membarrier",
+    ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(!text.contains("signal/flat"), "a contender that was not asked for:\n{text}");

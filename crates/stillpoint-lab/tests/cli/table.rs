@@ -23,66 +23,225 @@ fn number(object: &Value, key: &str) -> f64 {
     object[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number in {object}"))
 }
 
+fn rows(result: &Value) -> &[Value] {
+    result["rows"].as_array().unwrap()
+}
+
+/// The numbers of threads that there are CPUs for.
+fn threads() -> impl Iterator<Item = usize> {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    [1, 2].into_iter().filter(move |&threads| threads <= cpus)
+}
+
+const OURS_AGAIN: &str = "stillpoint/table (again)";
+
 #[test]
 fn every_setting_has_rows_of_the_agreed_form() {
     let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = json(&run(&tiny(&["--json"])));
-    let rows = result["rows"].as_array().unwrap();
-    let mut names =
-        vec!["stillpoint/table", "stillpoint/table+guard", "papaya", "papaya+guard", "dashmap", "scc"];
+    let result = json(&run(&tiny(&["--scenarios", "uniform,zipf", "--json"])));
+    let mut names = vec![
+        "stillpoint/table",
+        "stillpoint/table+guard",
+        "stillpoint/table+bind",
+        "papaya",
+        "papaya+guard",
+        "dashmap",
+        "scc",
+        OURS_AGAIN,
+    ];
     if stillpoint_peers::table::HAS_DPDK {
         names.push("dpdk/rte_hash");
     }
-    let cpus = std::thread::available_parallelism().unwrap().get();
     for name in names {
-        for scenario in ["uniform", "zipf"] {
-            for key_bytes in [8, 16] {
-                for threads in [1, 2].into_iter().filter(|&threads| threads <= cpus) {
-                    let row = rows.iter().find(|row| {
-                        row["contender"] == name
-                            && row["scenario"] == scenario
-                            && row["params"]["key_bytes"] == key_bytes
-                            && row["params"]["threads"] == threads
-                    });
-                    check_row(row.unwrap_or_else(|| panic!("{name}, {scenario}, {key_bytes}, {threads}")));
-                }
+        for (scenario, key_bytes, entries) in [
+            ("uniform", 8, 1000),
+            ("uniform", 8, 4096),
+            ("zipf", 8, 4096),
+            ("uniform", 16, 4096),
+            ("zipf", 16, 4096),
+        ] {
+            for threads in threads() {
+                let row = rows(&result).iter().find(|row| {
+                    row["contender"] == name
+                        && row["scenario"] == scenario
+                        && row["params"]["key_bytes"] == key_bytes
+                        && row["params"]["entries"] == entries
+                        && row["params"]["threads"] == threads
+                });
+                let row =
+                    row.unwrap_or_else(|| panic!("{name}, {scenario}, {key_bytes}, {entries}, {threads}"));
+                check_row(row, name);
             }
+        }
+    }
+    let control =
+        result["controls"].as_array().unwrap().iter().find(|control| control["metric"] == "lookups_per_s");
+    let control = control.expect("our own table is there twice");
+    assert_eq!(
+        (&control["experiment"], &control["contender"]),
+        (&"table".into(), &"stillpoint/table".into())
+    );
+    assert_eq!(number(control, "settings") as usize, 5 * threads().count());
+    assert!((0.0..200.0).contains(&number(control, "percent_p50")), "{control}");
+    assert!(number(control, "percent_p50") <= number(control, "percent_max"), "{control}");
+}
+
+fn check_row(row: &Value, name: &str) {
+    let (params, metrics) = (&row["params"], &row["metrics"]);
+    assert!(row["experiment"] == "table" && row.get("void").is_none(), "{row}");
+    assert_eq!((number(params, "seed"), number(params, "rounds")), (1.0, 1.0));
+    // Another way to read has no columns of its own for the rest.
+    let is_way_to_read = name.ends_with("+guard") || name.ends_with("+bind");
+    let (ours, dpdk) = (name == "stillpoint/table" || name == OURS_AGAIN, name == "dpdk/rte_hash");
+    for (metric, is_there) in [
+        ("lookups_per_s", true),
+        ("churned_lookups_per_s", true),
+        ("bytes_per_entry", number(params, "entries") > 1000.0),
+        ("bulk_lookups_per_s", ours || dpdk),
+        ("insert_remove_per_s", !is_way_to_read),
+        ("mix_90_10_per_s", !is_way_to_read),
+        ("mix_50_50_per_s", !is_way_to_read),
+        ("get_or_insert_per_s", !is_way_to_read && !dpdk),
+        ("updates_per_s", !is_way_to_read && !dpdk),
+    ] {
+        assert_eq!(metrics.get(metric).is_some(), is_there, "{metric} in {row}");
+        assert!(!is_there || number(metrics, metric) >= 0.0, "{metric} in {row}");
+    }
+}
+
+/// Ours and the peers of which it is said that they are as they are by themselves.
+const SINGLES: [&str; 5] = ["stillpoint/table", "papaya", "dashmap", "scc", OURS_AGAIN];
+
+#[test]
+fn the_mixes_of_both_harnesses_have_rows_that_name_their_conditions() {
+    let result = json(&run(&tiny(&["--scenarios", "bustle,conc-map-bench", "--seed", "7", "--json"])));
+    let rows = rows(&result);
+    let mixes = [
+        ("bustle", "read heavy 94/2/1/3", [94, 2, 1, 3, 0], 0.75),
+        ("bustle", "insert heavy", [10, 80, 0, 10, 0], 0.0),
+        ("bustle", "update heavy", [35, 5, 5, 50, 5], 0.75),
+        ("bustle", "uniform mix", [20, 20, 20, 20, 20], 0.75),
+        ("conc-map-bench", "read heavy 98/1/1", [98, 1, 1, 0, 0], 0.75),
+        ("conc-map-bench", "exchange", [10, 40, 40, 10, 0], 0.75),
+        ("conc-map-bench", "rapid grow", [5, 80, 5, 10, 0], 0.0),
+    ];
+    for (harness, mix, percent, prefill) in mixes {
+        for (keys, value_bytes) in [("u64", 8), ("String", 64)] {
+            for (name, threads) in
+                SINGLES.into_iter().flat_map(|name| threads().map(move |threads| (name, threads)))
+            {
+                let row = rows.iter().find(|row| {
+                    let params = &row["params"];
+                    row["contender"] == name
+                        && (&params["mix"], &params["keys"]) == (&mix.into(), &keys.into())
+                        && params["threads"] == threads
+                });
+                let row = row.unwrap_or_else(|| panic!("{name}, {mix}, {keys}, {threads}"));
+                assert!(row["scenario"] == harness && row.get("void").is_none(), "{row}");
+                let params = &row["params"];
+                assert_eq!(params["percent"], Value::from(percent.to_vec()), "{row}");
+                assert_eq!(
+                    (&params["hasher"], number(params, "value_bytes")),
+                    (&"foldhash".into(), value_bytes.into())
+                );
+                assert_eq!(
+                    (number(params, "prefill"), number(params, "capacity")),
+                    (prefill, if keys == "u64" { 2048.0 } else { 1024.0 }),
+                    "{row}"
+                );
+                assert_eq!((number(params, "seed"), number(params, "rounds")), (7.0, 1.0), "{row}");
+                assert!(
+                    number(params, "operations") > 0.0 && number(&row["metrics"], "ops_per_s") > 0.0,
+                    "{row}"
+                );
+            }
+        }
+    }
+    assert!(!rows.iter().any(|row| row["contender"] == "dpdk/rte_hash"), "it has no keys of any length");
+}
+
+#[test]
+fn growth_tells_memory_before_and_after_a_removal_and_the_slowest_insertions() {
+    let arguments =
+        ["bench", "table", "--scenarios", "growth", "--elements", "262144", "--rounds", "1", "--json"];
+    let result = json(&run(&arguments));
+    for (keys, least) in [("u64", 16.0), ("String", 80.0)] {
+        for name in SINGLES {
+            let row =
+                rows(&result).iter().find(|row| row["contender"] == name && row["params"]["keys"] == keys);
+            let metrics = &row.unwrap_or_else(|| panic!("{name}, {keys}"))["metrics"];
+            let slowest = ["insert_ns_p9999", "insert_ns_p99999", "insert_ns_max"]
+                .map(|metric| number(metrics, metric));
+            assert!(slowest.is_sorted() && number(metrics, "insert_ns_mean") > 0.0, "{name}: {metrics}");
+            assert!(number(metrics, "bytes_per_entry") >= least, "{name}: {metrics}");
+            let (grown, halved) =
+                (number(metrics, "resident_bytes"), number(metrics, "resident_bytes_halved"));
+            assert!(halved > 0.0 && halved < 2.0 * grown, "{name}: {metrics}");
+            assert!(
+                (number(metrics, "bytes_per_entry_halved") * 131_072.0 - halved).abs() < 1e5,
+                "{metrics}"
+            );
         }
     }
 }
 
-fn check_row(row: &Value) {
-    let (params, metrics) = (&row["params"], &row["metrics"]);
-    let name = row["contender"].as_str().unwrap();
-    assert!(row["experiment"] == "table" && row.get("void").is_none(), "{row}");
-    assert_eq!((number(params, "entries"), number(params, "rounds")), (4096.0, 1.0));
-    assert!(number(metrics, "lookups_per_s") > 0.0, "{row}");
-    if name == "stillpoint/table" || name == "dpdk/rte_hash" {
-        assert!(number(metrics, "bulk_lookups_per_s") > 0.0, "{row}");
+/// Whether programs that ask for transparent huge pages get some.
+fn has_huge_pages() -> bool {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    cfg!(target_env = "gnu") && !enabled.is_empty() && !enabled.contains("[never]")
+}
+
+#[test]
+fn the_peers_lie_in_huge_pages_too() {
+    if !has_huge_pages() {
+        return crate::skip::skipped("there are no transparent huge pages");
     }
-    if !name.ends_with("+guard") {
-        for metric in ["insert_remove_per_s", "mix_90_10_per_s", "mix_50_50_per_s"] {
-            assert!(number(metrics, metric) > 0.0, "{row}");
-        }
-    }
-    if row["scenario"] == "uniform" && params["threads"] == 1 && name == "stillpoint/table" {
-        let slowest =
-            ["insert_ns_p9999", "insert_ns_p99999", "insert_ns_max"].map(|key| number(metrics, key));
-        assert!(slowest.is_sorted() && number(metrics, "bytes_per_entry") >= 16.0, "{row}");
-    }
+    // Reserved ones may take what there is.
+    let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let arguments = [
+        "bench",
+        "table",
+        "--scenarios",
+        "growth",
+        "--elements",
+        "2097152",
+        "--quick",
+        "--contenders",
+        "papaya,scc",
+        "--rounds",
+        "1",
+        "--json",
+    ];
+    let result = json(&run(&arguments));
+    assert_eq!(rows(&result).len(), 3);
+    // The kernel gives as many as it finds, which are none without the request.
+    let huge = rows(&result).iter().map(|row| number(&row["metrics"], "huge_page_bytes"));
+    assert!(huge.sum::<f64>() > f64::from(1 << 20), "{result}");
 }
 
 #[test]
 fn a_terminal_gets_a_table_for_each_setting() {
-    let output = run(&tiny(&["--contenders", "stillpoint/table,scc", "--scenarios", "zipf"]));
+    let output =
+        run(&tiny(&["--contenders", "stillpoint/table,scc", "--scenarios", "zipf,growth,conc-map-bench"]));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["zipf, keys of 8 bytes, threads: 1", "keys of 16 bytes", "90/10", "stillpoint/table", "scc"]
-    {
+    for part in [
+        "zipf, 4096 keys of 8 bytes, threads: 1",
+        "keys of 16 bytes",
+        "90/10",
+        "lookups after these",
+        "stillpoint/table",
+        "scc",
+        "growth from nothing to 4096 entries, keys String",
+        "conc-map-bench, keys u64, values of 8 bytes, capacity 2048, threads: 1",
+        "exchange",
+        "Control of table",
+        "is no difference",
+    ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(
-        !text.contains("Table: uniform") && !text.contains("papaya+guard"),
+        !text.contains("Table: uniform") && !text.contains("papaya+guard") && !text.contains("bustle, keys"),
         "what was not asked for:\n{text}"
     );
 }
@@ -91,12 +250,31 @@ fn a_terminal_gets_a_table_for_each_setting() {
 fn a_quick_run_has_one_kind_of_keys_and_refuses_the_others() {
     let arguments = tiny(&["--quick", "--contenders", "stillpoint/table,dashmap", "--json"]);
     let result = json(&run(&arguments));
-    for row in result["rows"].as_array().unwrap() {
-        assert_eq!((&row["scenario"], &row["params"]["key_bytes"]), (&"uniform".into(), &8.into()));
-        assert!(row["metrics"].get("insert_ns_max").is_none(), "{row}");
+    assert!(
+        ["uniform", "growth", "bustle", "conc-map-bench"]
+            .iter()
+            .all(|scenario| rows(&result).iter().any(|row| row["scenario"] == *scenario))
+    );
+    for row in rows(&result) {
+        let params = &row["params"];
+        assert!(params["key_bytes"] == 8 || params["keys"] == "u64", "{row}");
     }
     let refused = run(&tiny(&["--quick", "--scenarios", "zipf"]));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let refused = run(&tiny(&["--contenders", "papaya+guard", "--scenarios", "bustle"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+}
+
+#[test]
+fn threads_are_those_asked_for_and_no_more_than_the_cpus() {
+    let one =
+        ["--threads", "1", "--scenarios", "uniform,bustle", "--contenders", "dashmap", "--quick", "--json"];
+    let result = json(&run(&tiny(&one)));
+    assert!(rows(&result).iter().all(|row| row["params"]["threads"] == 1), "{result}");
+    assert!(rows(&result).iter().any(|row| row["contender"] == "dashmap (again)"), "{result}");
+    let refused = run(&tiny(&["--threads", "2", "--cpus", "0"]));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("more than the CPUs"), "{}", stderr(&refused));
 }
 
 /// `bench reclaim` on hash tables: stillpoint's own, and rte_hash.

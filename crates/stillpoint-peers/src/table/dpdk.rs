@@ -22,6 +22,8 @@ unsafe extern "C" {
     fn stillpoint_hash_free(table: *mut RawHash);
     fn stillpoint_hash_insert(table: *mut RawHash, key: *const c_void, value: u64) -> bool;
     fn stillpoint_hash_remove(table: *mut RawHash, key: *const c_void) -> bool;
+    fn stillpoint_hash_reader_begin(table: *mut RawHash);
+    fn stillpoint_hash_reader_end(table: *mut RawHash);
     fn stillpoint_hash_lookup(table: *mut RawHash, keys: *const c_void, count: usize) -> u64;
     fn stillpoint_hash_lookup_bulk(table: *mut RawHash, keys: *const c_void, count: usize) -> u64;
 }
@@ -90,11 +92,45 @@ impl Drop for ThreadNumber {
     }
 }
 
-impl<K: TableKey> RteHash<K> {
-    fn churn_one(&self, (key, value): &(K, u64)) -> u64 {
+/// A thread that is registered with a table's QSBR, online, as its readers have to be.
+struct Reading<'a, K> {
+    table: &'a RteHash<K>,
+    _number: ThreadNumber,
+}
+
+impl<'a, K: TableKey + Copy> Reading<'a, K> {
+    fn begin(table: &'a RteHash<K>) -> Self {
+        // Before the registration, which is by this number.
+        let number = ThreadNumber::take();
+        // SAFETY: the table lives as long as the result, which ends the registration.
+        unsafe { stillpoint_hash_reader_begin(table.table.as_ptr()) };
+        Self { table, _number: number }
+    }
+
+    /// The sum of the values. A report of a quiescent state follows each lookup.
+    fn lookup(&self, keys: &[K]) -> u64 {
+        // SAFETY: as many keys of the right length as said, and this thread is registered.
+        unsafe { stillpoint_hash_lookup(self.table.table.as_ptr(), keys.as_ptr().cast(), keys.len()) }
+    }
+}
+
+impl<K> Drop for Reading<'_, K> {
+    fn drop(&mut self) {
+        // SAFETY: this thread has registered itself when this value was made, and still has its number.
+        unsafe { stillpoint_hash_reader_end(self.table.table.as_ptr()) };
+    }
+}
+
+impl<K: TableKey + Copy> RteHash<K> {
+    fn insert(&self, key: &K, value: u64) -> bool {
         // SAFETY: the key has the length that the table was made for.
+        unsafe { stillpoint_hash_insert(self.table.as_ptr(), ptr::from_ref(key).cast(), value) }
+    }
+
+    fn churn_one(&self, (key, value): &(K, u64)) -> u64 {
+        // SAFETY: as above.
         let there = unsafe { stillpoint_hash_remove(self.table.as_ptr(), ptr::from_ref(key).cast()) };
-        u64::from(there & self.insert(*key, *value))
+        u64::from(there & self.insert(key, *value))
     }
 
     fn new(entries: usize) -> Result<Self, String> {
@@ -111,12 +147,12 @@ impl<K: TableKey> RteHash<K> {
     }
 }
 
-/// `rte_hash` for so many entries and an eighth more, with lock-free readers, several writers, and
-/// `rte_hash_rcu_qsbr_add`.
+/// `rte_hash` for that many entries and an eighth more, with lock-free readers, several writers, and
+/// `rte_hash_rcu_qsbr_add`. Its hash is CRC, which is not keyed.
 ///
 /// # Errors
 /// When there is no memory for it.
-pub fn rte_hash<K: TableKey>(entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
+pub fn rte_hash<K: TableKey + Copy>(entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
     Ok(Box::new(RteHash::<K>::new(entries)?))
 }
 
@@ -127,38 +163,36 @@ impl<K> Drop for RteHash<K> {
     }
 }
 
-impl<K: TableKey> TableContender<K> for RteHash<K> {
-    fn name(&self) -> &'static str {
-        "dpdk/rte_hash"
-    }
-
-    fn note(&self) -> &'static str {
-        "lock-free readers; CRC hash, which is not keyed; fixed size"
-    }
-
-    fn insert(&self, key: K, value: u64) -> bool {
-        // SAFETY: the key has the length that the table was made for.
-        unsafe { stillpoint_hash_insert(self.table.as_ptr(), (&raw const key).cast(), value) }
-    }
-
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
+impl<K: TableKey + Copy> TableContender<K> for RteHash<K> {
+    fn insert_all(&self, keys: &[K]) -> usize {
         let _number = ThreadNumber::take();
-        keys.iter().map(|pair| self.churn_one(pair)).sum()
-    }
-
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        let _number = ThreadNumber::take();
-        mixed(lookups, pairs, |key| self.lookup(std::slice::from_ref(key)), |pair| self.churn_one(pair))
+        (0..).zip(keys).filter(|&(number, key)| self.insert(key, number)).count()
     }
 
     fn lookup(&self, keys: &[K]) -> u64 {
-        // SAFETY: as many keys of the right length as said.
-        unsafe { stillpoint_hash_lookup(self.table.as_ptr(), keys.as_ptr().cast(), keys.len()) }
+        Reading::begin(self).lookup(keys)
     }
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
-        // SAFETY: as in `lookup`.
+        let _reading = Reading::begin(self);
+        // SAFETY: as in `Reading::lookup`.
         Some(unsafe { stillpoint_hash_lookup_bulk(self.table.as_ptr(), keys.as_ptr().cast(), keys.len()) })
+    }
+
+    /// Writers that do not look up need not be registered.
+    fn churn(&self, pairs: &[(K, u64)]) -> Option<u64> {
+        let _number = ThreadNumber::take();
+        Some(pairs.iter().map(|pair| self.churn_one(pair)).sum())
+    }
+
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> Option<u64> {
+        Some(mixed(
+            &mut Reading::begin(self),
+            lookups,
+            pairs,
+            |reading, key| reading.lookup(std::slice::from_ref(key)),
+            |reading, pair| reading.table.churn_one(pair),
+        ))
     }
 
     fn bytes(&self) -> Option<u64> {

@@ -17,7 +17,7 @@ pub fn initialise_dpdk(_megabytes: usize, _huge_pages: bool, _cpu: usize) -> Res
 ///
 /// # Errors
 /// Always: this build has no DPDK.
-pub fn rte_hash<K: TableKey>(_entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
+pub fn rte_hash<K: TableKey + Copy>(_entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
     Err(ABSENT.to_owned())
 }
 

@@ -1,163 +1,115 @@
-//! papaya, dashmap, scc; with the hasher that stillpoint's table has.
+//! papaya, dashmap, scc; with the hasher that stillpoint's table has. None has a handle for a thread.
 
 use foldhash::quality::RandomState;
 
-use super::{TableContender, TableKey, mixed};
+use super::{Bound, Map, TableKey, TableValue};
 
-/// [`papaya::HashMap`], pinned for each lookup.
-pub struct Papaya<K>(papaya::HashMap<K, u64, RandomState>);
-
-/// [`papaya::HashMap`], pinned once for a whole run of lookups.
-pub struct PapayaGuard<K>(papaya::HashMap<K, u64, RandomState>);
+/// [`papaya::HashMap`], pinned at each call: under a guard that is kept, nothing would be freed.
+pub struct Papaya<K, V>(papaya::HashMap<K, V, RandomState>);
 
 /// [`dashmap::DashMap`].
-pub struct Dash<K>(dashmap::DashMap<K, u64, RandomState>);
+pub struct Dash<K, V>(dashmap::DashMap<K, V, RandomState>);
 
 /// [`scc::HashMap`].
-pub struct Scc<K>(scc::HashMap<K, u64, RandomState>);
+pub struct Scc<K, V>(scc::HashMap<K, V, RandomState>);
 
-macro_rules! with_capacity {
+macro_rules! maps {
     ($($name:ident of $map:ty),*) => {$(
-        impl<K: TableKey> $name<K> {
-            /// A table for so many entries; 0 to let it grow from nothing.
-            pub fn with_capacity(entries: usize) -> Self {
+        impl<K: TableKey, V: TableValue> Map<K, V> for $name<K, V> {
+            type Reader = ();
+            type Bound<'a> = &'a Self;
+
+            fn with_capacity(entries: usize) -> Self {
                 Self(<$map>::with_capacity_and_hasher(entries, RandomState::default()))
+            }
+
+            fn reader(&self) {}
+
+            fn bind<'a>(&'a self, (): &'a mut ()) -> &'a Self {
+                self
             }
         }
     )*};
 }
 
-with_capacity!(
-    Papaya of papaya::HashMap<K, u64, RandomState>,
-    PapayaGuard of papaya::HashMap<K, u64, RandomState>,
-    Dash of dashmap::DashMap<K, u64, RandomState>,
-    Scc of scc::HashMap<K, u64, RandomState>
+maps!(
+    Papaya of papaya::HashMap<K, V, RandomState>,
+    Dash of dashmap::DashMap<K, V, RandomState>,
+    Scc of scc::HashMap<K, V, RandomState>
 );
 
-impl<K: TableKey> TableContender<K> for Papaya<K> {
-    fn name(&self) -> &'static str {
-        "papaya"
-    }
-
-    fn insert(&self, key: K, value: u64) -> bool {
-        self.0.pin().insert(key, value).is_none()
-    }
-
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        let there = keys.iter().filter(|(key, value)| {
-            let there = self.0.pin().remove(key).is_some();
-            self.0.pin().insert(*key, *value);
-            there
-        });
-        there.count() as u64
-    }
-
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        mixed(
-            lookups,
-            pairs,
-            |key| self.0.pin().get(key).copied().unwrap_or(0),
-            |pair| self.churn(std::slice::from_ref(pair)),
-        )
-    }
-
-    fn lookup(&self, keys: &[K]) -> u64 {
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(self.0.pin().get(key).copied().unwrap_or(0)))
-    }
-}
-
-impl<K: TableKey> TableContender<K> for PapayaGuard<K> {
-    fn name(&self) -> &'static str {
-        "papaya+guard"
-    }
-
-    fn note(&self) -> &'static str {
-        "one guard for a run of lookups"
-    }
-
-    fn insert(&self, key: K, value: u64) -> bool {
-        self.0.pin().insert(key, value).is_none()
-    }
-
-    fn churn(&self, _keys: &[(K, u64)]) -> u64 {
-        0
-    }
-
-    fn mix(&self, _lookups: &[K], _pairs: &[(K, u64)]) -> u64 {
-        0
-    }
-
-    fn lookup(&self, keys: &[K]) -> u64 {
+impl<K: TableKey, V: TableValue> Papaya<K, V> {
+    /// The sum of the numbers in the values of keys, under one guard.
+    pub fn lookup_guarded(&self, keys: &[K]) -> u64 {
         let map = self.0.pin();
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get(key).copied().unwrap_or(0)))
-    }
-
-    fn has_own_writers(&self) -> bool {
-        false
+        keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get(key).map_or(0, V::number)))
     }
 }
 
-impl<K: TableKey> TableContender<K> for Dash<K> {
-    fn name(&self) -> &'static str {
-        "dashmap"
+impl<K: TableKey, V: TableValue> Bound<K, V> for &Papaya<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.0.pin().get(key).map(V::number)
     }
 
-    fn insert(&self, key: K, value: u64) -> bool {
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.0.pin().insert(key, value).is_none()
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        self.0.pin().remove(key).is_some()
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.0.pin().update(key.clone(), value).is_some()
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.0.pin().get_or_insert_with(key, || value).number()
+    }
+}
+
+impl<K: TableKey, V: TableValue> Bound<K, V> for &Dash<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.0.get(key).map(|value| value.number())
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
         self.0.insert(key, value).is_none()
     }
 
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        let there = keys.iter().filter(|(key, value)| {
-            let there = self.0.remove(key).is_some();
-            self.0.insert(*key, *value);
-            there
-        });
-        there.count() as u64
+    fn remove(&mut self, key: &K) -> bool {
+        self.0.remove(key).is_some()
     }
 
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        mixed(
-            lookups,
-            pairs,
-            |key| self.0.get(key).map_or(0, |value| *value),
-            |pair| self.churn(std::slice::from_ref(pair)),
-        )
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.0.get_mut(key).map(|mut there| *there = value(&there)).is_some()
     }
 
-    fn lookup(&self, keys: &[K]) -> u64 {
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(self.0.get(key).map_or(0, |value| *value)))
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.0.entry(key).or_insert(value).number()
     }
 }
 
-impl<K: TableKey> TableContender<K> for Scc<K> {
-    fn name(&self) -> &'static str {
-        "scc"
+impl<K: TableKey, V: TableValue> Bound<K, V> for &Scc<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.0.read_sync(key, |_, value| value.number())
     }
 
-    fn insert(&self, key: K, value: u64) -> bool {
-        self.0.insert_sync(key, value).is_ok()
+    /// Its insertion refuses a key that is there, whose value the other maps replace.
+    fn insert(&mut self, key: K, value: V) -> bool {
+        let refused = self.0.insert_sync(key, value);
+        refused.map_err(|(key, value)| self.0.upsert_sync(key, value)).is_ok()
     }
 
-    fn churn(&self, keys: &[(K, u64)]) -> u64 {
-        let there = keys.iter().filter(|(key, value)| {
-            let there = self.0.remove_sync(key).is_some();
-            let _ = self.0.insert_sync(*key, *value);
-            there
-        });
-        there.count() as u64
+    fn remove(&mut self, key: &K) -> bool {
+        self.0.remove_sync(key).is_some()
     }
 
-    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> u64 {
-        mixed(
-            lookups,
-            pairs,
-            |key| self.0.read_sync(key, |_, value| *value).unwrap_or(0),
-            |pair| self.churn(std::slice::from_ref(pair)),
-        )
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.0.update_sync(key, |_, there| *there = value(there)).is_some()
     }
 
-    fn lookup(&self, keys: &[K]) -> u64 {
-        keys.iter()
-            .fold(0, |sum, key| sum.wrapping_add(self.0.read_sync(key, |_, value| *value).unwrap_or(0)))
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.0.entry_sync(key).or_insert(value).get().number()
     }
 }

@@ -11,43 +11,60 @@ use tokio_util::time::DelayQueue;
 
 use super::{Ability, TimerContender};
 
-/// The wheel of `nexus-timer`, with ticks of a microsecond.
+/// The wheel of `nexus-timer`, with ticks of a microsecond. It is told the time; or its caller reads the clock at each
+/// addition, reset and poll, and is ahead of it.
 pub struct Nexus {
     wheel: BoundedWheel<u64>,
     now: Instant,
+    ahead: Option<Duration>,
     handles: Vec<Option<TimerHandle<u64>>>,
     fired: Vec<u64>,
 }
 
 impl Nexus {
-    /// With room for so many timers.
+    /// With room for that many timers.
     ///
     /// # Errors
     /// When the crate refuses the settings.
-    pub fn new(timers: usize) -> Result<Self, String> {
+    pub fn new(timers: usize, clock: bool) -> Result<Self, String> {
         let now = Instant::now();
         let wheel = WheelBuilder::new()
             .tick_duration(Duration::from_micros(1))
             .bounded(timers)
             .build(now)
             .map_err(|error| error.to_string())?;
-        Ok(Self { wheel, now, handles: Vec::with_capacity(timers), fired: Vec::with_capacity(timers) })
+        let (handles, fired) = (Vec::with_capacity(timers), Vec::with_capacity(timers));
+        Ok(Self { wheel, now, ahead: clock.then_some(Duration::ZERO), handles, fired })
+    }
+
+    #[inline(always)]
+    fn now(&self) -> Instant {
+        self.ahead.map_or(self.now, |ahead| Instant::now() + ahead)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        match &mut self.ahead {
+            Some(ahead) => *ahead += time,
+            None => self.now += time,
+        }
     }
 
     fn poll(&mut self) -> u64 {
         self.fired.clear();
-        self.wheel.poll_and_rebalance(self.now, &mut self.fired) as u64
+        let now = self.now();
+        self.wheel.poll_and_rebalance(now, &mut self.fired) as u64
     }
 }
 
 impl TimerContender for Nexus {
     fn name(&self) -> &'static str {
-        "nexus-timer"
+        if self.ahead.is_some() { "nexus-timer+clock" } else { "nexus-timer" }
     }
 
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
-            let handle = self.wheel.schedule(self.now + Duration::from_micros(delay), 1);
+            let at = self.now() + Duration::from_micros(delay);
+            let handle = self.wheel.schedule(at, 1);
             self.handles.push(Some(handle));
         }
         Ok(())
@@ -55,11 +72,11 @@ impl TimerContender for Nexus {
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
         let mut done = 0;
-        for (handle, &delay) in self.handles.iter_mut().zip(delays) {
-            let at = self.now + Duration::from_micros(delay);
-            *handle = handle.take().map(|handle| {
+        for (at, &delay) in delays.iter().enumerate() {
+            let deadline = self.now() + Duration::from_micros(delay);
+            self.handles[at] = self.handles[at].take().map(|handle| {
                 done += 1;
-                self.wheel.reschedule(handle, at)
+                self.wheel.reschedule(handle, deadline)
             });
         }
         done
@@ -74,13 +91,15 @@ impl TimerContender for Nexus {
 
     fn idle(&mut self, polls: usize) -> u64 {
         (0..polls).fold(0, |sum, _| {
-            self.now += Duration::from_micros(1);
+            if self.ahead.is_none() {
+                self.now += Duration::from_micros(1);
+            }
             sum + self.poll()
         })
     }
 
     fn expire(&mut self, ticks: u64) -> u64 {
-        self.now += Duration::from_micros(ticks);
+        self.pass(Duration::from_micros(ticks));
         let mut sum = 0;
         loop {
             // A poll moves a bounded number of timers; those that are due wait for nothing.
@@ -98,7 +117,7 @@ impl TimerContender for Nexus {
     }
 
     fn millisecond(&self) -> Option<u64> {
-        Some(1_000)
+        self.ahead.is_none().then_some(1_000)
     }
 
     fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {

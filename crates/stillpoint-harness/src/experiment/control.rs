@@ -1,0 +1,137 @@
+//! A control: one contender of each experiment is measured twice, as if it were two. What lies between its two rows is what
+//! the machine, and the order of the turns, put between any two.
+
+use serde::Serialize;
+
+use crate::output::json::Row;
+use crate::output::say;
+use crate::output::table;
+use crate::stats::median;
+
+/// What the name of the second one ends with.
+const AGAIN: &str = " (again)";
+
+/// The contenders of a setting, and behind them the first one again.
+pub fn with_control(mut names: Vec<String>) -> Vec<String> {
+    names.extend(names.first().map(|first| format!("{first}{AGAIN}")));
+    names
+}
+
+/// Who is meant: the name without what makes it the second one.
+pub fn contender(name: &str) -> &str {
+    name.strip_suffix(AGAIN).unwrap_or(name)
+}
+
+/// How far a metric of one contender lies from itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Control {
+    /// The experiment.
+    pub experiment: String,
+    /// The contender that was measured twice.
+    pub contender: String,
+    /// The metric.
+    pub metric: String,
+    /// Settings in which there are both rows.
+    pub settings: usize,
+    /// The median over the settings of the difference, in percent of the mean of the two; in points of a metric that is in
+    /// percent itself.
+    pub percent_p50: f64,
+    /// The largest difference.
+    pub percent_max: f64,
+}
+
+/// The differences between rows of one contender that was measured twice, metric by metric. What describes the spread of
+/// rounds is left out.
+pub fn controls(rows: &[Row]) -> Vec<Control> {
+    let mut found: Vec<(&Row, &str, Vec<f64>)> = Vec::new();
+    let is_of_rounds =
+        |metric: &str| ["_least", "_most", "_q1", "_q3"].iter().any(|end| metric.ends_with(end));
+    for again in rows.iter().filter(|row| row.contender.ends_with(AGAIN)) {
+        let is_first = |row: &&Row| {
+            row.contender == contender(&again.contender)
+                && (&row.experiment, &row.scenario, &row.params)
+                    == (&again.experiment, &again.scenario, &again.params)
+        };
+        let Some(first) = rows.iter().find(is_first) else { continue };
+        for metric in again.metrics.keys().filter(|metric| !is_of_rounds(metric)) {
+            let Some((one, other)) = first.metric(metric).zip(again.metric(metric)) else { continue };
+            let apart = (one - other).abs();
+            let is_share = metric.ends_with("_percent") || one == other;
+            let percent = if is_share { apart } else { apart * 200.0 / (one.abs() + other.abs()) };
+            let same = |(row, of, _): &&mut (&Row, &str, Vec<f64>)| {
+                (&row.experiment, &row.contender, *of) == (&first.experiment, &first.contender, metric)
+            };
+            match found.iter_mut().find(same) {
+                Some((_, _, percents)) => percents.push(percent),
+                None => found.push((first, metric, vec![percent])),
+            }
+        }
+    }
+    let round = |percent: f64| (percent * 100.0).round() / 100.0;
+    let control = |(row, metric, percents): (&Row, &str, Vec<f64>)| Control {
+        experiment: row.experiment.clone().into_owned(),
+        contender: row.contender.clone(),
+        metric: metric.to_owned(),
+        settings: percents.len(),
+        percent_max: round(percents.iter().copied().fold(0.0, f64::max)),
+        percent_p50: round(median(percents)),
+    };
+    found.into_iter().map(control).collect()
+}
+
+/// Prints a table of them; nothing when there are none.
+pub fn show(controls: &[Control]) {
+    let Some(first) = controls.first() else { return };
+    let line = |control: &Control| {
+        let percent = |value: f64| format!("{value:.1} %");
+        [
+            control.contender.clone(),
+            control.metric.clone(),
+            control.settings.to_string(),
+            percent(control.percent_p50),
+            percent(control.percent_max),
+        ]
+    };
+    let caption = format!("Control of {}: a contender beside itself", first.experiment);
+    let header = ["contender", "metric", "settings", "difference, median", "largest"];
+    table::of_lines(&caption, &header, 2, controls.iter().map(line));
+    say("A difference between two contenders that lies below that of one from itself is no difference.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(contender: &str, entries: u64, rate: f64) -> Row {
+        let mut row = Row::new("table", "uniform", contender).with("entries", entries);
+        row.put("lookups_per_s", rate, 0);
+        row.put("lookups_per_s_most", rate * 3.0, 0);
+        row.put("loss_percent", rate / 1000.0, 3);
+        row
+    }
+
+    #[test]
+    fn the_first_contender_takes_part_twice() {
+        let names = with_control(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(names, ["a", "b", "a (again)"]);
+        assert_eq!(names.iter().map(|name| contender(name)).collect::<Vec<_>>(), ["a", "b", "a"]);
+        assert!(with_control(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_contender_is_compared_with_itself_in_the_same_setting() {
+        let again = |entries, rate| row("a (again)", entries, rate);
+        let rows =
+            [row("a", 8, 90.0), row("a", 64, 100.0), row("b", 8, 1.0), again(64, 100.0), again(8, 110.0)];
+        let found = controls(&rows);
+        let [rate, loss] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((rate.contender.as_str(), rate.metric.as_str()), ("a", "lookups_per_s"));
+        assert_eq!((rate.settings, rate.percent_p50, rate.percent_max), (2, 10.0, 20.0));
+        assert_eq!(
+            (loss.metric.as_str(), loss.percent_max),
+            ("loss_percent", 0.02),
+            "points, not a share of a share"
+        );
+        assert!(controls(&rows[..3]).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! One contender at a time, in a process of its own, which is new in each round: nothing is left of anybody else's tables.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stillpoint_harness::experiment::child::{self, OnInterrupt, Order};
+use stillpoint_harness::experiment::control::{contender, with_control};
+use stillpoint_harness::experiment::rounds::{Part, in_parts, in_turns};
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
+use stillpoint_peers::table::{Dash, Map, Papaya, Scc, TableKey, TableValue};
+
+use super::ours::Ours;
+use super::{Plan, growth, mixes, show};
+
+/// Who takes part: rte_hash does not grow, and has neither keys of any length nor values of any size.
+pub(super) const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap", "scc"];
+
+/// The figures of one contender in one round.
+pub(super) type Figures = BTreeMap<String, f64>;
+
+/// What is measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Setting {
+    /// Keys of 16 characters with values of 64 bytes, not numbers.
+    pub(super) texts: bool,
+    pub(super) work: Work,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// A table that grows from nothing, and then loses half of its entries.
+    Growth { entries: usize },
+    /// The mix of that name.
+    Mix { mix: String, threads: usize, capacity: usize },
+}
+
+impl Setting {
+    /// A row without figures.
+    pub(super) fn row(&self, contender: &str) -> Row {
+        let (keys, value_bytes) = if self.texts { ("String", 64) } else { ("u64", 8) };
+        let row = match &self.work {
+            Work::Growth { entries } => Row::new("table", "growth", contender).with("entries", *entries),
+            Work::Mix { mix, threads, capacity } => mixes::row(contender, mix, *threads, *capacity),
+        };
+        row.with("keys", keys).with("value_bytes", value_bytes).with("hasher", "foldhash")
+    }
+}
+
+/// Asks a process for one contender's figures.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Single {
+    contender: String,
+    setting: Setting,
+    cpus: Vec<usize>,
+    seed: u64,
+}
+
+impl Order for Single {
+    const VARIABLE: &'static str = "STILLPOINT_BENCH_SINGLE_TABLE";
+    const WORK: &'static str = "measures one table";
+    const ON_INTERRUPT: OnInterrupt = OnInterrupt::End;
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = child::MALLOC_ON_HUGE_PAGES;
+
+    type Answer = Figures;
+
+    fn obey(self) -> Result<Figures, String> {
+        match self.setting.texts {
+            false => self.with_pairs::<u64, u64>(),
+            true => self.with_pairs::<String, [u64; 8]>(),
+        }
+    }
+}
+
+impl Single {
+    fn with_pairs<K: TableKey, V: TableValue>(&self) -> Result<Figures, String> {
+        match contender(&self.contender) {
+            "stillpoint/table" => self.with_map::<K, V, Ours<K, V>>(),
+            "papaya" => self.with_map::<K, V, Papaya<K, V>>(),
+            "dashmap" => self.with_map::<K, V, Dash<K, V>>(),
+            "scc" => self.with_map::<K, V, Scc<K, V>>(),
+            name => Err(format!("there is no contender {name}")),
+        }
+    }
+
+    fn with_map<K: TableKey, V: TableValue, M: Map<K, V>>(&self) -> Result<Figures, String> {
+        match &self.setting.work {
+            Work::Growth { entries } => growth::measure::<K, V, M>(*entries, &self.cpus),
+            Work::Mix { mix, threads, capacity } => {
+                mixes::measure::<K, V, M>(mix, *capacity, *threads, &self.cpus, self.seed)
+            }
+        }
+    }
+}
+
+/// The rows of all settings.
+pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
+    let here = plan.contenders.iter().filter(|name| CONTENDERS.contains(&name.as_str()));
+    let contenders = with_control(here.cloned().collect());
+    let part = |setting: &Setting| Part { setting: setting.clone(), contenders: contenders.clone() };
+    let parts: Vec<Part<Setting, String>> = plan.singles.iter().map(part).collect();
+    let progress = Progress::new(plan.singles.len() * contenders.len() * plan.rounds as usize);
+    let measure = |Part { setting, contenders }: &Part<Setting, String>| {
+        progress.stage(&format!("table: {}", show::caption(&setting.row(""))));
+        let of_round = |contender: &String, &seed: &u64| {
+            let (contender, setting) = (contender.clone(), setting.clone());
+            let order = Single { contender, setting, cpus: plan.cpus.clone(), seed };
+            let figures = child::ask(&order).map_err(|stop| stop.to_string());
+            progress.step();
+            figures?.ok_or_else(|| "it was cut short".to_owned())
+        };
+        let rounds = in_turns(contenders, plan.rounds, |round| plan.seed + round as u64, of_round);
+        let row = |(name, rounds): (&String, Result<Vec<Figures>, String>)| {
+            let row = setting.row(name).with("seed", plan.seed).with("rounds", plan.rounds);
+            row.measured(rounds, |row, rounds| {
+                for metric in rounds.iter().flat_map(Figures::keys) {
+                    let of = |round: &Figures| round.get(metric).copied().unwrap_or_default();
+                    row.put_median(metric, 1, &rounds, of);
+                    row.put_spread(metric, rounds.iter().map(of));
+                }
+            })
+        };
+        rounds.into_iter().map(row).collect()
+    };
+    let rows = in_parts(&parts, &progress, true, measure, |_, _| ());
+    if !silent {
+        show::singles(&rows);
+    }
+    rows
+}

@@ -1,0 +1,245 @@
+//! Maps of any keys and values, as a thread sees them, and the loops over them.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::hint::black_box;
+
+use super::{TableContender, mixed};
+
+/// A key of the experiment, made from a number.
+pub trait TableKey: Clone + Eq + Hash + Debug + Send + Sync + 'static {
+    /// The key of a number; different ones for different numbers.
+    fn of(number: u64) -> Self;
+}
+
+impl TableKey for u64 {
+    fn of(number: u64) -> Self {
+        // Odd multiplication and shifts lose nothing: keys stay different.
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+}
+
+/// 16 bytes, such as the addresses and ports of a flow.
+impl TableKey for [u64; 2] {
+    fn of(number: u64) -> Self {
+        [u64::of(number), !number]
+    }
+}
+
+/// 16 characters, in memory of their own.
+impl TableKey for String {
+    fn of(number: u64) -> Self {
+        format!("{:016x}", u64::of(number))
+    }
+}
+
+/// A value of the experiment, which holds a number.
+pub trait TableValue: Clone + Send + Sync + 'static {
+    /// The value that holds it.
+    fn holding(number: u64) -> Self;
+
+    /// The number.
+    fn number(&self) -> u64;
+}
+
+impl TableValue for u64 {
+    fn holding(number: u64) -> Self {
+        number
+    }
+
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+/// 64 bytes.
+impl TableValue for [u64; 8] {
+    fn holding(number: u64) -> Self {
+        [number; 8]
+    }
+
+    fn number(&self) -> u64 {
+        self[0]
+    }
+}
+
+/// A concurrent map.
+pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
+    /// What a thread keeps, to use any map with.
+    type Reader: 'static;
+    /// This map, bound to a thread's reader.
+    type Bound<'a>: Bound<K, V>;
+
+    /// A map for that many entries; 0 to let it grow from nothing.
+    fn with_capacity(entries: usize) -> Self;
+
+    /// Once for each thread.
+    fn reader(&self) -> Self::Reader;
+
+    /// Once for each run of operations.
+    fn bind<'a>(&'a self, reader: &'a mut Self::Reader) -> Self::Bound<'a>;
+
+    /// As [`TableContender::lookup_bursts`].
+    fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
+        let _ = keys;
+        None
+    }
+}
+
+/// A map in the hands of one thread.
+pub trait Bound<K, V> {
+    /// The number in the value of a key.
+    fn get(&mut self, key: &K) -> Option<u64>;
+
+    /// Whether the key was new.
+    fn insert(&mut self, key: K, value: V) -> bool;
+
+    /// Whether the key was there.
+    fn remove(&mut self, key: &K) -> bool;
+
+    /// Whether the key was there, and has its new value now.
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool;
+
+    /// The number in the value of a key, which is inserted if it is not there.
+    fn get_or_insert(&mut self, key: K, value: V) -> u64;
+}
+
+/// The loops over a map.
+pub struct Looped<M>(pub M);
+
+impl<K: TableKey, M: Map<K, u64>> TableContender<K> for Looped<M> {
+    fn insert_all(&self, keys: &[K]) -> usize {
+        insert_all(&self.0, keys)
+    }
+
+    fn lookup(&self, keys: &[K]) -> u64 {
+        let mut reader = self.0.reader();
+        let mut map = self.0.bind(&mut reader);
+        keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get(key).unwrap_or(0)))
+    }
+
+    fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
+        self.0.lookup_bursts(keys)
+    }
+
+    fn get_or_insert(&self, keys: &[K]) -> Option<u64> {
+        let mut reader = self.0.reader();
+        let mut map = self.0.bind(&mut reader);
+        Some(keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get_or_insert(key.clone(), 0))))
+    }
+
+    fn update(&self, keys: &[K]) -> Option<u64> {
+        let mut reader = self.0.reader();
+        let mut map = self.0.bind(&mut reader);
+        // The compiler does not see that the value is the same.
+        Some(keys.iter().map(|key| u64::from(map.update(key, |value| black_box(*value)))).sum())
+    }
+
+    fn churn(&self, pairs: &[(K, u64)]) -> Option<u64> {
+        let mut reader = self.0.reader();
+        let mut map = self.0.bind(&mut reader);
+        Some(pairs.iter().map(|pair| churn_one(&mut map, pair)).sum())
+    }
+
+    fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> Option<u64> {
+        let mut reader = self.0.reader();
+        let mut map = self.0.bind(&mut reader);
+        Some(mixed(
+            &mut map,
+            lookups,
+            pairs,
+            |map, key| map.get(key).unwrap_or(0),
+            |map, pair| churn_one(map, pair),
+        ))
+    }
+}
+
+#[inline(always)]
+fn churn_one<K: TableKey>(map: &mut impl Bound<K, u64>, (key, value): &(K, u64)) -> u64 {
+    let there = map.remove(key);
+    u64::from(there & map.insert(key.clone(), *value))
+}
+
+fn insert_all<K: TableKey>(map: &impl Map<K, u64>, keys: &[K]) -> usize {
+    let mut reader = map.reader();
+    let mut map = map.bind(&mut reader);
+    (0..).zip(keys).filter(|&(number, key)| map.insert(key.clone(), number)).count()
+}
+
+/// Another way to look up in a map.
+pub struct ReadBy<K, M> {
+    /// The map.
+    pub map: M,
+    /// As [`TableContender::lookup`].
+    pub lookup: fn(&M, &[K]) -> u64,
+}
+
+impl<K: TableKey, M: Map<K, u64>> TableContender<K> for ReadBy<K, M> {
+    fn insert_all(&self, keys: &[K]) -> usize {
+        insert_all(&self.map, keys)
+    }
+
+    fn lookup(&self, keys: &[K]) -> u64 {
+        (self.lookup)(&self.map, keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bustle::{Mix, Workload};
+
+    use super::*;
+    use crate::table::{Collected, Dash, Papaya, Scc};
+
+    fn follows_the_contract<K: TableKey, V: TableValue, M: Map<K, V>>() {
+        let map = M::with_capacity(0);
+        let mut reader = map.reader();
+        let mut bound = map.bind(&mut reader);
+        let (key, other) = (K::of(1), K::of(2));
+        assert!(bound.get(&key).is_none() && !bound.remove(&key));
+        assert!(!bound.update(&key, V::clone) && bound.get(&key).is_none(), "an update inserts nothing");
+        assert!(bound.insert(key.clone(), V::holding(10)) && !bound.insert(key.clone(), V::holding(11)));
+        assert_eq!(bound.get(&key), Some(11), "an insertion replaces");
+        assert!(bound.update(&key, |value| V::holding(value.number() + 1)));
+        assert_eq!(bound.get_or_insert(key.clone(), V::holding(0)), 12);
+        assert_eq!(bound.get_or_insert(other.clone(), V::holding(20)), 20);
+        assert!(bound.remove(&key) && bound.get(&key).is_none());
+        assert_eq!(bound.get(&other), Some(20));
+    }
+
+    fn takes_part_in_the_harness<K: TableKey, V: TableValue, M: Map<K, V>>() {
+        // It checks what each operation finds.
+        let mut workload = Workload::new(2, Mix::uniform());
+        workload.initial_capacity_log2(8).prefill_fraction(0.5).operations(2.0).seed([7; 32]);
+        assert_eq!(workload.run_silently::<Collected<K, V, M>>().total_ops, 512);
+    }
+
+    #[test]
+    fn every_map_follows_the_contract_with_every_kind_of_pairs() {
+        fn with<K: TableKey, V: TableValue>() {
+            follows_the_contract::<K, V, Papaya<K, V>>();
+            follows_the_contract::<K, V, Dash<K, V>>();
+            follows_the_contract::<K, V, Scc<K, V>>();
+            takes_part_in_the_harness::<K, V, Papaya<K, V>>();
+            takes_part_in_the_harness::<K, V, Dash<K, V>>();
+            takes_part_in_the_harness::<K, V, Scc<K, V>>();
+        }
+        with::<u64, u64>();
+        with::<String, [u64; 8]>();
+    }
+
+    #[test]
+    fn the_loops_find_what_was_inserted() {
+        let keys: Vec<u64> = (0..1000).map(TableKey::of).collect();
+        let pairs: Vec<(u64, u64)> = keys.iter().copied().zip(0..100).collect();
+        let sum = (0..1000).sum();
+        let table = Looped(Papaya::<u64, u64>::with_capacity(0));
+        assert_eq!((table.insert_all(&keys), table.insert_all(&keys)), (1000, 0));
+        assert_eq!((table.churn(&pairs), table.mix(&keys, &pairs)), (Some(100), Some(100)));
+        assert_eq!(table.update(&keys), Some(1000));
+        assert_eq!((table.lookup(&keys), table.get_or_insert(&keys)), (sum, Some(sum)));
+        let guarded = ReadBy { map: table.0, lookup: Papaya::lookup_guarded };
+        assert_eq!((guarded.lookup(&keys), guarded.churn(&pairs)), (sum, None));
+    }
+}
