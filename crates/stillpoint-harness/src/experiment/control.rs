@@ -17,6 +17,12 @@ pub fn with_control(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
+/// The contenders of a setting by the names of their rows, and behind them the first one again.
+pub fn named_with_control<C>(contenders: &[C], name: impl Fn(&C) -> &str) -> Vec<(String, &C)> {
+    let names = contenders.iter().map(|contender| name(contender).to_owned()).collect();
+    with_control(names).into_iter().zip(contenders.iter().chain(contenders.first())).collect()
+}
+
 /// Who is meant: the name without what makes it the second one.
 pub fn contender(name: &str) -> &str {
     name.strip_suffix(AGAIN).unwrap_or(name)
@@ -116,6 +122,9 @@ mod tests {
         assert_eq!(names, ["a", "b", "a (again)"]);
         assert_eq!(names.iter().map(|name| contender(name)).collect::<Vec<_>>(), ["a", "b", "a"]);
         assert!(with_control(Vec::new()).is_empty());
+        let named = named_with_control(&["a", "b"], |name| name);
+        assert_eq!(named.last(), Some(&("a (again)".to_owned(), &"a")));
+        assert_eq!(named.len(), 3);
     }
 
     #[test]

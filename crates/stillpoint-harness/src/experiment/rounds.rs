@@ -52,9 +52,9 @@ pub struct Part<S, C> {
     pub contenders: Vec<C>,
 }
 
-/// The number of rows of all parts.
+/// The number of rows of all parts, a [control](super::control) in each.
 pub fn rows<S, C>(parts: &[Part<S, C>]) -> usize {
-    parts.iter().map(|part| part.contenders.len()).sum()
+    parts.iter().map(|part| part.contenders.len() + 1).sum()
 }
 
 /// Measures part after part until it is interrupted, and calls `show` with the rows of each as soon as they are complete,

@@ -6,6 +6,7 @@ mod show;
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
@@ -95,20 +96,29 @@ fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
 
 fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     cpus::pin(plan.cpu)?;
-    let progress = Progress::new(plan.operations.len() * plan.rounds as usize);
+    let first = plan.operations.first().map(|operation| operation.contender);
+    let again = plan.operations.iter().filter(|operation| Some(operation.contender) == first);
+    let progress = Progress::new((plan.operations.len() + again.clone().count()) * plan.rounds as usize);
     let begin = |operation: &Operation| {
         progress.begin(format!("micro {} {}", operation.name, operation.contender));
     };
     let calibrate = |operation| {
         begin(operation);
-        (operation, calibrate(operation, plan.sample))
+        let names = if Some(operation.contender) == first {
+            with_control(vec![operation.contender.to_owned()])
+        } else {
+            vec![operation.contender.to_owned()]
+        };
+        let calibration = calibrate(operation, plan.sample);
+        names.into_iter().map(move |name| (name, operation, calibration))
     };
-    let calibrated: Vec<(&Operation, Calibration)> = plan.operations.iter().map(calibrate).collect();
+    let calibrated: Vec<(String, &Operation, Calibration)> =
+        plan.operations.iter().flat_map(calibrate).collect();
     let samples = in_turns(
         &calibrated,
         plan.rounds,
         |round| progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds)),
-        |&(operation, calibration), ()| {
+        |&(_, operation, calibration), ()| {
             begin(operation);
             let sample = nanoseconds(operation, calibration);
             progress.step();
@@ -117,7 +127,7 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     );
     samples
         .into_iter()
-        .map(|((operation, calibration), samples)| Ok(row(operation, &samples?, *calibration)))
+        .map(|((name, operation, calibration), samples)| Ok(row(name, operation, &samples?, *calibration)))
         .collect()
 }
 
@@ -152,8 +162,8 @@ fn nanoseconds(operation: &Operation, calibration: Calibration) -> f64 {
     time.as_secs_f64() * 1e9 / calibration.iterations as f64
 }
 
-fn row(operation: &Operation, samples: &[f64], calibration: Calibration) -> Row {
-    let mut row = Row::new("micro", operation.name, operation.contender)
+fn row(name: &str, operation: &Operation, samples: &[f64], calibration: Calibration) -> Row {
+    let mut row = Row::new("micro", operation.name, name)
         .with("rounds", samples.len())
         .with("iterations", calibration.iterations);
     row.put_median("ns_per_op", 3, samples, |&sample| sample);
@@ -161,7 +171,8 @@ fn row(operation: &Operation, samples: &[f64], calibration: Calibration) -> Row 
     row
 }
 
-/// The position of a contender in the tables.
-fn order(contender: &str) -> usize {
-    CONTENDERS.iter().position(|entry| entry.name == contender).unwrap_or(CONTENDERS.len())
+/// The position of a contender in the tables, the control behind its contender.
+fn order(name: &str) -> (usize, usize) {
+    let place = CONTENDERS.iter().position(|entry| entry.name == contender(name));
+    (place.unwrap_or(CONTENDERS.len()), name.len())
 }

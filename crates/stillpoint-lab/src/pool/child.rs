@@ -51,9 +51,9 @@ impl child::Order for Order {
 
 /// Runs a plan in a child. Returns its rows, and notes to print below them.
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
-    // Six pools of DPDK, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
+    // Eight pools of DPDK at the most, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
     let pool = plan.objects() * (OBJECT + 64);
-    let for_dpdk = if has_dpdk(&plan.contenders) { ((6 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
+    let for_dpdk = if has_dpdk(&plan.contenders) { ((8 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
     let ours = 3 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::experiment::threads::on_each;
 use stillpoint_harness::interrupt;
@@ -19,10 +20,13 @@ use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
-use super::{AGAIN, BARE};
 use crate::experiment::{OnHugePages, prepare_child};
 
-type Contenders = Vec<Box<dyn PoolContender>>;
+/// A pool, and the name of its rows.
+struct Entrant {
+    name: String,
+    pool: Box<dyn PoolContender>,
+}
 
 pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> {
     let OnHugePages { plan, megabytes, huge_pages } = &order.on;
@@ -36,18 +40,19 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
             progress.stage(&format!("pool: {stage}"));
         }
         // Anew: what a pool has left with the threads of one setting is not to hold up the next one.
-        let (mut contenders, missing) = make(plan, *huge_pages)?;
-        let left_out = |contender: &dyn PoolContender| {
-            let cache = contender.cache().map(|cache| cache as u64);
-            order.without.iter().any(|(name, of)| (name.as_str(), *of) == (contender.name(), cache))
+        let (mut entrants, missing) = make(plan, *huge_pages)?;
+        let left_out = |entrant: &Entrant| {
+            let cache = entrant.pool.cache().map(|cache| cache as u64);
+            order.without.iter().any(|(name, of)| (name, *of) == (&entrant.name, cache))
         };
-        contenders.retain(|contender| !left_out(&**contender));
-        let begins = |contender: &dyn PoolContender| {
+        entrants.retain(|entrant| !left_out(entrant));
+        let begins = |entrant: &Entrant| {
             // Nobody listens after the limit.
-            let _ = report.send(Report::Begins(number, row(plan, setting, contender, &[])));
+            let _ = report.send(Report::Begins(number, row(plan, setting, entrant, &[])));
         };
-        let rows = measure(plan, setting, &contenders, begins)?;
-        let notes = contenders.iter().map(|contender| note(&**contender)).chain(missing).collect();
+        let rows = measure(plan, setting, &entrants, begins)?;
+        let first = entrants.iter().filter(|entrant| entrant.name == contender(&entrant.name));
+        let notes = first.map(|entrant| note(&*entrant.pool)).chain(missing).collect();
         // As above.
         let _ = report.send(Report::Measured(rows, notes));
         progress.step();
@@ -62,60 +67,60 @@ fn note(contender: &dyn PoolContender) -> String {
     format!("{}{cache}{block}: {}", contender.name(), contender.note())
 }
 
-/// The contenders, and what is to be said of those that are missing.
-fn make(plan: &Plan, huge_pages: bool) -> Result<(Contenders, Vec<String>), String> {
+/// The pools, and what is to be said of those that are missing.
+fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), String> {
     let objects = plan.objects();
-    let mut contenders: Contenders = Vec::new();
+    let mut entrants = Vec::new();
     let mut notes = Vec::new();
-    for name in &plan.contenders {
-        match name.as_str() {
-            BARE => contenders.push(Box::new(Bare::with_capacity(objects, BARE)?)),
-            AGAIN => contenders.push(Box::new(Bare::with_capacity(objects, AGAIN)?)),
-            "stillpoint/pool+obj" => contenders.push(Box::new(Typed::with_capacity(objects)?)),
+    for name in with_control(plan.contenders.clone()) {
+        let mut add = |pool: Box<dyn PoolContender>| entrants.push(Entrant { name: name.clone(), pool });
+        match contender(&name) {
+            "stillpoint/pool" => add(Box::new(Bare::with_capacity(objects)?)),
+            "stillpoint/pool+obj" => add(Box::new(Typed::with_capacity(objects)?)),
             "mimalloc" => match pool::mimalloc() {
-                Ok(mimalloc) => contenders.push(mimalloc),
+                Ok(mimalloc) => add(mimalloc),
                 Err(why) => notes.push(why),
             },
-            "object-pool" => contenders.push(pool::object_pool(objects)?),
-            "sharded-slab" => contenders.push(pool::sharded_slab()?),
-            name => {
-                let driver = name.rsplit('/').next().unwrap_or(name);
+            "object-pool" => add(pool::object_pool(objects)?),
+            "sharded-slab" => add(pool::sharded_slab()?),
+            contender => {
+                let driver = contender.rsplit('/').next().unwrap_or(contender);
                 for cache in [0, CACHE] {
                     // Without huge pages there may be too little memory for all of them.
                     match pool::mempool(driver, objects, cache, huge_pages) {
-                        Ok(mempool) => contenders.push(mempool),
+                        Ok(mempool) => add(mempool),
                         Err(why) => notes.push(format!("{name}, cache {cache} left out: {why}")),
                     }
                 }
             }
         }
     }
-    Ok((contenders, notes))
+    Ok((entrants, notes))
 }
 
 fn measure(
     plan: &Plan,
     setting: &Setting,
-    contenders: &Contenders,
-    begins: impl Fn(&dyn PoolContender),
+    entrants: &[Entrant],
+    begins: impl Fn(&Entrant),
 ) -> Result<Vec<Row>, String> {
     let slices = in_turns(
-        contenders,
+        entrants,
         plan.rounds,
         |_| (),
-        |contender, ()| {
-            begins(&**contender);
+        |entrant, ()| {
+            begins(entrant);
             match setting.scenario.as_str() {
-                "producer-consumer" => hand_over(plan, &**contender),
-                _ => by_itself(plan, setting, &**contender),
+                "producer-consumer" => hand_over(plan, &*entrant.pool),
+                _ => by_itself(plan, setting, &*entrant.pool),
             }
         },
     );
     let mut rows = Vec::new();
-    for (contender, slices) in slices {
+    for (entrant, slices) in slices {
         let slices: Vec<Slice> = slices?.into_iter().flatten().collect();
         if !slices.is_empty() {
-            rows.push(row(plan, setting, &**contender, &slices));
+            rows.push(row(plan, setting, entrant, &slices));
         }
     }
     Ok(rows)
@@ -242,14 +247,14 @@ fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Option<Slice>
     Ok(Some((freed > 0).then(|| freed as f64 / took.as_secs_f64())))
 }
 
-fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, slices: &[Slice]) -> Row {
-    let mut row = Row::new("pool", &setting.scenario, contender.name())
+fn row(plan: &Plan, setting: &Setting, entrant: &Entrant, slices: &[Slice]) -> Row {
+    let mut row = Row::new("pool", &setting.scenario, &entrant.name)
         .with("get", setting.get)
         .with("put", setting.put)
         .with("keep", setting.keep)
         .with("cores", setting.threads)
         .with("rounds", plan.rounds);
-    for (name, value) in [("cache", contender.cache()), ("block", contender.block())] {
+    for (name, value) in [("cache", entrant.pool.cache()), ("block", entrant.pool.block())] {
         if let Some(value) = value {
             row = row.with(name, value);
         }
@@ -257,7 +262,7 @@ fn row(plan: &Plan, setting: &Setting, contender: &dyn PoolContender, slices: &[
     let rates: Vec<f64> = slices.iter().copied().flatten().collect();
     let exhausted = slices.len() - rates.len();
     // There are enough objects for every pool that does not keep them from the thread that asks. That some do is a result.
-    if contender.name().starts_with("stillpoint") && exhausted > 0 {
+    if entrant.name.starts_with("stillpoint") && exhausted > 0 {
         row.void = Some("the pool was exhausted".to_owned());
         return row;
     }

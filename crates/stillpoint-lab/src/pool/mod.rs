@@ -14,14 +14,9 @@ mod watch;
 
 pub(crate) use plan::Plan;
 
-const BARE: &str = "stillpoint/pool";
-/// The same, made and measured once more: how far the two are apart is what a row cannot tell.
-const AGAIN: &str = "stillpoint/pool (again)";
-
 /// The contenders, in the order of the tables.
 pub(crate) const CONTENDERS: &[&str] = &[
-    BARE,
-    AGAIN,
+    "stillpoint/pool",
     "stillpoint/pool+obj",
     "dpdk/bucket",
     "dpdk/ring",

@@ -22,38 +22,34 @@ fn note(info: &Info) -> String {
 }
 
 /// Bare memory.
-pub(super) struct Bare {
-    pool: RawPool,
-    name: &'static str,
-}
+pub(super) struct Bare(RawPool);
 
 impl Bare {
-    pub(super) fn with_capacity(objects: usize, name: &'static str) -> Result<Self, String> {
-        let pool = sized(RawPool::builder(objects, OBJECT, 64)).build().map_err(|error| error.to_string())?;
-        Ok(Self { pool, name })
+    pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
+        sized(RawPool::builder(objects, OBJECT, 64)).build().map(Self).map_err(|error| error.to_string())
     }
 }
 
 impl PoolContender for Bare {
     fn name(&self) -> &'static str {
-        self.name
+        "stillpoint/pool"
     }
 
     fn cache(&self) -> Option<usize> {
-        Some(self.pool.info().cache)
+        Some(self.0.info().cache)
     }
 
     fn block(&self) -> Option<usize> {
-        Some(self.pool.info().objects_per_block)
+        Some(self.0.info().objects_per_block)
     }
 
     fn note(&self) -> String {
-        note(&self.pool.info())
+        note(&self.0.info())
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
-        let block = self.pool.info().objects_per_block;
-        Box::new(BareThread { local: self.pool.local().expect("few threads use the pool"), block })
+        let block = self.0.info().objects_per_block;
+        Box::new(BareThread { local: self.0.local().expect("few threads use the pool"), block })
     }
 }
 

@@ -1,10 +1,11 @@
 //! The tables of the experiment: contenders by settings, one table for each scenario.
 
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::format::rate;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
-use super::{AGAIN, BARE, CONTENDERS};
+use super::CONTENDERS;
 
 /// Prints a table for each scenario and number of objects kept.
 pub(super) fn tables(rows: &[Row], notes: &[String]) {
@@ -12,28 +13,7 @@ pub(super) fn tables(rows: &[Row], notes: &[String]) {
         of_rows(rows);
     }
     say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
-    control(rows).iter().for_each(say);
     notes.iter().for_each(say);
-}
-
-/// How far the control is from what it repeats.
-fn control(rows: &[Row]) -> Option<String> {
-    let of = |name: &'static str| rows.iter().filter(move |row| row.contender == name);
-    let rate = |row: &Row| row.metrics.get("objects_per_s").and_then(|rate| rate.as_f64());
-    let ratio = |row: &Row| {
-        let same = |first: &&Row| first.scenario == row.scenario && first.params == row.params;
-        Some(rate(row)? / rate(of(BARE).find(same)?)?)
-    };
-    let mut ratios: Vec<f64> = of(AGAIN).filter_map(ratio).collect();
-    ratios.sort_by(f64::total_cmp);
-    let (least, most) = (ratios.first()?, ratios.last()?);
-    let quartile = |part: usize| ratios[part * (ratios.len() - 1) / 4];
-    Some(format!(
-        "Control: {AGAIN} did {least:.2} to {most:.2} of what {BARE} did, half of the {} cells {:.2} to {:.2}",
-        ratios.len(),
-        quartile(1),
-        quartile(3)
-    ))
 }
 
 /// How a column is headed.
@@ -45,9 +25,10 @@ fn column(row: &Row) -> String {
     }
 }
 
-/// The place of a row's contender.
-fn line(row: &Row) -> (Option<usize>, Option<u64>) {
-    (CONTENDERS.iter().position(|name| *name == row.contender), row.param("cache"))
+/// The place of a row's contender, the control last of its name.
+fn line(row: &Row) -> (Option<usize>, &str, Option<u64>) {
+    let place = CONTENDERS.iter().position(|name| *name == contender(&row.contender));
+    (place, &row.contender, row.param("cache"))
 }
 
 fn cell(row: &Row) -> String {

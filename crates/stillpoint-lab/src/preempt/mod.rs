@@ -14,6 +14,7 @@ pub(crate) mod workload;
 mod writing;
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::control::named_with_control;
 use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::{Row, number};
@@ -60,8 +61,8 @@ fn run_part(plan: &Plan, part: &Part, steps_per_us: f64, progress: &Progress) ->
         progress.stage(&format!("{name}, round {} of {}", round + 1, plan.rounds));
         plan.seed.wrapping_add(round as u64)
     };
-    let measure = |cell: &Cell, &seed: &u64| {
-        progress.begin(format!("{name}, {} with {} a core", cell.entry.name, cell.per_core));
+    let measure = |(contender, cell): &(String, &Cell), &seed: &u64| {
+        progress.begin(format!("{name}, {contender} with {} a core", cell.per_core));
         let readers = cell.per_core * plan.cores.len();
         let outcome = child::run(&Round {
             contender: cell.entry.name.to_owned(),
@@ -75,13 +76,14 @@ fn run_part(plan: &Plan, part: &Part, steps_per_us: f64, progress: &Progress) ->
         progress.step();
         outcome
     };
-    let rounds = in_turns(&part.contenders, plan.rounds, begin, measure);
-    rounds.into_iter().map(|(cell, rounds)| row(plan, &setting, cell, rounds)).collect()
+    let contenders = named_with_control(&part.contenders, |cell| cell.entry.name);
+    let rounds = in_turns(&contenders, plan.rounds, begin, measure);
+    rounds.into_iter().map(|((name, cell), rounds)| row(plan, &setting, name, cell, rounds)).collect()
 }
 
-fn row(plan: &Plan, setting: &Setting, cell: &Cell, rounds: Result<Vec<Outcome>, String>) -> Row {
+fn row(plan: &Plan, setting: &Setting, name: &str, cell: &Cell, rounds: Result<Vec<Outcome>, String>) -> Row {
     let scenario = if cell.per_core == plan::BASELINE { "baseline" } else { "overcommit" };
-    Row::new("preempt", scenario, cell.entry.name)
+    Row::new("preempt", scenario, name)
         .with("workload", setting.workload.name())
         .with("readers_per_core", cell.per_core)
         .with("section_us", number(setting.section_us))

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread;
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::control::named_with_control;
 use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
@@ -136,8 +137,8 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
         progress.stage(&format!("{scenario}, readers {readers}, round {} of {}", round + 1, plan.rounds));
         plan.seed.wrapping_add(round as u64)
     };
-    let measure = |entry: &&Entry, &seed: &u64| {
-        progress.begin(format!("{scenario} {readers} {}", entry.name));
+    let measure = |(name, entry): &(String, &&Entry), &seed: &u64| {
+        progress.begin(format!("{scenario} {readers} {name}"));
         let contender = field.contender(entry.name).ok_or("it was not built")?;
         let outcome = round::run(
             contender,
@@ -153,12 +154,13 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
         progress.step();
         if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
     };
-    let rounds = in_turns(&part.contenders, plan.rounds, begin, measure);
-    rounds.into_iter().map(|(entry, rounds)| row(plan, part, entry, rounds)).collect()
+    let contenders = named_with_control(&part.contenders, |entry| entry.name);
+    let rounds = in_turns(&contenders, plan.rounds, begin, measure);
+    rounds.into_iter().map(|((name, entry), rounds)| row(plan, part, name, entry, rounds)).collect()
 }
 
-fn row(plan: &Plan, part: &Part, entry: &Entry, rounds: Result<Vec<Outcome>, String>) -> Row {
-    Row::new("reclaim", part.setting.scenario, entry.name)
+fn row(plan: &Plan, part: &Part, name: &str, entry: &Entry, rounds: Result<Vec<Outcome>, String>) -> Row {
+    Row::new("reclaim", part.setting.scenario, name)
         .with("readers", part.setting.readers())
         .with("policy", entry.policy.name())
         .with("cores", part.setting.cores)

@@ -74,7 +74,8 @@ fn sections_kinds_of_presence_and_workloads_are_chosen() {
         "--json",
     ])));
     let rows = result["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 2 * 2 * 2);
+    // Two numbers of readers, and the control.
+    assert_eq!(rows.len(), 2 * 2 * 2 * 3);
     for workload in ["memory", "memory-max"] {
         for (section, presence) in [(0.2, "half"), (0.2, "blocked"), (500.0, "half"), (500.0, "blocked")] {
             let found = rows.iter().filter(|row| {
@@ -84,7 +85,7 @@ fn sections_kinds_of_presence_and_workloads_are_chosen() {
                     && params["presence"] == presence
                     && row.get("void").is_none()
             });
-            assert_eq!(found.count(), 2, "{workload} {section} {presence}: {rows:#?}");
+            assert_eq!(found.count(), 3, "{workload} {section} {presence}: {rows:#?}");
         }
     }
 }
@@ -143,9 +144,9 @@ fn ctrl_c_ends_early_and_prints_what_there_is() {
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let told: Vec<String> = lines.collect();
     let result = json(&child.wait_with_output().unwrap());
-    assert_eq!(result["rows"].as_array().unwrap().len(), 1, "the second workload never began");
+    assert_eq!(result["rows"].as_array().unwrap().len(), 2, "the second workload never began");
     assert!(number(&result["rows"][0]["params"], "rounds") >= 2.0);
-    assert!(told.last().unwrap().starts_with("interrupted: 1 rows"), "{told:?}");
+    assert!(told.last().unwrap().starts_with("interrupted: 2 rows"), "{told:?}");
 }
 
 #[test]
