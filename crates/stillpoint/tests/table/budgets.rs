@@ -185,7 +185,9 @@ fn clear_hashes_each_entry_once_at_the_most() {
 #[test]
 fn a_call_runs_few_destructors() {
     const MOST: usize = 32;
-    const WAITING: u64 = if cfg!(miri) { 200 } else { 5_000 };
+    const WAITING: u64 = if cfg!(miri) { 200 } else { 10_000 };
+    // What the calls themselves remove gathers for one fence, where there are heavy ones.
+    const GATHERED: usize = if cfg!(miri) { MOST } else { 33 * 128 };
     let census = Census::default();
     let domain = Domain::new();
     let table = Table::new_in(&domain);
@@ -204,7 +206,7 @@ fn a_call_runs_few_destructors() {
         assert_eq!(table.pending() as u64, WAITING);
         drop(guard);
         let (mut calls, mut most) = (0, 0);
-        while table.pending() > MOST {
+        while table.pending() > GATHERED {
             let (alive, made) = (census.alive(), census.made());
             let key = calls as u64 % 8;
             match kind {
@@ -231,13 +233,16 @@ fn a_call_runs_few_destructors() {
             assert!(calls < 1_000_000, "kind {kind} frees nothing: {} wait", table.pending());
         }
         assert!(most > 1, "kind {kind}");
-        while table.pending() > 0 {
-            table.poll();
-        }
+        // An idle lookup pins the array that it has seen last, which may have grown.
+        let mut drain = || {
+            while table.pending() > 0 {
+                assert!(lookup.get(&(1 << 40)).is_none());
+                table.poll();
+            }
+        };
+        drain();
         table.clear();
-        while table.pending() > 0 {
-            table.poll();
-        }
+        drain();
         assert_eq!(census.alive(), 0);
         for key in 0..8 {
             table.insert(key, census.value(key)).unwrap();
