@@ -13,7 +13,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::{Distribution, median};
 
 use super::barriers::{Barrier, Timed};
-use super::{Plan, Setting, State, crowd, readers};
+use super::{Plan, Setting, State, crowd, paces, readers};
 
 /// A slice has so many barriers at least: some take longer than a slice.
 const LEAST: usize = 2;
@@ -37,6 +37,10 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                 let asked = if per_second == u32::MAX { "all".to_owned() } else { per_second.to_string() };
                 progress.stage(&format!("membarrier: readers, {asked} synchronizations a second"));
                 rows.extend(readers::measure(plan, per_second)?);
+            }
+            Setting::Paces => {
+                progress.stage("membarrier: paces of heavy fences");
+                rows.extend(paces::measure(plan)?);
             }
         }
         progress.step();
@@ -74,7 +78,8 @@ impl Round {
 }
 
 fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
-    let barriers = plan.contenders.iter().filter(|name| !name.starts_with("mode/"));
+    let barriers =
+        plan.contenders.iter().filter(|name| !name.starts_with("mode/") && !name.starts_with("pace/"));
     let names = with_control(barriers.cloned().collect());
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
     let measure = |name: &String, (): &()| {

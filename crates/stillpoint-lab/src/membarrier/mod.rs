@@ -10,6 +10,7 @@
 mod barriers;
 mod crowd;
 mod measure;
+mod paces;
 mod readers;
 mod show;
 
@@ -40,10 +41,15 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "mode/asymmetric",
     "mode/signals",
     "mode/symmetric",
+    "pace/fence",
+    "pace/0us",
+    "pace/50us",
+    "pace/200us",
+    "pace/1000us",
 ];
 
-/// What is varied: the number of threads, of initiators, and how often a writer synchronizes.
-pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers"];
+/// What is varied: the number of threads, of initiators, how often a writer synchronizes, and its pace of fences.
+pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers", "paces"];
 
 /// What the threads do meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +78,8 @@ enum Setting {
     Barriers { threads: usize, initiators: usize, state: State },
     /// Readers on every CPU, and a writer that synchronizes so often; never at 0, and without a pause at `u32::MAX`.
     Readers { per_second: u32 },
+    /// The same readers, and a writer that retires objects at one pace of fences or another.
+    Paces,
 }
 
 /// What to measure. It travels to the child process as JSON.
@@ -149,6 +157,9 @@ impl experiment::Plan for Plan {
         }
         if has("readers") {
             settings.extend(frequencies.iter().map(|&per_second| Setting::Readers { per_second }));
+        }
+        if has("paces") {
+            settings.push(Setting::Paces);
         }
         let rounds = length.rounds_or(3, 3, 7);
         let slice = length.slice(rounds, SLICE);

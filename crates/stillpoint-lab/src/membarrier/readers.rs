@@ -28,7 +28,7 @@ const BURST: u64 = 256;
 /// A slice of these rows is so many times as long as one of barriers: what is looked for are some percent.
 const LONGER: u32 = 6;
 /// Long beside an interrupt, short beside what makes readers faster and slower.
-const WINDOW: Duration = Duration::from_millis(20);
+pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// A slice has so many of them with a writer at least.
 const LEAST: usize = 3;
 
@@ -43,17 +43,17 @@ fn mode_of(name: &str) -> Option<Mode> {
 
 /// What the windows of a slice gave.
 #[derive(Debug, Default)]
-struct Windows {
+pub(super) struct Windows {
     /// Sections of all readers a second, while the writer synchronizes.
-    sections: Vec<f64>,
+    pub(super) sections: Vec<f64>,
     /// The same over the mean of the windows before and after.
-    kept: Vec<f64>,
-    /// Synchronizations a second.
-    synchronizations: Vec<f64>,
+    pub(super) kept: Vec<f64>,
+    /// Synchronizations, or fences, a second.
+    pub(super) synchronizations: Vec<f64>,
 }
 
 impl Windows {
-    fn extend(&mut self, more: Self) {
+    pub(super) fn extend(&mut self, more: Self) {
         self.sections.extend(more.sections);
         self.kept.extend(more.kept);
         self.synchronizations.extend(more.synchronizations);
@@ -64,7 +64,8 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
     let names = plan.contenders.iter().filter(|name| mode_of(name).is_some());
     let names = with_control(names.cloned().collect());
     let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
-    let slice = |&(_, mode): &(&String, Mode), _: &()| slice(mode, per_second, plan);
+    let work = |domain: &Domain, begin| synchronize(domain, per_second, begin);
+    let slice = |&(_, mode): &(&String, Mode), _: &()| slice(mode, plan, work);
     let row = |(&(name, _), slices): (&(&String, Mode), Result<Vec<Windows>, String>)| {
         let mut windows = Windows::default();
         slices?.into_iter().for_each(|slice| windows.extend(slice));
@@ -74,15 +75,20 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
             .with("readers", places(plan).0.len())
             .with("rounds", plan.rounds)
             .with("windows", windows.kept.len());
-        let [least, middle, most] = quartiles(windows.kept).map(|kept| (1.0 - kept) * 100.0);
         row.put("sections_per_s", median(windows.sections), 0);
         row.put("synchronized_per_s", median(windows.synchronizations), 0);
-        row.put("reader_loss_percent", middle, 3);
-        row.put("reader_loss_percent_q1", most, 3);
-        row.put("reader_loss_percent_q3", least, 3);
+        put_loss(&mut row, windows.kept);
         Ok(row)
     };
     in_turns(&modes, plan.rounds, |_| (), slice).into_iter().map(row).collect()
+}
+
+/// What readers lose of their sections, given what they kept in each window.
+pub(super) fn put_loss(row: &mut Row, kept: Vec<f64>) {
+    let [least, middle, most] = quartiles(kept).map(|kept| (1.0 - kept) * 100.0);
+    row.put("reader_loss_percent", middle, 3);
+    row.put("reader_loss_percent_q1", most, 3);
+    row.put("reader_loss_percent_q3", least, 3);
 }
 
 /// The first quartile, the median and the third one.
@@ -121,8 +127,12 @@ fn places(plan: &Plan) -> (&[usize], usize) {
 #[repr(align(128))]
 struct OwnLine(AtomicU64);
 
-/// A reader on each CPU, and a writer beside them.
-fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Windows, String> {
+/// A reader on each CPU, and a writer beside them, which does its `work` for a window at a time, and says how often.
+pub(super) fn slice(
+    mode: Mode,
+    plan: &Plan,
+    work: impl Fn(&Domain, Instant) -> Result<u64, String>,
+) -> Result<Windows, String> {
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let cell = domain.cell(7u64);
     let (gate, done) = (Gate::default(), AtomicBool::new(false));
@@ -153,7 +163,7 @@ fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Windows, String> {
         // Relaxed: see above.
         let count = || sections.iter().map(|own| own.0.load(Ordering::Relaxed)).sum::<u64>();
         let answer = if is_whole {
-            windows(&domain, per_second, plan.slice * LONGER, count)
+            windows(plan.slice * LONGER, count, |begin| work(&domain, begin))
         } else {
             Err("a thread could not be pinned".to_owned())
         };
@@ -162,26 +172,25 @@ fn slice(mode: Mode, per_second: u32, plan: &Plan) -> Result<Windows, String> {
     })
 }
 
-/// Windows without and with synchronizations in turn, the first and the last one without.
+/// Windows without and with the writer's work in turn, the first and the last one without.
 fn windows(
-    domain: &Domain,
-    per_second: u32,
     length: Duration,
     count: impl Fn() -> u64,
+    work: impl Fn(Instant) -> Result<u64, String>,
 ) -> Result<Windows, String> {
     let pairs = (length.as_secs_f64() / WINDOW.as_secs_f64() / 2.0) as usize;
-    let rates = |per_second| {
+    let rates = |works| {
         let (before, begin) = (count(), Instant::now());
-        let synchronizations = synchronize(domain, per_second, begin, WINDOW)?;
+        let synchronizations = if works { work(begin)? } else { rest() };
         let (sections, took) = (count() - before, begin.elapsed().as_secs_f64());
         Ok::<_, String>((sections as f64 / took, synchronizations as f64 / took))
     };
-    let (mut windows, (mut alone, _)) = (Windows::default(), rates(0)?);
+    let (mut windows, (mut alone, _)) = (Windows::default(), rates(false)?);
     // On a busy machine the readers may not be given a CPU for a while.
     let is_idle = |sections: &[f64]| sections.is_empty() || median(sections.to_vec()) == 0.0;
     while (windows.kept.len() < pairs.max(LEAST) || is_idle(&windows.sections)) && !interrupt::requested() {
-        let (sections, synchronizations) = rates(per_second)?;
-        let (after, _) = rates(0)?;
+        let (sections, synchronizations) = rates(true)?;
+        let (after, _) = rates(false)?;
         if alone + after > 0.0 {
             windows.sections.push(sections);
             windows.kept.push(sections / ((alone + after) / 2.0));
@@ -192,15 +201,19 @@ fn windows(
     if windows.kept.is_empty() { Err("it was cut short".to_owned()) } else { Ok(windows) }
 }
 
-/// Synchronizes at that rate, if it can be had, and sleeps in between. Returns how often.
-fn synchronize(domain: &Domain, per_second: u32, begin: Instant, length: Duration) -> Result<u64, String> {
+fn rest() -> u64 {
+    thread::sleep(WINDOW);
+    0
+}
+
+/// Synchronizes at that rate, if possible, and sleeps in between. Returns how often.
+fn synchronize(domain: &Domain, per_second: u32, begin: Instant) -> Result<u64, String> {
     if per_second == 0 {
-        thread::sleep(length);
-        return Ok(0);
+        return Ok(rest());
     }
     let interval = Duration::from_secs(1) / per_second;
     let mut count = 0;
-    while begin.elapsed() < length {
+    while begin.elapsed() < WINDOW {
         domain.synchronize().map_err(|error| error.to_string())?;
         count += 1;
         if per_second != u32::MAX {

@@ -40,14 +40,27 @@ const READERS: &[Column<'_>] = &[
     ("below the syscall", &|row| row.shown("below_syscall_percent", percent)),
 ];
 
+const PACES: &[Column<'_>] = &[
+    ("pace", &|row| row.contender.clone()),
+    ("p50", &|row| row.shown("delay_us_p50", micros)),
+    ("p99", &|row| row.shown("delay_us_p99", micros)),
+    ("fences", &|row| row.shown("fences_per_s", rate)),
+    ("loss", &|row| row.shown("reader_loss_percent", percent)),
+    ("of windows", &|row| {
+        let least = row.shown("reader_loss_percent_q1", |least| format!("{least:.1} … "));
+        least + &row.shown("reader_loss_percent_q3", percent)
+    }),
+];
+
 fn percent(value: f64) -> String {
     format!("{value:.1} %")
 }
 
 /// Prints a table for each setting of threads, and one for the readers.
 pub(super) fn tables(rows: &[Row]) {
+    let (paces, rows): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.scenario == "paces");
     let (mut readers, barriers): (Vec<&Row>, Vec<&Row>) =
-        rows.iter().partition(|row| row.scenario == "readers");
+        rows.into_iter().partition(|row| row.scenario == "readers");
     let setting = |row: &Row| ["threads", "initiators", "state"].map(|name| row.params[name].clone());
     for rows in barriers.chunk_by(|a, b| setting(a) == setting(b)) {
         let [threads, initiators, state] = setting(rows[0]);
@@ -62,6 +75,15 @@ pub(super) fn tables(rows: &[Row]) {
         say(
             "Loss: of a window in which the writer synchronizes, against the windows before and after, in which it sleeps: \
              median, and first and third quartile. Below the syscall: what is left, against mode/asymmetric.",
+        );
+    }
+    if !paces.is_empty() {
+        let caption =
+            "Paces: a reader on each other CPU, and a writer that retires 10000 objects a second and polls";
+        table::of_rows(caption, PACES, 1, paces);
+        say(
+            "From unlink to free, by the time that lies between two heavy fences for less than a batch: 50 µs is the default. \
+             fence: the heavy fence by itself, as often.",
         );
     }
     say(

@@ -75,6 +75,27 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
 }
 
 #[test]
+fn a_pace_has_a_delay_and_a_price() {
+    let length = ["--rounds", "1", "--duration", "80ms"];
+    let arguments = [&["bench", "membarrier", "--scenarios", "paces", "--json"][..], &length].concat();
+    let result = json(&run(&arguments));
+    let rows = result["rows"].as_array().unwrap();
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row["contender"] == name).unwrap_or_else(|| panic!("{name}"));
+        let metrics = &row["metrics"];
+        assert!(number(metrics, "reader_loss_percent") <= 100.0, "{row}");
+        assert!(number(metrics, "delay_us_p50") <= number(metrics, "delay_us_p99"), "{row}");
+        (number(metrics, "delay_us_p50"), number(metrics, "fences_per_s"))
+    };
+    let fence = of("pace/fence");
+    let paces = ["pace/0us", "pace/50us", "pace/200us", "pace/1000us"].map(of);
+    assert!(fence.0 > 0.0 && fence.1 > 0.0);
+    assert!(paces[3].0 > paces[0].0, "who waits for a fence frees later: {paces:?}");
+    assert!(paces[3].1 <= 1100.0, "at most one in a millisecond, beside the first of a window: {paces:?}");
+    assert!(rows.iter().any(|row| row["contender"] == "pace/fence (again)"));
+}
+
+#[test]
 fn a_terminal_gets_a_table_for_each_setting() {
     let output =
         run(&tiny(&["--readers", "2", "--scenarios", "receivers", "--contenders", "signal/tree,mprotect"]));

@@ -1,0 +1,150 @@
+//! What a pace of heavy fences costs readers, and how late it frees: a writer that retires so many objects a second, and polls
+//! all the time; beside it, the fence itself, as often.
+
+use std::cell::RefCell;
+use std::hint::spin_loop;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stillpoint::fence::{self, Mode};
+use stillpoint::rcu::Domain;
+use stillpoint_harness::experiment::control::{contender, with_control};
+use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::stats::{Distribution, median};
+
+use super::Plan;
+use super::readers::{WINDOW, Windows, put_loss, slice};
+
+/// Objects a second, or fences.
+const PER_SECOND: u32 = 10_000;
+
+/// A fence as such, or a reclaimer with so many microseconds between two of them.
+fn interval_of(name: &str) -> Option<Option<Duration>> {
+    match contender(name) {
+        "pace/fence" => Some(None),
+        "pace/0us" => Some(Some(Duration::ZERO)),
+        "pace/50us" => Some(Some(Duration::from_micros(50))),
+        "pace/200us" => Some(Some(Duration::from_micros(200))),
+        "pace/1000us" => Some(Some(Duration::from_millis(1))),
+        _ => None,
+    }
+}
+
+thread_local! {
+    /// What the writer has measured: nanoseconds from unlink to free, or of a fence.
+    static TIMES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Nanoseconds since the first call.
+fn now() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Tells how late it is freed.
+#[derive(Default)]
+struct Object {
+    unlinked: AtomicU64,
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // Relaxed: of the same thread. What was never unlinked is not measured.
+        let unlinked = self.unlinked.load(Ordering::Relaxed);
+        if unlinked > 0 {
+            TIMES.with_borrow_mut(|times| times.push(now() - unlinked));
+        }
+    }
+}
+
+pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
+    let names = plan.contenders.iter().filter(|name| interval_of(name).is_some());
+    let names = with_control(names.cloned().collect());
+    let measure = |name: &String, (): &()| {
+        let interval = interval_of(name).ok_or("it is no pace")?;
+        let windows = slice(Mode::Asymmetric, plan, |domain, begin| match interval {
+            Some(interval) => retire(domain, interval, begin),
+            None => fences(begin),
+        })?;
+        Ok::<_, String>((windows, TIMES.take()))
+    };
+    let row = |(name, slices): (&String, Result<Vec<(Windows, Vec<u64>)>, String>)| {
+        let (mut windows, mut times) = (Windows::default(), Vec::new());
+        for (more, delays) in slices? {
+            windows.extend(more);
+            times.extend(delays);
+        }
+        let mut row = Row::new("membarrier", "paces", name.as_str())
+            .with("retired_per_s", PER_SECOND)
+            .with("rounds", plan.rounds)
+            .with("windows", windows.kept.len());
+        if let Some(times) = Distribution::of(&times) {
+            row.put("delay_us_p50", times.p50, 3);
+            row.put("delay_us_p99", times.p99, 3);
+        }
+        row.put("fences_per_s", median(windows.synchronizations), 0);
+        put_loss(&mut row, windows.kept);
+        Ok(row)
+    };
+    in_turns(&names, plan.rounds, |_| (), measure).into_iter().map(row).collect()
+}
+
+/// Calls `work` at the rate for a window, and `between` all the time. Stops early when either fails.
+fn at_rate(
+    begin: Instant,
+    mut work: impl FnMut() -> Result<(), String>,
+    mut between: impl FnMut(),
+) -> Result<(), String> {
+    let interval = Duration::from_secs(1) / PER_SECOND;
+    let mut due = Duration::ZERO;
+    loop {
+        let elapsed = begin.elapsed();
+        if elapsed >= WINDOW {
+            return Ok(());
+        }
+        if elapsed >= due {
+            // What could not be done in time is left out: a burst is another matter.
+            due = elapsed.max(due + interval);
+            work()?;
+        }
+        between();
+    }
+}
+
+/// Returns the number of heavy fences.
+fn retire(domain: &Domain, interval: Duration, begin: Instant) -> Result<u64, String> {
+    let before = domain.stats().heavy_fences;
+    let cell = domain.cell(Object::default());
+    let mut reclaimer = domain.reclaimer_builder().fence_interval(interval).build();
+    let reclaimer = RefCell::new(&mut reclaimer);
+    at_rate(
+        begin,
+        || {
+            let old = cell.replace(Object::default()).ok_or("the cell is never empty")?;
+            // Relaxed: read by the same thread.
+            old.unlinked.store(now(), Ordering::Relaxed);
+            reclaimer.borrow_mut().retire(old).map_err(|error| error.to_string())
+        },
+        || {
+            reclaimer.borrow_mut().poll();
+        },
+    )?;
+    let fences = domain.stats().heavy_fences - before;
+    reclaimer.borrow_mut().flush().map_err(|error| error.to_string())?;
+    Ok(fences)
+}
+
+fn fences(begin: Instant) -> Result<u64, String> {
+    let mut count = 0;
+    let fence = || {
+        let start = now();
+        fence::heavy().map_err(|error| error.to_string())?;
+        TIMES.with_borrow_mut(|times| times.push(now() - start));
+        count += 1;
+        Ok(())
+    };
+    at_rate(begin, fence, spin_loop)?;
+    Ok(count)
+}
