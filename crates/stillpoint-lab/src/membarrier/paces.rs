@@ -1,4 +1,4 @@
-//! What a pace of heavy fences costs readers, and how late it frees: a writer that retires so many objects a second, and polls
+//! What a pace of heavy fences costs readers, and how late it frees: a writer that retires that many objects a second, and polls
 //! all the time; beside it, the fence itself, as often.
 
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use super::readers::{WINDOW, Windows, put_loss, slice};
 /// Objects a second, or fences.
 const PER_SECOND: u32 = 10_000;
 
-/// A fence as such, or a reclaimer with so many microseconds between two of them.
+/// A fence as such, or a reclaimer with that many microseconds between two of them.
 fn interval_of(name: &str) -> Option<Option<Duration>> {
     match contender(name) {
         "pace/fence" => Some(None),

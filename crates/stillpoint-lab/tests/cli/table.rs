@@ -223,7 +223,7 @@ fn the_peers_lie_in_huge_pages_too() {
             return;
         }
     }
-    assert!(!finds_huge_pages(), "the kernel has some for who asks, and the peers have none");
+    assert!(!finds_huge_pages(), "the kernel has some for those that ask, and the peers have none");
     crate::skip::skipped("the kernel finds no huge pages");
 }
 

@@ -23,7 +23,7 @@ use super::obj::{Obj, Owns};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bulk<'p, T: Send + 'static> {
-    /// The caller's alone, initialised, of the shard's pool.
+    /// Only the caller has them; they are initialised, and of the shard's pool.
     objects: Vec<NonNull<T>>,
     /// Of the local that it was made by.
     shard: &'p Shard,
@@ -49,7 +49,7 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     }
 
     /// # Safety
-    /// That many objects of the shard's pool were written to the [`room`](Bulk::room), initialised and the caller's alone.
+    /// That many objects of the shard's pool were written to the [`room`](Bulk::room), initialised, and only the caller has them.
     #[inline(always)]
     pub(super) unsafe fn grew(&mut self, count: usize) {
         // SAFETY: the caller's promise.

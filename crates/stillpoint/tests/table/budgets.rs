@@ -63,7 +63,7 @@ fn work<R>(function: impl FnOnce() -> R) -> (usize, usize) {
     (HASHES.get() - before.0, COMPARISONS.get() - before.1)
 }
 
-/// The keys of a table that begins empty are hashed again when it grows to so many buckets.
+/// The keys of a table that begins empty are hashed again when it grows to that many buckets.
 const HASHED_AT: usize = 1 << 12;
 
 /// The most entries of a chain that may be moved next, if the table grows.

@@ -133,7 +133,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
     in_child("out_of_memory::a_chain_without_memory_for_its_move_stays_where_it_is", || {
         let domain = Domain::new();
         let (mut reader, other) = (domain.reader(), domain.reader());
-        // The overflow buckets of so many entries are asked from the kernel, by the page; and the growth is one at which keys
+        // The overflow buckets of that many entries are asked from the kernel, by the page; and the growth is one at which keys
         // are hashed.
         let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default());
         let table = builder.capacity(10_000).build().unwrap();

@@ -56,7 +56,7 @@ impl Magazine {
     /// # Safety
     /// Nobody uses the magazine as long as the slice is used.
     unsafe fn objects(&self) -> &[*mut u8] {
-        // SAFETY: so many were written; nobody changes them meanwhile.
+        // SAFETY: that many were written; nobody changes them meanwhile.
         unsafe { std::slice::from_raw_parts(self.start(), self.len.get() as usize) }
     }
 }

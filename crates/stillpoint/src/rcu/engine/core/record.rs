@@ -335,7 +335,7 @@ impl Record {
         Slot::first(self)
     }
 
-    /// The first slots, for who has the reader to itself as for [`first_hazard`](Record::first_hazard), and clears them
+    /// The first slots, for a caller that has the reader to itself as for [`first_hazard`](Record::first_hazard), and clears them
     /// afterwards. All are cleared, and none is in use any more.
     #[inline(always)]
     pub(crate) fn own_hazards<const N: usize>(&self) -> [&Hazard; N] {
@@ -555,7 +555,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `chain`, although whoever drops is alone.
+        // Acquire: pairs with the release in `chain`, although nobody else is there.
         let mut next = self.more.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.

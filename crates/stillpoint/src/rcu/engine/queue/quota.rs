@@ -25,7 +25,7 @@ use super::retire_list::Limits;
 
 /// Objects for which a retire list draws room at a time.
 const LOT: usize = 64;
-/// Where there is no room for so many lots, the limit is near.
+/// Where there is no room for that many lots, the limit is near.
 const NEAR: usize = 16;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Quota {
         self.draw(1, bytes)
     }
 
-    /// Takes up room for so many objects with so many bytes in all, unless that would exceed a limit.
+    /// Takes up room for that many objects with that many bytes in all, unless that would exceed a limit.
     ///
     /// With both limits, an attempt that fails for its bytes takes up the objects' room for a moment, and another
     /// attempt may fail for that.
