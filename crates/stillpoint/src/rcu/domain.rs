@@ -457,9 +457,10 @@ impl DomainBuilder {
     ///
     /// An object's room is there again when its destructor has run, and whoever gets the room comes after that.
     ///
-    /// Reclaimers draw room for 64 objects at a time, and keep up to 127 that they do not use; where there is room for fewer than
-    /// 1,024 more, one by one, and they keep none. So the limit is never exceeded, and reached exactly unless it is above
-    /// that; each reclaimer that is idle then may hold 127 back. Through a retire handle, each object is counted by itself.
+    /// Reclaimers draw room for 64 objects at a time, and keep up to 127 that they do not use as long as objects wait in them;
+    /// where there is room for fewer than 1,024 more, they draw one by one and keep none. So the limit is never exceeded,
+    /// and reached exactly unless it is above that; then each reclaimer in which something waits, and which is not polled, may hold 127
+    /// back. Through a retire handle, each object is counted by itself.
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, RetireErrorKind};

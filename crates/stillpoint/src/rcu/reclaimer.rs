@@ -122,7 +122,8 @@ impl Reclaimer {
     /// Frees what is ready and returns the number of objects. Never waits for a reader.
     ///
     /// Starts a grace period for what has been retired since the last start, and issues its fence, unless the
-    /// last start was too short a time ago (see [`ReclaimerBuilder::fence_interval`]). Returns 0 when the
+    /// last start was too short a time ago (see [`ReclaimerBuilder::fence_interval`]), or full batches gather for a fence
+    /// (see [`ReclaimerBuilder::batch`]): who stops polling calls [`flush`](Reclaimer::flush). Returns 0 when the
     /// kernel refuses the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
     /// # Panics

@@ -18,7 +18,7 @@ pub struct Stats {
     /// Objects freed and callbacks called.
     pub freed: u64,
     /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: what counts
-    /// against it, exact at any time; far below the limit, that is up to 127 more for each reclaimer.
+    /// against it, exact at any time; far below the limit, that is up to 127 more for each reclaimer in which objects wait.
     pub pending: u64,
     /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: the same.
     pub pending_bytes: u64,

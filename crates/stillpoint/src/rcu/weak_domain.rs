@@ -30,7 +30,8 @@ impl WeakDomain {
     /// How objects name the domain that were unlinked from this cell.
     #[inline(always)]
     pub(super) fn name(&self) -> Name {
-        // SAFETY: the weak count keeps the memory of the core. The name is not dropped with the core, nor changed.
+        // SAFETY: the weak count keeps the memory of the core. The name is not dropped with the core, nor changed; and a core is
+        // not `Unpin`, so that the reference to it that its drop has does not exclude this one.
         unsafe { (&raw const (*self.0).reference).read() }
     }
 

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
@@ -319,4 +321,58 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
         (false, 1, 3),
         "{stats:?}"
     );
+}
+
+thread_local! {
+    /// Destructors of [`Removes`] that this thread is in, the most at a time, and all of a call.
+    static DEPTH: Cell<[usize; 3]> = const { Cell::new([0; 3]) };
+}
+
+/// Removes another entry of its table when it is dropped.
+struct Removes(Option<(Arc<Table<u64, Removes>>, u64)>);
+
+impl Drop for Removes {
+    fn drop(&mut self) {
+        let Some((table, next)) = self.0.take() else { return };
+        let [depth, deepest, calls] = DEPTH.get();
+        DEPTH.set([depth + 1, deepest.max(depth + 1), calls + 1]);
+        // Longer than writers that follow one another share a poll.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(8) {}
+        drop(table.remove(&next));
+        let [depth, deepest, calls] = DEPTH.get();
+        DEPTH.set([depth - 1, deepest, calls]);
+    }
+}
+
+/// What the four backlogs of a table have is freed by one call of a destructor that writes to it no sooner.
+#[cfg(not(miri))]
+#[test]
+fn destructors_that_write_to_their_table_do_not_nest() {
+    let domain = Domain::new();
+    let table = Arc::new(Table::new_in(&domain));
+    let others = 10_000..20_000;
+    others.clone().for_each(|key| drop(table.insert(key, Removes(None)).unwrap()));
+    for (key, next) in (0..3_000).zip(others) {
+        drop(table.insert(key, Removes(Some((Arc::clone(&table), next)))).unwrap());
+    }
+    let reader = domain.reader();
+    let guard = reader.pin();
+    std::thread::scope(|scope| {
+        for first in 0..4 {
+            let table = &table;
+            scope.spawn(move || (0..700).for_each(|key| drop(table.remove(&(4 * key + first)))));
+        }
+    });
+    drop(guard);
+    for key in 2_900..3_000 {
+        DEPTH.set([0; 3]);
+        drop(table.remove(&key));
+        let [_, deepest, calls] = DEPTH.get();
+        assert!(deepest <= 1 && calls <= 32, "{calls} destructors in one call, {deepest} deep");
+    }
+    table.clear();
+    while table.pending() > 0 {
+        table.poll();
+    }
 }

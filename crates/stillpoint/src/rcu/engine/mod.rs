@@ -33,6 +33,7 @@ pub(crate) mod directory;
 pub(crate) mod queue;
 pub(crate) mod wait;
 
+use std::marker::PhantomPinned;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,9 @@ use stillpoint_sys::panics;
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
+    /// Cells read their `reference` also while the domain is being dropped: no exclusive reference to a core may claim that it
+    /// is the only one.
+    _shared: PhantomPinned,
     name: Box<str>,
     pub(crate) protocol: Protocol,
     counters: Registry<Counters>,
@@ -99,6 +103,7 @@ impl Core {
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let core = Arc::new(Self {
             reference: Name::new(id),
+            _shared: PhantomPinned,
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
             protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),

@@ -121,6 +121,8 @@ pub(crate) struct Arena<K, V> {
     /// Spare slots that are free again.
     spare: FreeList,
     free: [CachePadded<FreeList>; LISTS],
+    /// How often all of one list has gone to another one. Changed by holders of both locks.
+    moves: AtomicU32,
 }
 
 impl<K, V> Arena<K, V> {
@@ -140,6 +142,7 @@ impl<K, V> Arena<K, V> {
             fresh_spare: AtomicU32::new(1),
             spare: FreeList::default(),
             free: Default::default(),
+            moves: AtomicU32::new(0),
         })
     }
 
@@ -167,18 +170,32 @@ impl<K, V> Arena<K, V> {
             }
             let other = lists().filter(|list| list.seems_filled()).find_map(|list| list.try_lock());
             if let Some(other) = other {
-                own.take_over(&other);
+                self.take_over(&own, &other);
             }
             let found = self.take(&own).or_else(|| self.take_run(&own));
             if found.is_some() {
                 return found;
             }
         }
-        // There is nothing fresh, or every list is taken: these are waited for.
-        lists().find_map(|list| self.take(&list.lock())).or_else(|| {
-            let own = self.free[hint % LISTS].lock();
-            self.take(&own).or_else(|| self.take_run(&own))
-        })
+        // There is nothing fresh, or every list is taken: these are waited for. What moves to a list that was looked at is seen
+        // in the next round: whoever finds a list empty for that comes after the move.
+        loop {
+            let moves = self.moves.load(Ordering::Relaxed);
+            let found = lists().find_map(|list| self.take(&list.lock())).or_else(|| {
+                let own = self.free[hint % LISTS].lock();
+                self.take(&own).or_else(|| self.take_run(&own))
+            });
+            if found.is_some() || self.moves.load(Ordering::Relaxed) == moves {
+                return found;
+            }
+        }
+    }
+
+    /// All of a list goes to one that is empty.
+    fn take_over(&self, to: &Held<'_>, from: &Held<'_>) {
+        to.take_over(from);
+        // Relaxed: ordered by the locks.
+        self.moves.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A slot of a list, or of its run.
@@ -463,6 +480,27 @@ mod tests {
         again.sort_unstable();
         assert_eq!(again, taken);
         assert_eq!(arena.allocate(1), Some(taken[0] + RUN), "there is none left");
+    }
+
+    /// Where another thread takes all of them over just then. Wherever that finds the one who asks, it gets a slot; most often
+    /// behind the list to which they go.
+    #[test]
+    fn free_slots_that_move_are_not_missed() {
+        for _ in 0..20 {
+            let arena = Arena::<u64, u64>::new(8, Some(8), Touch::Lazily).unwrap();
+            let all: Vec<u32> = (0..8).map(|_| arena.allocate(2).unwrap()).collect();
+            // SAFETY: allocated just now, and given back once.
+            all.iter().for_each(|&slot| unsafe { arena.free(slot, 2) });
+            let from = arena.free[2].lock();
+            std::thread::scope(|scope| {
+                let asks = scope.spawn(|| arena.allocate(0));
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                let to = arena.free[1].lock();
+                arena.take_over(&to, &from);
+                drop((to, from));
+                assert!(asks.join().unwrap().is_some(), "all eight are free");
+            });
+        }
     }
 
     /// Whoever asks gets the slot that was given back, by whomever.

@@ -78,13 +78,14 @@ impl Bin {
         }
     }
 
-    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock.
+    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock. Only the caller's own shard is polled: if that is
+    /// taken, it may be by a poll whose destructor calls this, and destructors must not nest from shard to shard.
     ///
     /// # Panics
     /// With the panic of a destructor.
     #[inline]
     pub(crate) fn put_and_poll(&self, garbage: Garbage, hint: usize) {
-        let Some(mut shard) = self.any(hint) else { return self.stack(garbage) };
+        let Some(mut shard) = self.shards[hint % SHARDS].try_lock() else { return self.put(garbage, hint) };
         shard.list.retire(garbage);
         if shard.shard.is_due() {
             self.poll_held(shard, FREED_PER_CALL);

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use stillpoint::rcu::{Domain, RetireErrorKind};
+use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
 
 use super::{limited, retired};
 use crate::census::Census;
@@ -196,4 +196,67 @@ fn a_destructor_retires_within_the_limit() {
     assert_eq!(domain.stats().pending, 1);
     reclaimer.flush_timeout(LONG).expect("nobody is in the way");
     assert_eq!((census.alive(), domain.stats().pending, domain.stats().beyond_limits), (0, 0, 0));
+}
+
+/// Whoever has freed what it had keeps no room that others lack.
+#[test]
+fn those_that_are_idle_keep_no_room() {
+    const LIMIT: usize = 10_000;
+    let domain = limited(LIMIT);
+    let idle: Vec<_> = (0..100)
+        .map(|_| {
+            let mut reclaimer = eager(&domain);
+            reclaimer.retire(retired(&domain, 0)).expect("there is room");
+            assert_eq!(reclaimer.poll(), 1);
+            reclaimer
+        })
+        .collect();
+    assert_eq!(domain.stats().pending, 0);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut writer = domain.reclaimer();
+    for _ in 0..LIMIT {
+        writer.retire(retired(&domain, 0)).expect("nobody else has anything");
+    }
+    assert_eq!(writer.retire(retired(&domain, 0)).unwrap_err().kind(), RetireErrorKind::DomainFull);
+    drop((guard, idle));
+    writer.flush().expect("nobody is in the way");
+}
+
+/// Also for an object that is as large as the limit, whoever has freed a small one before.
+#[test]
+fn a_large_object_finds_the_room_of_small_ones() {
+    const LARGE: usize = 1 << 16;
+    let domain = Domain::builder().max_pending_bytes(LARGE).build().expect("a limit is no reason to fail");
+    let large = || retired(&domain, [0u8; LARGE]);
+    let mut first = eager(&domain);
+    first.retire(retired(&domain, 0u64)).expect("there is room");
+    assert_eq!(first.poll(), 1);
+    let mut second = eager(&domain);
+    second.retire(large()).expect("nothing waits");
+    assert_eq!(second.poll(), 1);
+
+    let mut background = domain.background();
+    let handle = background.retire_handle().when_full(WhenFull::Wait(LONG));
+    std::thread::scope(|scope| {
+        scope.spawn(|| background.run());
+        handle.retire(retired(&domain, 0u64)).expect("there is room");
+        handle.retire(large()).expect("it is freed, and its room is there again");
+        drop(handle);
+    });
+    assert_eq!(domain.stats().pending_bytes, 0);
+
+    // One of several that wait is a reason to keep room, until somebody is refused for it.
+    let reader = domain.reader();
+    let cell = domain.cell(1u64);
+    let held = cell.protect(&reader);
+    first.retire(cell.take().expect("it is full")).expect("there is room");
+    (0..100).for_each(|_| first.retire(retired(&domain, 0u64)).expect("there is room"));
+    assert_eq!(first.poll(), 100);
+    let error = second.retire(large()).expect_err("one waits");
+    first.poll();
+    assert_eq!(domain.stats().pending_bytes, 8, "what it kept was given back");
+    drop(held);
+    assert_eq!(first.poll(), 1);
+    second.retire(error.into_inner()).expect("nothing waits");
 }

@@ -213,3 +213,16 @@ fn the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop() {
         assert_eq!((census.freed(), census.alive()), (LENGTH, 0));
     });
 }
+
+/// The last handle is gone, and what it left is being dropped: a cell of the same domain is none the wiser.
+#[test]
+fn a_cell_is_used_while_its_domain_is_dropped() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let other = Arc::new(domain.cell(census.object()));
+    let (seen, next) = (Arc::clone(&other), census.object());
+    drop(retired(&domain, Then::new(move || drop(seen.replace(next)))));
+    drop(domain);
+    assert_eq!(census.freed(), 1, "what was replaced");
+    drop(other);
+    assert_eq!(census.freed(), 2);
+}

@@ -246,11 +246,13 @@ impl Protocol {
         self.records.iter().count()
     }
 
-    /// The age of the domain at which a full batch that waits for `token` is to be looked at, if that needs a heavy fence.
+    /// The age of the domain at which a full batch that waits for `token` is to be looked at, if that needs a heavy fence. Fences
+    /// that the kernel refuses are the business of those who wait.
     pub(crate) fn due(&self, token: u64) -> Option<Duration> {
-        // Relaxed, both: whoever looks at the batch finds out.
+        // Relaxed, all: whoever looks at the batch finds out.
         let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
-        (!is_fenced && self.needs_heavy())
+        let is_refused = self.progress.errno.load(Ordering::Relaxed) != 0;
+        (!is_fenced && !is_refused && self.needs_heavy())
             .then(|| Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed)))
     }
 

@@ -307,4 +307,25 @@ mod tests {
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
+    /// Those who wait for a fence that is refused look again ever more seldom, as without a pace.
+    #[test]
+    fn nothing_gathers_for_a_fence_that_is_refused() {
+        let (notes, domain) = provided();
+        let _reader = domain.reader();
+        let mut reclaimer = domain.reclaimer_builder().batch(1).build();
+        let mut retire = || {
+            reclaimer.retire(domain.cell(1).take().expect("it is full")).expect("there is room");
+            reclaimer.poll()
+        };
+        assert_eq!(retire(), 1);
+        domain.core().protocol.put_off_heavy();
+        assert_eq!(retire(), 0, "it gathers");
+        assert!(domain.core().protocol.due(u64::MAX).is_some());
+        notes.refuses.store(true, Ordering::Relaxed);
+        assert!(domain.synchronize().is_err());
+        assert_eq!(domain.core().protocol.due(u64::MAX), None);
+        assert_eq!(retire(), 0);
+        notes.refuses.store(false, Ordering::Relaxed);
+        assert_eq!(retire(), 3);
+    }
 }

@@ -9,7 +9,8 @@
 //!
 //! A retire list draws room for [`LOT`] objects at a time, keeps what it has not used ([`Credit`]), and uses it for the next
 //! ones; so most objects cost no read-modify-write on the line that all retirers share. Where the limit is near, it draws
-//! room for one object, and keeps none: nobody is refused for room that another one has in hand, but for 16 lots.
+//! room for one object, and keeps none. Nor does a list in which nothing waits, or one whose objects come with their room: so
+//! nobody is refused for room in the hands of those who do not poll, unless objects of theirs wait.
 //!
 //! A domain without limits has no room of this kind, and pays nothing. With a limit, each poll that frees costs a fence,
 //! for those who wait for room.
@@ -18,8 +19,8 @@ use crate::busted::{self, Variant};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
-// Not modelled: a statistic.
-use std::sync::atomic::AtomicU64;
+// Not modelled: a statistic, and a hint.
+use std::sync::atomic::{AtomicU64, AtomicUsize as PlainUsize};
 
 use super::retire_list::Limits;
 
@@ -34,6 +35,8 @@ pub(crate) struct Quota {
     bytes: Account,
     /// Objects that were charged beyond a limit.
     beyond: AtomicU64,
+    /// The size of the largest object that was refused.
+    refused: PlainUsize,
 }
 
 impl Quota {
@@ -41,12 +44,17 @@ impl Quota {
     pub(crate) fn new(limits: Limits) -> Option<Self> {
         let (objects, bytes) = (Account::new(limits.objects), Account::new(limits.bytes));
         let is_limited = objects.is_limited() || bytes.is_limited();
-        is_limited.then(|| Self { objects, bytes, beyond: AtomicU64::new(0) })
+        is_limited.then(|| Self { objects, bytes, beyond: AtomicU64::new(0), refused: PlainUsize::new(0) })
     }
 
     /// Takes up room for one object, unless that would exceed a limit.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.draw(1, bytes)
+        let fits = self.draw(1, bytes);
+        if !fits {
+            // Relaxed: a hint.
+            self.refused.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+        }
+        fits
     }
 
     /// Takes up room for that many objects with that many bytes in all, unless that would exceed a limit.
@@ -64,8 +72,10 @@ impl Quota {
         fits
     }
 
-    /// Whether there is no room for many lots of objects of this size.
+    /// Whether there is no room for many lots of objects of this size, or of the largest that was ever refused.
     fn is_near(&self, bytes: usize) -> bool {
+        // Relaxed: a hint.
+        let bytes = bytes.max(self.refused.load(std::sync::atomic::Ordering::Relaxed));
         self.objects.is_near(NEAR * LOT) || self.bytes.is_near(bytes.saturating_mul(NEAR * LOT))
     }
 
@@ -208,20 +218,22 @@ impl Credit {
         }
     }
 
-    /// Keeps nothing where the limit is near.
-    pub(crate) fn settle(&mut self, quota: &Quota) {
-        if self.objects > 0 && quota.is_near(self.bytes.div_ceil(self.objects)) {
-            self.give_back(quota);
-        }
+    /// After a look at what is ready: an owner that is `idle` keeps nothing, nor does anybody where the limit is near. Whether
+    /// something was given back.
+    pub(crate) fn settle(&mut self, quota: &Quota, idle: bool) -> bool {
+        let is_too_much = self.objects > 0 && (idle || quota.is_near(self.bytes.div_ceil(self.objects)));
+        is_too_much && self.give_back(quota)
     }
 
-    /// Gives everything back.
-    pub(crate) fn give_back(&mut self, quota: &Quota) {
-        if self.objects > 0 || self.bytes > 0 {
-            quota.objects.give_back(self.objects);
-            quota.bytes.give_back(self.bytes);
-            *self = Self::default();
+    /// Gives everything back. Whether there was anything.
+    pub(crate) fn give_back(&mut self, quota: &Quota) -> bool {
+        let Self { objects, bytes } = std::mem::take(self);
+        let is_some = objects > 0 || bytes > 0;
+        if is_some {
+            quota.objects.give_back(objects);
+            quota.bytes.give_back(bytes);
         }
+        is_some
     }
 }
 

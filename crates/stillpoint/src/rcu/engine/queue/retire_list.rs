@@ -75,8 +75,9 @@ pub(crate) struct RetireList {
     limits: Limits,
     /// Objects up to which nobody else need be asked: 0 if the domain has limits of its own.
     at_once: usize,
-    /// If it has.
+    /// If it has, and what is taken in here reserves its room.
     credit: Credit,
+    reserves: bool,
     queue: VecDeque<Garbage>,
     /// The front of the queue, in groups with one token each.
     batches: VecDeque<Batch>,
@@ -139,6 +140,7 @@ impl RetireList {
             counters: core.counters.claim(),
             at_once: if core.quota().is_some() { 0 } else { limits.objects },
             credit: Credit::default(),
+            reserves: false,
             core,
             pace,
             limits,
@@ -207,6 +209,7 @@ impl RetireList {
 
     /// Takes up room for one more object.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+        self.reserves = true;
         if !self.has_room(bytes) {
             Err(Full::Queue)
         } else if self.core.quota().is_none_or(|quota| self.credit.reserve(quota, bytes)) {
@@ -261,7 +264,7 @@ impl RetireList {
 
     /// Takes in an object that was retired just now, and that cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
-        if self.shares_room() {
+        if self.shares_room() && !self.credit.take(garbage.bytes()) {
             self.core.charge(garbage.bytes());
         }
         self.retire_reserved(garbage);
@@ -566,17 +569,16 @@ impl RetireList {
     }
 
     fn account(&mut self, freed: usize) {
-        if let Some(quota) = self.core.quota() {
-            self.credit.settle(quota);
+        let idle = !self.reserves || self.len() == 0;
+        let is_given = self.core.quota().is_some_and(|quota| self.credit.settle(quota, idle));
+        if is_given || (freed > 0 && self.shares_room()) {
+            // For those who wait for room.
+            self.core.event().notify();
         }
         let counters = self.counters();
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
-            if self.shares_room() {
-                // For those who wait for room.
-                self.core.event().notify();
-            }
         }
         counters.set_oldest(oldest(self.held_since, self.oldest()));
         counters.set_pinned(self.held.len());
@@ -646,8 +648,8 @@ impl Drop for RetireList {
             self.core.add_orphans(pending);
         }
         self.count_nothing();
-        if let Some(quota) = self.core.quota() {
-            self.credit.give_back(quota);
+        if self.core.quota().is_some_and(|quota| self.credit.give_back(quota)) {
+            self.core.event().notify();
         }
         self.core.counters.release(&self.counters);
     }
