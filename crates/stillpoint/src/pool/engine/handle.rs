@@ -58,6 +58,8 @@ impl<'p> Handle<'p> {
         }
         let hold = self.hold();
         hold.empty_cache(shard.cache.len());
+        // As much as it has deposited beyond what it has withdrawn: otherwise buckets stay that lack these objects.
+        while shard.deposited.get() > 0 && hold.empty_magazine() {}
         while hold.collect() {}
         hold.spill(u32::MAX);
         self.shard.set(self.core.nobody());
