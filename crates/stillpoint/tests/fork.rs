@@ -183,8 +183,8 @@ fn a_child_keeps_the_readers_of_its_own_thread() {
 
 /// A reader that relies on no light fences does not count as one that does.
 #[test]
-fn a_child_with_qsbr_readers_alone_issues_no_heavy_fence() {
-    in_child("a_child_with_qsbr_readers_alone_issues_no_heavy_fence", || {
+fn a_child_with_only_qsbr_readers_issues_no_heavy_fence() {
+    in_child("a_child_with_only_qsbr_readers_issues_no_heavy_fence", || {
         let domain = Domain::new();
         let mut qsbr = domain.qsbr_reader();
         let mut reclaimer = eager(&domain);

@@ -2,6 +2,7 @@
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
+#[cfg(not(miri))]
 use stillpoint_multicast::signals;
 
 use crate::skip::skipped;
@@ -23,6 +24,9 @@ pub(crate) fn modes() -> impl Iterator<Item = Mode> {
             None
         }
     };
+    #[cfg(miri)]
+    let signals = None; // there are none
+    #[cfg(not(miri))]
     let signals = match std::env::var_os("STILLPOINT_TEST_WITHOUT_SIGNALS") {
         None => Some(Mode::Provided(signals::PROVIDER)),
         Some(reason) => {
