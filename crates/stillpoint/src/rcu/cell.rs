@@ -266,6 +266,14 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.compare_exchange_in(&self.domain, region, current, new)
     }
 
+    pub(super) fn link(&self) -> &Link<T> {
+        &self.link
+    }
+
+    pub(super) fn domain(&self) -> &WeakDomain {
+        &self.domain
+    }
+
     /// The object, which the caller has to itself.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.link.get_mut()

@@ -29,6 +29,8 @@ pub enum SynchronizeError {
         domain: String,
         /// Number of objects that are held.
         objects: usize,
+        /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
+        owned: usize,
     },
     /// The kernel refuses the heavy fence that the domain was built for: no grace period can complete, and
     /// nothing is freed.
@@ -36,6 +38,11 @@ pub enum SynchronizeError {
 }
 
 impl SynchronizeError {
+    pub(super) fn pinned(core: &Core, objects: usize) -> Self {
+        let (_, owned) = core.protocol.readers();
+        Self::Pinned { domain: core.name().to_owned(), objects, owned }
+    }
+
     pub(super) fn would_deadlock(core: &Core, reader: ReaderKind) -> Self {
         Self::WouldDeadlock { domain: core.name().to_owned(), reader }
     }
@@ -59,9 +66,10 @@ impl fmt::Display for SynchronizeError {
                  drop the protected load first"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
-            Self::Pinned { domain, objects } => {
-                write!(f, "{objects} retired objects of domain `{domain}` are held by protected loads")
-            }
+            Self::Pinned { domain, objects, owned } => write!(
+                f,
+                "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
+            ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }
     }

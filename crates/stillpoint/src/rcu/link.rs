@@ -4,7 +4,9 @@ use std::ptr::{self, NonNull};
 
 use super::engine::core::garbage;
 use super::engine::core::read;
-use super::engine::core::record::Slot;
+use super::engine::core::record::{Record, Slot};
+use super::engine::core::registry::Claim;
+use super::engine::Core;
 use super::error::CompareExchangeError;
 use super::orders;
 use super::reader::{Protected, Reader};
@@ -45,6 +47,11 @@ impl<T: Send + Sync + 'static> Link<T> {
         // SAFETY: `protect` validated the pair, in a slot of the link's own domain; the borrows of link and
         // reader outlive `'a`.
         Some(unsafe { Protected::new(object, slot) })
+    }
+
+    /// Pins the object by a record of its own in `core`, which is the link's domain.
+    pub(super) fn protect_owned(&self, core: &Core) -> Option<(NonNull<T>, Claim<Record>)> {
+        core.protocol.protect_owned(&self.0)
     }
 
     /// # Panics

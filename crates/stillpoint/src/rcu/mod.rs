@@ -50,6 +50,7 @@ mod link;
 mod models;
 mod offline;
 pub(crate) mod orders;
+mod owned;
 mod qsbr;
 mod reader;
 mod reclaimer;
@@ -75,6 +76,7 @@ pub use error::{
 pub use future::GracePeriod;
 pub use limits::WhenFull;
 pub use offline::OfflineReader;
+pub use owned::OwnedProtected;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};

@@ -1,6 +1,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -172,17 +173,18 @@ impl fmt::Debug for Guard<'_> {
 /// An object that is not freed as long as this value exists: see
 /// [`RcuCell::protect`](super::RcuCell::protect).
 ///
-/// It occupies one hazard slot of its reader. A preempted thread holds up the objects in its hand, and
+/// It occupies one hazard slot of its reader; to hold an object beyond its thread, or across an `.await`, there is
+/// [`OwnedProtected`](super::OwnedProtected). A preempted thread holds up the objects in its hand, and
 /// nothing else. It is not `Clone` and never changes slots, since a scan could miss an object that wanders
 /// between them. When forgotten (`mem::forget`), it holds the object up until the reader is dropped.
 #[must_use = "the object is protected until this value is dropped"]
-pub struct Protected<'a, T> {
+pub struct Protected<'a, T: ?Sized> {
     object: NonNull<T>,
     slot: Slot<'a>,
     _object: PhantomData<&'a T>,
 }
 
-impl<'a, T> Protected<'a, T> {
+impl<'a, T: ?Sized> Protected<'a, T> {
     /// # Safety
     /// `slot` holds the address of `object`, validated by `protect`, and both outlive `'a` but for the
     /// reclamation of the object. The slot is one of the calling thread's reader, and is given back here.
@@ -190,9 +192,41 @@ impl<'a, T> Protected<'a, T> {
     pub(super) unsafe fn new(object: NonNull<T>, slot: Slot<'a>) -> Self {
         Self { object, slot, _object: PhantomData }
     }
+
+    /// The same protection with a reference to a part of the object. (Not a method, which could hide one of the object's.)
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, Protected};
+    ///
+    /// let domain = Domain::new();
+    /// let route = domain.cell(("eth0", 1500));
+    /// let reader = domain.reader();
+    /// let route = route.protect(&reader).expect("never empty here");
+    /// let mtu = Protected::map(route, |(_, mtu)| mtu);
+    /// assert_eq!(*mtu, 1500);
+    /// ```
+    ///
+    /// Nothing else is lent for as long:
+    ///
+    /// ```compile_fail
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let cell = domain.cell(1);
+    /// # let reader = domain.reader();
+    /// # use stillpoint::rcu::Protected;
+    /// let mut kept = None;
+    /// Protected::map(cell.protect(&reader).unwrap(), |object| {
+    ///     kept = Some(object); // would outlive the protection
+    ///     object
+    /// });
+    /// ```
+    pub fn map<U: ?Sized>(this: Self, part: impl FnOnce(&T) -> &U) -> Protected<'a, U> {
+        // If `part` panics, `this` lets go.
+        let object = NonNull::from(part(&this));
+        Protected { object, slot: ManuallyDrop::new(this).slot, _object: PhantomData }
+    }
 }
 
-impl<T> Deref for Protected<'_, T> {
+impl<T: ?Sized> Deref for Protected<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -203,7 +237,7 @@ impl<T> Deref for Protected<'_, T> {
     }
 }
 
-impl<T> Drop for Protected<'_, T> {
+impl<T: ?Sized> Drop for Protected<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: it is this value's, which stays on the thread of its reader.
@@ -211,8 +245,8 @@ impl<T> Drop for Protected<'_, T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Protected<'_, T> {
+impl<T: fmt::Debug + ?Sized> fmt::Debug for Protected<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Protected").field(&**self).finish()
+        f.debug_tuple("Protected").field(&&**self).finish()
     }
 }

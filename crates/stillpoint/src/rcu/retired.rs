@@ -198,7 +198,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
                 return Err(StillHeldError { retired: self, cause });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let cause = SynchronizeError::Pinned { domain: core.name().to_owned(), objects: 1 };
+                let cause = SynchronizeError::pinned(&core, 1);
                 return Err(StillHeldError { retired: self, cause });
             }
             patience.wait(core.event(), Next::Release, deadline, || false);

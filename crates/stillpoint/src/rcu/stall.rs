@@ -22,6 +22,7 @@ impl From<Kind> for ReaderKind {
         match kind {
             Kind::Reader => Self::Guard,
             Kind::Qsbr => Self::Qsbr,
+            Kind::Owned => Self::ProtectedLoad,
         }
     }
 }

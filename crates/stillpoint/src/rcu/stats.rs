@@ -43,6 +43,8 @@ pub struct Stats {
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
     pub readers: usize,
+    /// Protected loads that are bound to no thread: see [`OwnedProtected`](super::OwnedProtected).
+    pub owned: usize,
     /// How often a preempted reader was boosted: see [`Boost`](super::Boost).
     pub boosted: u64,
     /// How often that was not possible: the kernel refused, or had no file in `/proc` for the thread.
@@ -55,6 +57,7 @@ impl Stats {
     pub(super) fn of(core: &Core) -> Self {
         let sum = core.sum();
         let (boosted, boost_refused) = core.boosting().map_or((0, 0), |boosting| boosting.counts());
+        let (readers, owned) = core.protocol.readers();
         let objects = core.quota().map(Quota::objects);
         let bytes = core.quota().map(Quota::bytes);
         let exact = |account: Option<&Account>, sum| {
@@ -75,7 +78,8 @@ impl Stats {
             waits: sum.waits,
             reclaims_by_retirers: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
-            readers: core.protocol.readers(),
+            readers,
+            owned,
             boosted,
             boost_refused,
             fence_error: core.protocol.fence_error(),

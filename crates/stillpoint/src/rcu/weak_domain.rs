@@ -1,6 +1,7 @@
 //! How cells and retired objects refer to their domain without keeping it alive.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
@@ -33,6 +34,12 @@ impl WeakDomain {
         // SAFETY: the weak count keeps the memory of the core. The name is not dropped with the core, nor changed; and a core is
         // not `Unpin`, so that the reference to it that its drop has does not exclude this one.
         unsafe { (&raw const (*self.0).reference).read() }
+    }
+
+    /// The domain, unless its last handle is gone.
+    pub(super) fn core(&self) -> Option<Arc<Core>> {
+        // SAFETY: it came from `into_raw`, and is not dropped here.
+        ManuallyDrop::new(unsafe { Weak::from_raw(self.0) }).upgrade()
     }
 
     /// Panics unless `core` is this domain.

@@ -19,6 +19,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::ProtectNoReload, "objects::protect_against_retire"),
     (Variant::ProtectNoLight, "objects::protect_against_retire"),
     (Variant::ProtectReloadRelaxed, "objects::protect_against_retire"),
+    (Variant::OwnedLight, "objects::an_owned_load_against_retire"),
     (Variant::QsbrLoadRelaxed, "regions::qsbr_against_retire"),
     (Variant::QsbrStoreRelaxed, "regions::qsbr_against_retire"),
     (Variant::OnlineNoFence, "regions::qsbr_goes_offline_and_online"),

@@ -37,6 +37,34 @@ fn a_slot_is_set_again() {
     });
 }
 
+/// It is bound to no thread, so that no heavy fence is issued for it; and it is dropped by another thread.
+#[test]
+fn an_owned_load_against_retire() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let object = shared.cells[0].protect_owned().expect("never empty");
+            object.read();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+/// The record of an owned load is claimed next by a QSBR reader, whose slots no scan looks at.
+#[test]
+fn an_owned_load_is_followed_by_a_qsbr_reader() {
+    explore(3, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            shared.cells[0].protect_owned().expect("never empty").read();
+            drop(shared.domain.qsbr_reader());
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
 /// More objects in one hand than the record has slots: a block is chained while the writer scans.
 #[test]
 fn a_block_is_chained() {

@@ -166,7 +166,7 @@ impl Protocol {
     /// seen here if its guard was seen to have ended there.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
-        for record in self.records.iter().filter(|record| record.kind() == Kind::Reader) {
+        for record in self.records.iter().filter(|record| record.kind() != Kind::Qsbr) {
             let slots = record.hazards().inspect(|_| work::step());
             addresses.extend(
                 slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
@@ -241,9 +241,13 @@ impl Protocol {
         (errno != 0).then(|| FenceError::new(self.mode.backend(), errno))
     }
 
-    /// Number of registered readers.
-    pub(crate) fn readers(&self) -> usize {
-        self.records.iter().count()
+    /// Numbers of registered readers, and of protected loads that are bound to none.
+    pub(crate) fn readers(&self) -> (usize, usize) {
+        let mut numbers = (0, 0);
+        for record in self.records.iter() {
+            *(if record.kind() == Kind::Owned { &mut numbers.1 } else { &mut numbers.0 }) += 1;
+        }
+        numbers
     }
 
     /// The age of the domain at which a full batch that waits for `token` is to be looked at, if that needs a heavy fence. Fences

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use self::grace::Progress;
-use self::record::Record;
+use self::record::{Kind, Record};
 use self::registry::Registry;
 use crate::fence::Mode;
 use crate::rcu::engine::boost::BoostState;
@@ -83,7 +83,9 @@ impl Protocol {
         }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
-            if record.is_mine() {
+            if record.kind() == Kind::Owned {
+                // It is bound to no thread, and may be the caller's.
+            } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();
             } else {

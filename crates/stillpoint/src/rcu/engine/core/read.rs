@@ -62,6 +62,32 @@ impl Protocol {
         boost_state
     }
 
+    /// Pins what `source` points to by a record of its own, which no thread is bound to: until the record is
+    /// [released](Protocol::release_owned), the object is not freed. `None` when `source` holds null.
+    pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
+        // Relaxed: this address is not followed.
+        let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        record.adopt_owned();
+        // Its full fence makes claim, kind and slot visible at once: it pairs with the one in `Protocol::fence`.
+        let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
+        let object = protect_from(fence, source, candidate, &record.first_hazard());
+        if object.is_none() {
+            self.records.release(&claim);
+        }
+        object.map(|object| (object, claim))
+    }
+
+    /// Lets go of what [`protect_owned`](Protocol::protect_owned) has pinned. By any thread.
+    pub(crate) fn release_owned(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        clear_hazard(&record.first_hazard());
+        self.records.release(claim);
+    }
+
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {

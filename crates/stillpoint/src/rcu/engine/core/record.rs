@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Reader = 0,
     /// Quiescent states.
     Qsbr = 1,
+    /// One protected load that is bound to no thread, in the first slot.
+    Owned = 4,
 }
 
 /// In `kind`: the holder announces itself by light fences.
@@ -222,6 +224,12 @@ impl Record {
             boost_state.map_or(ptr::null_mut(), |boost_state| ptr::from_ref(boost_state).cast_mut()),
             Ordering::Release,
         );
+    }
+
+    /// Writes down that the record belongs to no thread from now on, but to one protected load, which fences itself.
+    pub(crate) fn adopt_owned(&self) {
+        // Release: as in `adopt`.
+        self.kind.store(Kind::Owned as u32, Ordering::Release);
     }
 
     /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
@@ -463,10 +471,10 @@ impl Record {
 
     pub(crate) fn kind(&self) -> Kind {
         // Acquire: pairs with the release in `adopt`.
-        if self.kind.load(Ordering::Acquire) & Kind::Qsbr as u32 != 0 {
-            Kind::Qsbr
-        } else {
-            Kind::Reader
+        match self.kind.load(Ordering::Acquire) & !LIGHT {
+            kind if kind == Kind::Qsbr as u32 => Kind::Qsbr,
+            kind if kind == Kind::Owned as u32 => Kind::Owned,
+            _ => Kind::Reader,
         }
     }
 

@@ -1,0 +1,146 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::cell::RcuCell;
+use super::engine::core::record::Record;
+use super::engine::core::registry::Claim;
+use super::engine::Core;
+
+/// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
+/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`].
+///
+/// It has a record of its own in the domain, and holds up its object and nothing else, for as long as it exists, wherever it
+/// is dropped. Nobody can tell whose it is: a wait for the object is not found to be a deadlock, and
+/// [`Stats::owned`](super::Stats::owned) counts those that there are. When forgotten (`mem::forget`), it holds the object up
+/// for ever.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stillpoint::rcu::{Domain, OwnedProtected};
+///
+/// async fn serve(config: OwnedProtected<'static, String>) {
+///     // ... other tasks run meanwhile ...
+///     assert_eq!(*config, "first");
+/// }
+///
+/// let domain = Domain::new();
+/// let cell = Arc::new(domain.cell(String::from("first")));
+/// let task = serve(cell.protect_arc().expect("never empty here"));
+/// drop(cell.replace(String::from("second")));
+/// # fn run(task: impl Future<Output = ()> + Send + 'static) {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     assert!(std::pin::pin!(task).poll(&mut context).is_ready());
+/// # }
+/// # use std::future::Future;
+/// run(task);
+/// ```
+#[must_use = "the object is protected until this value is dropped"]
+pub struct OwnedProtected<'a, T: ?Sized> {
+    object: NonNull<T>,
+    /// Lets go before the cell does.
+    _hold: Hold,
+    /// The cell, if nobody lends it.
+    _cell: Option<Arc<dyn Send + Sync>>,
+    _object: PhantomData<&'a T>,
+}
+
+/// A record, until it is given back.
+struct Hold {
+    core: Arc<Core>,
+    claim: Claim<Record>,
+}
+
+// SAFETY: it gives shared access only to the object; its record is bound to no thread, and is given back by any.
+unsafe impl<T: ?Sized + Sync> Send for OwnedProtected<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for OwnedProtected<'_, T> {}
+
+impl<T: Send + Sync + 'static> RcuCell<T> {
+    /// As [`protect`](RcuCell::protect), without a reader: what it returns is bound to no thread. `None` when the cell is
+    /// empty.
+    ///
+    /// Claims a record of the domain, and fences itself: some tens of nanoseconds. Lock-free; allocates only where there are more of
+    /// them and of readers than ever before.
+    ///
+    /// # Panics
+    /// If the last handle of the domain is gone.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
+    /// let object = cell.protect_owned().expect("never empty here");
+    /// std::thread::scope(|scope| scope.spawn(|| assert_eq!(*object, 1)));
+    /// let old = cell.take().unwrap();
+    /// assert!(old.try_free().is_err()); // it is held
+    /// ```
+    pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
+        let core = self.domain().core().unwrap_or_else(|| {
+            panic!(
+                "an object of a domain was to be protected after the last handle of this domain was dropped"
+            )
+        });
+        let (object, claim) = self.link().protect_owned(&core)?;
+        Some(OwnedProtected { object, _hold: Hold { core, claim }, _cell: None, _object: PhantomData })
+    }
+
+    /// As [`protect_owned`](RcuCell::protect_owned), for any length of time: what it returns holds the cell.
+    ///
+    /// # Panics
+    /// As [`protect_owned`](RcuCell::protect_owned).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let cell = Arc::new(domain.cell(1));
+    /// let object = cell.protect_arc().expect("never empty here");
+    /// drop(cell);
+    /// assert_eq!(std::thread::spawn(move || *object).join().unwrap(), 1);
+    /// ```
+    pub fn protect_arc(self: &Arc<Self>) -> Option<OwnedProtected<'static, T>> {
+        let OwnedProtected { object, _hold, .. } = self.protect_owned()?;
+        let cell: Arc<dyn Send + Sync> = Arc::clone(self) as _;
+        Some(OwnedProtected { object, _hold, _cell: Some(cell), _object: PhantomData })
+    }
+}
+
+impl<'a, T: ?Sized> OwnedProtected<'a, T> {
+    /// The same protection with a reference to a part of the object, as by [`Protected::map`](super::Protected::map).
+    ///
+    /// ```
+    /// # use stillpoint::rcu::OwnedProtected;
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(("eth0", 1500));
+    /// let mtu = OwnedProtected::map(cell.protect_owned().unwrap(), |(_, mtu)| mtu);
+    /// assert_eq!(*mtu, 1500);
+    /// ```
+    pub fn map<U: ?Sized>(this: Self, part: impl FnOnce(&T) -> &U) -> OwnedProtected<'a, U> {
+        let object = NonNull::from(part(&this));
+        let Self { _hold, _cell, .. } = this;
+        OwnedProtected { object, _hold, _cell, _object: PhantomData }
+    }
+}
+
+impl<T: ?Sized> Deref for OwnedProtected<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the record keeps the object alive until `self` is dropped, and linked objects are only shared.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.core.protocol.release_owned(&self.claim);
+    }
+}
+
+impl<T: fmt::Debug + ?Sized> fmt::Debug for OwnedProtected<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedProtected").field(&&**self).finish()
+    }
+}
