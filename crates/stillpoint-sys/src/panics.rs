@@ -5,6 +5,11 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 /// What a function panicked with.
 pub type Panic = Box<dyn std::any::Any + Send>;
 
+/// Calls `function`, and returns its panic. What it leaves half done is its own business.
+pub fn catch<R>(function: impl FnOnce() -> R) -> Result<R, Panic> {
+    catch_unwind(AssertUnwindSafe(function))
+}
+
 /// Keeps the first panic of several, and discards a later one.
 pub fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     if first.is_none() {

@@ -46,6 +46,8 @@ stillpoint_sys::variants! {
     HazardsFirst = "hazards-first": "The hazard slots are gathered before the regions are checked.",
     HandoverRelaxed = "handover-relaxed": "An object is handed over to another thread with relaxed operations.",
     LineRelaxed = "line-relaxed": "The line of objects that nobody looks after is handed around by relaxed operations.",
+    MovedRelaxed = "moved-relaxed": "Who has moved objects from one place to another says so by a relaxed operation.",
+    CollectorUnseen = "collector-unseen": "Objects are moved from one place to another while a barrier collects them.",
     TakeUnseen = "take-unseen": "Who finds a stack empty does not see what its taker did before: taking is acquire, not acquire and release.",
     RoomByLoad = "room-by-load": "Room in a domain is reserved by a load and a store, not by a read-modify-write.",
     RoomRelaxed = "room-relaxed": "Room in a domain is given back and reserved by relaxed operations.",

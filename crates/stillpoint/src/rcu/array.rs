@@ -2,6 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::bound::{BoundArray, QsbrBoundArray};
+use super::default_domain;
 use super::domain::Domain;
 use super::error::CompareExchangeError;
 use super::link::Link;
@@ -32,6 +33,46 @@ use super::weak_domain::WeakDomain;
 pub struct RcuArray<T: Send + Sync + 'static> {
     links: Box<[Link<T>]>,
     domain: WeakDomain,
+}
+
+/// In the [default domain](super::default_domain).
+impl<T: Send + Sync + 'static> RcuArray<T> {
+    /// An array of the [default domain](super::default_domain), as by [`new_in`](RcuArray::new_in).
+    ///
+    /// # Panics
+    /// With the panic of `object`; the objects that were made are dropped.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::RcuArray;
+    /// let squares = RcuArray::new(10, |index| Some(Box::new(index * index)));
+    /// assert_eq!(squares.get(3).as_deref(), Some(&9));
+    /// squares.set(3, Some(Box::new(0)));
+    /// assert_eq!(squares.get(3).as_deref(), Some(&0));
+    /// ```
+    pub fn new(len: usize, object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
+        Self::new_in(default_domain::default_domain(), len, object)
+    }
+
+    /// Loads and pins the object at `index`, as [`RcuCell::get`](super::RcuCell::get) does.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds, or the array is not of the default domain; the message names both.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Protected<'_, T>> {
+        default_domain::verify(&self.domain);
+        self.protect(index, default_domain::reader())
+    }
+
+    /// Links `new` at `index`, and retires what was linked before, as [`RcuCell::set`](super::RcuCell::set) does.
+    ///
+    /// # Panics
+    /// If `index` is out of bounds; otherwise as [`RcuCell::set`](super::RcuCell::set).
+    pub fn set(&self, index: usize, new: Option<Box<T>>) {
+        default_domain::verify(&self.domain);
+        if let Some(old) = self.swap(index, new) {
+            default_domain::retire(old);
+        }
+    }
 }
 
 impl<T: Send + Sync + 'static> RcuArray<T> {

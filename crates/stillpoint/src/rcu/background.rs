@@ -95,8 +95,36 @@ impl BackgroundReclaimer {
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
         }
+        self.list.set_served(true);
         let panic = Serving(self).0.serve(&core);
         panics::resume(panic);
+    }
+
+    /// Makes a thread, named `stillpoint-rcu`, that [runs](BackgroundReclaimer::run), and returns the retire handle and the
+    /// thread. It ends when it is told to [stop](RetireHandle::stop), or when there is no retire handle any more: keep the
+    /// handle as long as it is to run. To join it gives the panic of a destructor, if there was one.
+    ///
+    /// Such a thread frees what is retired in a domain in which nobody else polls: what is [set](super::RcuCell::set) by
+    /// threads that are silent afterwards, and what is left to the domain.
+    ///
+    /// # Errors
+    /// When the system makes no thread. What waits in the reclaimer passes to the domain.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{self, RcuCell};
+    ///
+    /// let (handle, thread) = rcu::default_domain().background().spawn()?;
+    /// let config = RcuCell::new(String::from("first"));
+    /// config.set(String::from("second")); // the thread frees it, if nobody else writes
+    ///
+    /// handle.stop();
+    /// thread.join().expect("no destructor panics here");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn spawn(mut self) -> std::io::Result<(RetireHandle, std::thread::JoinHandle<()>)> {
+        let handle = self.retire_handle();
+        let thread = std::thread::Builder::new().name("stillpoint-rcu".to_owned()).spawn(move || self.run())?;
+        Ok((handle, thread))
     }
 
     /// Returns the first panic of a destructor.
@@ -110,7 +138,7 @@ impl BackgroundReclaimer {
                 // Whatever the pace.
                 self.list.close();
             }
-            let freed = self.poll(&mut panic);
+            let freed = self.poll(&mut panic) | core.pass_by_all(&mut panic);
             if freed {
                 // For retire handles that wait for room, also if this is the end.
                 core.event().notify();
@@ -163,7 +191,7 @@ impl BackgroundReclaimer {
         };
         let is_idle = || {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
-            goes_on && self.list.len() == 0 && inbox.is_empty()
+            goes_on && self.list.len() == 0 && inbox.is_empty() && !inbox.core().has_shelved()
         };
         // Retire handles notify when there is enough.
         let sleep = |limit, enough| {
@@ -175,7 +203,7 @@ impl BackgroundReclaimer {
             // Without a limit only while no retirer reclaims, and not while `run` is to return when they are done: the end of a
             // turn is not told.
             Ok(Obstacle::Nothing) if is_idle() => {
-                event.sleep_unless(None, || has_work(1) || !inbox.is_empty());
+                event.sleep_unless(None, || has_work(1) || !inbox.is_empty() || inbox.core().has_shelved());
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -197,6 +225,7 @@ struct Serving<'b>(&'b mut BackgroundReclaimer);
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.list.end_boost();
+        self.0.list.set_served(false);
     }
 }
 

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::default_domain;
 use super::domain::Domain;
 use super::error::CompareExchangeError;
 use super::link::Link;
@@ -52,6 +53,133 @@ use super::weak_domain::WeakDomain;
 pub struct RcuCell<T: Send + Sync + 'static> {
     link: Link<T>,
     domain: WeakDomain,
+}
+
+/// In the [default domain](super::default_domain), whose readers are the threads themselves.
+impl<T: Send + Sync + 'static> RcuCell<T> {
+    /// A cell of the [default domain](super::default_domain) that holds `value`.
+    ///
+    /// ```
+    /// use stillpoint::rcu::RcuCell;
+    ///
+    /// let config = RcuCell::new(String::from("first"));
+    /// assert_eq!(*config.get().expect("never empty here"), "first");
+    /// config.set(String::from("second"));
+    /// assert_eq!(*config.get().expect("never empty here"), "second");
+    /// ```
+    pub fn new(value: T) -> Self {
+        Self::new_in(default_domain::default_domain(), value)
+    }
+
+    /// A cell of the [default domain](super::default_domain) that holds nothing.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::RcuCell;
+    /// let config = RcuCell::<String>::empty();
+    /// assert!(config.get().is_none());
+    /// ```
+    pub fn empty() -> Self {
+        Self::empty_in(default_domain::default_domain())
+    }
+
+    /// As [`protect`](RcuCell::protect), with the reader of the calling thread, which is registered with its first use.
+    ///
+    /// # Panics
+    /// If the cell is not of the default domain; the message names both.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::RcuCell;
+    /// let cell = RcuCell::new(1);
+    /// let object = cell.get().expect("never empty here");
+    /// cell.set(2);
+    /// assert_eq!(*object, 1); // as long as it is held
+    /// ```
+    #[inline]
+    pub fn get(&self) -> Option<Protected<'_, T>> {
+        let reader = default_domain::reader();
+        if !self.domain.is(reader.core()) {
+            default_domain::verify(&self.domain);
+        }
+        self.link.protect(&self.domain, reader)
+    }
+
+    /// Links a new object of this value, and retires what was linked before. There is nothing left to be done, or to be forgotten.
+    ///
+    /// What was replaced joins a list of the calling thread. Each call looks after this list for a moment, and after another
+    /// thread's if that one has been silent for a millisecond: it frees some of what no reader can hold any more, and runs
+    /// destructors. The list of a thread that ends goes to the domain, which any later write or poll adopts. So **a domain in which
+    /// nobody writes any more frees nothing**, unless a thread looks after it: see
+    /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn), and [`barrier`](super::barrier).
+    ///
+    /// It cannot be refused, and is taken in beyond the [limits of the domain](super::DomainBuilder::max_pending), as a
+    /// [`Retired`] that is dropped. Where they have to hold, use [`replace`](RcuCell::replace) and a
+    /// [`Reclaimer`](super::Reclaimer).
+    ///
+    /// # Panics
+    /// If the cell is not of the default domain; nothing is replaced then. With the panic of a destructor; everything else has
+    /// been done.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{self, RcuCell};
+    /// let cell = RcuCell::new(0);
+    /// for value in 1..=100 {
+    ///     cell.set(value);
+    /// }
+    /// rcu::barrier()?; // all hundred are freed
+    /// # Ok::<(), rcu::SynchronizeError>(())
+    /// ```
+    pub fn set(&self, value: T) {
+        self.exchange(Some(Box::new(value)));
+    }
+
+    /// Empties the cell, and retires what was linked, as [`set`](RcuCell::set) does.
+    ///
+    /// # Panics
+    /// As [`set`](RcuCell::set).
+    ///
+    /// ```
+    /// # use stillpoint::rcu::RcuCell;
+    /// let cell = RcuCell::new(1);
+    /// cell.clear();
+    /// assert!(cell.get().is_none());
+    /// ```
+    pub fn clear(&self) {
+        self.exchange(None);
+    }
+
+    fn exchange(&self, new: Option<Box<T>>) {
+        default_domain::verify(&self.domain);
+        if let Some(old) = self.swap(new) {
+            default_domain::retire(old);
+        }
+    }
+
+    /// Replaces the object by what `change` makes of it, and retires it, as [`set`](RcuCell::set) does. False when the cell is
+    /// empty. `change` is called again if another thread has replaced the object meanwhile.
+    ///
+    /// # Panics
+    /// As [`set`](RcuCell::set); with the panic of `change`, and nothing is replaced.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::RcuCell;
+    /// let count = RcuCell::new(0);
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         scope.spawn(|| (0..100).for_each(|_| assert!(count.update(|count| count + 1))));
+    ///     }
+    /// });
+    /// assert_eq!(count.get().as_deref(), Some(&200));
+    /// ```
+    pub fn update(&self, mut change: impl FnMut(&T) -> T) -> bool {
+        loop {
+            let Some(current) = self.get() else { return false };
+            if let Ok(old) = self.compare_exchange(Some(&*current), Some(Box::new(change(&current)))) {
+                drop(current);
+                old.map(default_domain::retire);
+                return true;
+            }
+        }
+    }
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {

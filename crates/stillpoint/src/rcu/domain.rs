@@ -285,6 +285,46 @@ impl Domain {
         Core::synchronize(&self.core, Some(limit))
     }
 
+    /// Frees everything that was handed to the domain before this call, or waits for those that are freeing it: what was
+    /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), left by a reclaimer that was dropped, or handed to a
+    /// [background reclaimer](BackgroundReclaimer) that runs. What waits in a [`Reclaimer`], or what such a one has adopted, is for its
+    /// owner to free; entries of tables are for the table.
+    ///
+    /// For the end of a program or of a test, and before code is unloaded that destructors are in. Looks at every thread
+    /// that has written; meanwhile nobody else adopts what is left to the domain.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of
+    /// the calling thread holds one of the objects, or may do so; [`InDestructor`](SynchronizeError::InDestructor) when a
+    /// destructor calls it that the domain runs.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
+    /// drop(cell.replace(2)); // left to the domain
+    /// domain.barrier()?;
+    /// assert_eq!(domain.stats().freed, 1);
+    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// ```
+    pub fn barrier(&self) -> Result<(), SynchronizeError> {
+        Core::barrier(&self.core, None)
+    }
+
+    /// As [`barrier`](Domain::barrier), for `limit` at the longest.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way, and
+    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left.
+    ///
+    /// # Panics
+    /// As [`barrier`](Domain::barrier).
+    pub fn barrier_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
+        Core::barrier(&self.core, Some(limit))
+    }
+
     /// The region reader that is in the way of the oldest grace period, if there is one, however short a time it has
     /// been.
     ///
@@ -420,6 +460,10 @@ impl DomainBuilder {
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
+    }
+
+    pub(super) fn set_default_name(&mut self, name: &str) {
+        self.name.get_or_insert_with(|| name.to_owned());
     }
 
     /// The fence mode. Without this call: [`Mode::best`].
@@ -572,6 +616,7 @@ impl Core {
         }
         // What is not freed in the end goes back to the domain with the retire list.
         let mut orphans = RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
+        orphans.set_served(true);
         orphans.adopt(usize::MAX);
         let token = orphans.close().unwrap_or_else(|| this.protocol.start());
         this.wait_for(token, limit)?;

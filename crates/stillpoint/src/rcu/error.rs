@@ -21,6 +21,11 @@ pub enum SynchronizeError {
         /// What the thread holds.
         reader: ReaderKind,
     },
+    /// The call came from a destructor that the domain runs, and would wait for its end.
+    InDestructor {
+        /// Name of the domain.
+        domain: String,
+    },
     /// The time is up; this reader has not passed.
     Stalled(Box<Stall>),
     /// The time is up; every region reader has passed, but protected loads still hold objects.
@@ -65,6 +70,10 @@ impl fmt::Display for SynchronizeError {
                 "this thread holds a protected load of a retired object of domain `{domain}` and would wait for itself; \
                  drop the protected load first"
             ),
+            Self::InDestructor { domain } => write!(
+                f,
+                "a destructor that domain `{domain}` runs would wait for its own end; call this from elsewhere"
+            ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => write!(
                 f,
@@ -92,6 +101,8 @@ pub enum BuildError {
     Asymmetric(FenceError),
     /// This process may not boost readers in the way that was asked for, and no fallback was declared.
     Boost(BoostError),
+    /// The default domain was to be built, and there is one already: something has used it, or built it.
+    DefaultInUse,
 }
 
 impl fmt::Display for BuildError {
@@ -99,6 +110,9 @@ impl fmt::Display for BuildError {
         match self {
             Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
             Self::Boost(error) => write!(f, "preempted readers cannot be boosted: {error}"),
+            Self::DefaultInUse => {
+                f.write_str("the default domain is in use already; build it before anything uses it, first in `main`")
+            }
         }
     }
 }
@@ -108,6 +122,7 @@ impl Error for BuildError {
         match self {
             Self::Asymmetric(error) => Some(error),
             Self::Boost(error) => Some(error),
+            Self::DefaultInUse => None,
         }
     }
 }

@@ -35,11 +35,13 @@
 
 mod array;
 mod background;
+mod barrier;
 mod boost;
 mod bound;
 #[cfg(all(test, not(any(loom, miri))))]
 mod budgets;
 mod cell;
+mod default_domain;
 mod domain;
 pub(crate) mod engine;
 mod error;
@@ -68,6 +70,7 @@ pub use background::{BackgroundReclaimer, RetireHandle};
 pub use boost::Boost;
 pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
 pub use cell::RcuCell;
+pub use default_domain::{barrier, barrier_timeout, default_domain, pin, reset_after_fork, try_pin};
 pub use domain::{Domain, DomainBuilder, Token};
 pub use error::{
     BoostError, BuildError, CompareExchangeError, RetireError, RetireErrorKind, StillHeldError,

@@ -80,6 +80,10 @@ stillpoint_sys::orders! {
     join_line: Release, [take_line], "13", [LineRelaxed];
     /// The line is taken. Release: who finds it empty sees what the taker did before.
     take_line: AcqRel, [join_line, "the acquire in `Orphans::is_empty`"], "13", [LineRelaxed];
+    /// Whoever had objects in his hands has put them somewhere.
+    moved: Release, [movers], "30", [MovedRelaxed];
+    /// A collector looks at all places, and at the lists of others, after those who were moving objects.
+    movers: Acquire, [moved], "30", [MovedRelaxed];
     /// A retire handle that goes: for each of them, since their number changes by read-modify-writes only.
     handle_gone: Release, [handles], "When a run ends", [LastHandleRelaxed];
     /// A run's load of the number of handles: what those submitted who are gone is seen after, and their phase.

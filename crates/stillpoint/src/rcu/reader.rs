@@ -1,9 +1,10 @@
-use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
+// Not modelled: what only the owner uses.
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use super::engine::core::record::{Kind, Record, Slot, PASSIVE};
@@ -48,7 +49,7 @@ pub struct Reader {
     record: NonNull<Record>,
     fence: ReaderFence,
     /// Guards beyond the first.
-    nested: Cell<u32>,
+    nested: AtomicU32,
     core: Arc<Core>,
     claim: Claim<Record>,
     /// Neither `Send` nor `Sync`.
@@ -60,7 +61,7 @@ impl Reader {
         let (claim, fence) = core.register(Kind::Reader);
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, fence, nested: Cell::new(0), core, claim, _thread: PhantomData }
+        Self { record, fence, nested: AtomicU32::new(0), core, claim, _thread: PhantomData }
     }
 
     /// Begins a region: until the guard is dropped, nothing that was linked is freed.
@@ -102,7 +103,10 @@ impl Reader {
         } else {
             // A guard is held already, and its token serves: nothing was freed since. Checking the state
             // instead of counting all guards keeps the common case free of a chain through the counter.
-            self.nested.set(self.nested.get().checked_add(1).expect("fewer than 2^32 guards at a time"));
+            // Relaxed, both: only this thread's; a signal handler that comes in between leaves it as it was.
+            let nested = self.nested.load(Ordering::Relaxed);
+            let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
+            self.nested.store(more, Ordering::Relaxed);
         }
         Guard { reader: self }
     }
@@ -145,11 +149,12 @@ pub struct Guard<'r> {
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let nested = self.reader.nested.get();
+        // Relaxed, both: as in `pin`.
+        let nested = self.reader.nested.load(Ordering::Relaxed);
         if nested == 0 || busted::is(Variant::NestedLeave) {
             self.reader.core.leave(self.reader.record());
         } else {
-            self.reader.nested.set(nested - 1);
+            self.reader.nested.store(nested - 1, Ordering::Relaxed);
         }
     }
 }

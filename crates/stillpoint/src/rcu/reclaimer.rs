@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::background::BackgroundReclaimer;
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::queue::shelf::Round;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
@@ -46,6 +47,8 @@ const NO_LIMIT: usize = usize::MAX;
 pub struct Reclaimer {
     list: RetireList,
     when_full: WhenFull,
+    /// Which thread's list this one passes by next.
+    round: Round,
 }
 
 impl Reclaimer {
@@ -138,7 +141,9 @@ impl Reclaimer {
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
-        self.list.poll(limit)
+        let freed = self.list.poll(limit);
+        self.list.core().pass_by(&mut self.round);
+        freed
     }
 
     /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
@@ -170,7 +175,15 @@ impl Reclaimer {
         self.flush_until(Some(limit))
     }
 
-    fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+    pub(super) fn of(list: RetireList, when_full: WhenFull) -> Self {
+        Self { list, when_full, round: Round::default() }
+    }
+
+    pub(super) fn list_mut(&mut self) -> &mut RetireList {
+        &mut self.list
+    }
+
+    pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         // Once: others may leave more to the domain for ever.
@@ -348,7 +361,7 @@ impl ReclaimerBuilder<Reclaimer> {
     /// Makes a reclaimer that its owner polls. Nothing that was chosen can be refused.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
-        Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
+        Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `queue/quota` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
+//! | `queue/shelf` | the retire lists of threads that have no reclaimer |
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | who waits for a reader, and is told of it |
 //! | `wait/park` | how a thread waits for a reader |
@@ -48,6 +49,7 @@ use self::directory::Name;
 use self::queue::orphans::Orphans;
 use self::queue::quota::Quota;
 use self::queue::retire_list::Limits;
+use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
@@ -68,6 +70,8 @@ pub struct Core {
     counters: Registry<Counters>,
     /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
     orphans: Orphans,
+    /// What waits at threads that retire without a reclaimer: see `queue/shelf`.
+    pub(crate) shelves: Shelves,
     /// Counts what no retire list counts: orphans, and objects that were freed one by one.
     shared_counters: Counters,
     /// `None` in a domain without limits.
@@ -108,6 +112,7 @@ impl Core {
             protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),
             orphans: Orphans::new(),
+            shelves: Shelves::new(),
             shared_counters: Counters::default(),
             quota: Quota::new(limits).map(|quota| Box::new(CachePadded::new(quota))),
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
@@ -174,6 +179,10 @@ impl Core {
         self.tell_of_orphans();
     }
 
+    pub(crate) fn orphans(&self) -> &Orphans {
+        &self.orphans
+    }
+
     pub(crate) fn has_orphans(&self) -> bool {
         !self.orphans.is_empty()
     }
@@ -203,6 +212,11 @@ impl Core {
 
     pub(crate) fn shared_counters(&self) -> &Counters {
         &self.shared_counters
+    }
+
+    /// What each retire list counts, those that are gone included.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
+        self.counters.iter_all()
     }
 
     /// What everybody counted, those who are gone included.

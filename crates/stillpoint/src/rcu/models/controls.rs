@@ -49,6 +49,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::IgnoreHazards, "objects::protect_against_retire"),
     (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
     (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
+    (Variant::MovedRelaxed, "handover::a_barrier_finds_what_others_move"),
+    (Variant::CollectorUnseen, "handover::a_barrier_finds_what_others_move"),
     (Variant::TakeUnseen, "limits::a_handle_assists_while_the_reclaimer_stops"),
     (Variant::RoomByLoad, "limits::room_is_reserved_once"),
     (Variant::RoomRelaxed, "limits::room_is_reserved_once"),

@@ -2,13 +2,14 @@
 
 use std::ptr::NonNull;
 
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
+use crate::rcu::Domain;
 
 /// Whoever takes an object from the stack comes after everything that was done with it before the push.
 #[test]
@@ -132,5 +133,52 @@ fn orphans_are_adopted_once() {
         other.join().unwrap();
         adopted.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
         assert_eq!(adopted.load(Ordering::Relaxed), 2);
+    });
+}
+
+/// Says when it is dropped.
+struct Told(LoomArc<LoomAtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What another thread has adopted, or is about to put in line, is waited for as well.
+#[test]
+fn a_barrier_finds_what_others_move() {
+    explore(3, || {
+        let domain = Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+        let is_freed = LoomArc::new(LoomAtomicBool::new(false));
+        let cell = domain.cell(Told(is_freed.clone()));
+        drop(cell.take());
+        let other = domain.clone();
+        let adopter = loom::thread::spawn(move || other.synchronize().expect("nobody is in the way"));
+        domain.barrier().expect("nobody is in the way");
+        assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
+        adopter.join().unwrap();
+    });
+}
+
+/// As above, with a list that passes on what it has.
+#[test]
+fn a_barrier_finds_what_others_leave() {
+    explore(3, || {
+        let domain = Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+        let is_freed = LoomArc::new(LoomAtomicBool::new(false));
+        let cell = domain.cell(Told(is_freed.clone()));
+        let mut background = domain.background();
+        let handle = background.retire_handle();
+        handle.retire(cell.take().unwrap()).unwrap();
+        handle.abandon();
+        let other = loom::thread::spawn(move || {
+            background.run();
+            drop(background);
+        });
+        drop(handle);
+        other.join().unwrap();
+        domain.barrier().expect("nobody is in the way");
+        assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
     });
 }

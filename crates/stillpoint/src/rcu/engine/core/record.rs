@@ -267,6 +267,12 @@ impl Record {
         self.reported.store(0, Ordering::Relaxed);
     }
 
+    /// Whether the owner has a guard or a protected load.
+    pub(crate) fn is_in_use(&self) -> bool {
+        // Relaxed: the owner reads what it wrote itself.
+        self.state() != PASSIVE || self.hazards().any(|hazard| !hazard.load(Ordering::Relaxed).is_null())
+    }
+
     /// The owner's view of its own state.
     #[inline(always)]
     pub(crate) fn state(&self) -> u64 {

@@ -110,6 +110,21 @@ impl<T: Default> Registry<T> {
         self.chunks_from(newest).flat_map(|chunk| chunk.slots.iter().map(|slot| &**slot))
     }
 
+    /// The slot with this number, going round, claimed or not; `None` when there is none at all. Takes as long as there are chunks.
+    pub(crate) fn any(&self, number: usize) -> Option<&T> {
+        // Acquire: as in `iter_all`.
+        let newest = self.newest.load(Ordering::Acquire);
+        let slots = self.chunks_from(newest).map(|chunk| chunk.slots.len()).sum::<usize>();
+        let mut at = number.checked_rem(slots)?;
+        for chunk in self.chunks_from(newest) {
+            match chunk.slots.get(at) {
+                Some(slot) => return Some(slot),
+                None => at -= chunk.slots.len(),
+            }
+        }
+        None
+    }
+
     fn chunks_from(&self, mut next: *mut Chunk<T>) -> impl Iterator<Item = &Chunk<T>> {
         std::iter::from_fn(move || {
             // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed

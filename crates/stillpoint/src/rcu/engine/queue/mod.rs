@@ -4,4 +4,5 @@ pub(crate) mod inbox;
 pub(crate) mod orphans;
 pub(crate) mod quota;
 pub(crate) mod retire_list;
+pub(crate) mod shelf;
 pub(crate) mod stack;

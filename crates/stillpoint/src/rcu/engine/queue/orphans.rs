@@ -10,16 +10,18 @@
 //! The line is *handed around*: whoever wants something of it takes it whole, by one exchange, and gives back what it does
 //! not want, by another. Two chains are joined in constant time, so nothing here takes longer for what others have left,
 //! and no lock is held: a thread that is preempted meanwhile holds up what it has taken, and others go on with what comes
-//! after it. The stack is turned round when it is moved to the line, 64 objects and one for each thread that is just then
+//! after it. Only a [barrier](Orphans::collect), which is to find everything, waits for it, and keeps others from taking anything until
+//! it has looked. The stack is turned round when it is moved to the line, 64 objects and one for each thread that is just then
 //! between its push and its move.
 
 use std::ptr::{self, NonNull};
 
 use super::retire_list::SHARE;
 use super::stack::{Node, Stack};
+use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::orders;
-use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 
 #[derive(Debug)]
@@ -30,6 +32,36 @@ pub(crate) struct Orphans {
     arrivals: AtomicUsize,
     /// A box of a chain; null while it is empty, or somebody has it.
     line: AtomicPtr<Chain>,
+    /// Number of threads that move objects from one place to another just now, and have them in their hands.
+    movers: AtomicUsize,
+    /// Whether somebody collects everything: then nothing is moved.
+    collects: AtomicBool,
+}
+
+/// The right to have objects in one's hands.
+struct Move<'o>(&'o Orphans);
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        self.0.movers.fetch_sub(1, orders::moved());
+    }
+}
+
+/// As long as it exists, nobody else takes objects: what has been left stays where it is.
+pub(crate) struct Collection<'o>(&'o Orphans);
+
+impl Collection<'_> {
+    /// Hands everything to `adopt`.
+    pub(crate) fn adopt(&self, adopt: impl FnMut(Garbage)) {
+        self.0.part(usize::MAX, adopt);
+    }
+}
+
+impl Drop for Collection<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the exchange in `collect`, which is more than an acquire.
+        self.0.collects.store(false, Ordering::Release);
+    }
 }
 
 /// Pushes after which one thread moves the stack to the line.
@@ -45,7 +77,43 @@ enum End {
 
 impl Orphans {
     pub(crate) fn new() -> Self {
-        Self { incoming: Stack::new(), arrivals: AtomicUsize::new(0), line: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            incoming: Stack::new(),
+            arrivals: AtomicUsize::new(0),
+            line: AtomicPtr::new(ptr::null_mut()),
+            movers: AtomicUsize::new(0),
+            collects: AtomicBool::new(false),
+        }
+    }
+
+    /// Allows the caller to move objects, unless somebody collects them.
+    fn begin_move(&self) -> Option<Move<'_>> {
+        // Relaxed: made visible by the fence.
+        self.movers.fetch_add(1, Ordering::Relaxed);
+        let own = Move(self);
+        // SeqCst: pairs with the fence in `collect`: either this thread sees the collector, or that one sees the mover.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in the drop of a `Collection`.
+        let is_free = !self.collects.load(Ordering::Acquire) || busted::is(Variant::CollectorUnseen);
+        is_free.then_some(own)
+    }
+
+    /// Waits by `pause` until nobody moves objects, nor collects them. `None` when that gives up.
+    pub(crate) fn collect(&self, mut pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
+        // Acquire: pairs with the release in the drop of a `Collection`.
+        while self.collects.swap(true, Ordering::Acquire) {
+            if !pause() {
+                return None;
+            }
+        }
+        let own = Collection(self);
+        fence(Ordering::SeqCst);
+        while self.movers.load(orders::movers()) > 0 {
+            if !pause() {
+                return None;
+            }
+        }
+        Some(own)
     }
 
     /// Leaves one object. Lock-free.
@@ -53,14 +121,19 @@ impl Orphans {
         self.incoming.push(garbage);
         // Relaxed: it orders nothing; each thread's own push comes before its turn to move the stack.
         if self.arrivals.fetch_add(1, Ordering::Relaxed) % SETTLED == SETTLED - 1 {
-            if let Some(chain) = self.take_incoming() {
-                self.join(chain, End::Back);
+            if let Some(_move) = self.begin_move() {
+                if let Some(chain) = self.take_incoming() {
+                    self.join(chain, End::Back);
+                }
             }
         }
     }
 
     /// Leaves objects, the oldest first.
     pub(crate) fn append(&self, orphans: impl Iterator<Item = Garbage>) {
+        let Some(_move) = self.begin_move() else {
+            return orphans.for_each(|garbage| self.incoming.push(garbage));
+        };
         if let Some(chain) = Chain::of(orphans) {
             // What was left one by one came before.
             let chain = match self.take_incoming() {
@@ -79,8 +152,16 @@ impl Orphans {
         self.line.load(Ordering::Acquire).is_null() && self.incoming.is_empty()
     }
 
-    /// Hands the oldest objects to `adopt`, `limit` of them at the most. Takes as long as that is, whatever is left.
-    pub(crate) fn adopt(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
+    /// Hands the oldest objects to `adopt`, `limit` of them at the most, unless somebody collects everything. Takes as long as
+    /// that is, whatever is left.
+    pub(crate) fn adopt(&self, limit: usize, adopt: impl FnMut(Garbage)) {
+        if let Some(_move) = self.begin_move() {
+            self.part(limit, adopt);
+        }
+    }
+
+    /// Takes what there is, and gives back what is beyond `limit`.
+    fn part(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let mut left = limit;
         for from in [Self::take_line, Self::take_incoming] {
             if left == 0 {

@@ -10,6 +10,7 @@
 //! are compared again at later polls, which then cost a look at every hazard slot of the domain. A poll with a limit looks
 //! at that many objects, of the queue and of those held in turns, so that neither keeps the other one waiting.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +34,16 @@ pub(crate) const SHARE: usize = 64;
 
 /// Full batches that gather for one heavy fence at the most, if [fences](super::super::core::grace) came too often otherwise.
 pub(crate) const GATHERED: usize = 32;
+
+std::thread_local! {
+    /// Whether the thread runs destructors of a list.
+    static FREEING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this call comes from a destructor that a list runs.
+pub(crate) fn is_freeing() -> bool {
+    FREEING.get()
+}
 
 /// When a poll starts a token for what is open.
 #[derive(Debug, Clone, Copy)]
@@ -277,6 +288,11 @@ impl RetireList {
         self.push(garbage);
     }
 
+    /// Says whether a thread looks after the list until it is empty.
+    pub(crate) fn set_served(&self, is_served: bool) {
+        self.counters().set_served(is_served);
+    }
+
     /// Takes over what another one has. Its grace periods begin anew.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
         for garbage in other.take_all() {
@@ -472,6 +488,7 @@ impl RetireList {
     fn sweep(&mut self, ready: usize, limit: usize) -> usize {
         let mut freed = Freed::default();
         if ready > 0 || !self.held.is_empty() {
+            let outer = FREEING.replace(true);
             if busted::is(Variant::IgnoreHazards) {
                 self.hazards.clear();
             } else if !busted::is(Variant::HazardsFirst) {
@@ -489,6 +506,8 @@ impl RetireList {
                 self.sweep_held::<false>(of_held, &mut freed);
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
+            // Panics of destructors have been kept.
+            FREEING.set(outer);
         }
         self.account(freed.objects);
         panics::resume(freed.panic);
@@ -576,12 +595,12 @@ impl RetireList {
             self.core.event().notify();
         }
         let counters = self.counters();
+        counters.set_pinned(self.held.len());
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
         }
         counters.set_oldest(oldest(self.held_since, self.oldest()));
-        counters.set_pinned(self.held.len());
         counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 
@@ -651,6 +670,7 @@ impl Drop for RetireList {
         if self.core.quota().is_some_and(|quota| self.credit.give_back(quota)) {
             self.core.event().notify();
         }
+        self.counters().set_served(false);
         self.core.counters.release(&self.counters);
     }
 }

@@ -3,20 +3,25 @@
 //! The counters of a retire list are written by its owner alone, without read-modify-writes; those shared by all
 //! are changed by read-modify-writes. They stay when their retire list goes, and the next one counts on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-// Relaxed but where it says otherwise: statistics order nothing. Not modelled by loom for the same reason.
+use stillpoint_sys::sync::atomic::AtomicU64 as ModelledU64;
+
+// Relaxed but where it says otherwise: statistics order nothing. Not modelled by loom for the same reason, but for what a barrier
+// relies on.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     retired: AtomicU64,
-    freed: AtomicU64,
-    pending: AtomicU64,
+    freed: ModelledU64,
+    pending: ModelledU64,
     pending_bytes: AtomicU64,
     /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 for none.
     oldest: AtomicU64,
+    /// Whether a thread looks after the list until it is empty.
+    is_served: AtomicBool,
     handed_back: AtomicU64,
     waits: AtomicU64,
     assists: AtomicU64,
@@ -66,13 +71,19 @@ impl Counters {
     }
 
     pub(crate) fn count_freed(&self, objects: usize) {
-        self.freed.store(self.freed.load(RELAXED) + objects as u64, RELAXED);
+        // Release: pairs with the acquire load in `Served::is_over`.
+        self.freed.store(self.freed.load(RELAXED) + objects as u64, Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn set_pending(&self, objects: usize, bytes: usize) {
-        self.pending.store(objects as u64, RELAXED);
+        // Release: pairs with the acquire load in `Served::is_over`. The rest is relaxed.
+        self.pending.store(objects as u64, Ordering::Release);
         self.pending_bytes.store(bytes as u64, RELAXED);
+    }
+
+    pub(crate) fn set_served(&self, is_served: bool) {
+        self.is_served.store(is_served, RELAXED);
     }
 
     pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
@@ -94,8 +105,51 @@ impl Counters {
     }
 }
 
+/// What was in a list that a thread looks after.
+#[derive(Debug)]
+pub(crate) struct Served<'c> {
+    counters: &'c Counters,
+    /// Objects freed when all of that are but those that are pinned.
+    freed: u64,
+}
+
+impl Served<'_> {
+    /// Whether all of that has gone. What was retired before is passed over only if it is pinned.
+    pub(crate) fn is_over(&self) -> bool {
+        let counters = self.counters;
+        // Acquire: pairs with the release in `set_pending`, for who relies on what was freed.
+        let is_empty = counters.pending.load(Ordering::Acquire) == 0;
+        // Acquire: pairs with the release in `count_freed`: what was passed over since is counted as pinned.
+        let is_passed = counters.freed.load(Ordering::Acquire) >= self.freed && !self.is_pinned();
+        is_empty || is_passed
+    }
+
+    /// Whether the thread that looked after the list has gone: what was in it is elsewhere.
+    pub(crate) fn is_left(&self) -> bool {
+        !self.counters.is_served.load(RELAXED)
+    }
+
+    /// Whether protected loads hold some of it, or what was retired later.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned() > 0
+    }
+
+    /// How many objects they hold.
+    pub(crate) fn pinned(&self) -> usize {
+        self.counters.pinned.load(RELAXED) as usize
+    }
+}
+
 /// For everybody.
 impl Counters {
+    /// What waits in the list, if a thread looks after it, other than the one with the counters `own`.
+    pub(crate) fn served(&self, own: &Self) -> Option<Served<'_>> {
+        // In this order: what is freed in between is counted twice, and the list is waited for until it is empty.
+        let pending = self.pending.load(RELAXED);
+        let freed = self.freed.load(RELAXED) + pending;
+        (pending > 0 && self.is_served.load(RELAXED) && !std::ptr::eq(self, own)).then_some(Served { counters: self, freed })
+    }
+
     /// The age of the domain since when the owner waits for a reader in this state, if it does.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         // Acquire: pairs with the release in `set_under_way`.

@@ -1,0 +1,91 @@
+//! Waiting for everything that was handed to a domain so far.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::engine::queue::retire_list::{is_freeing, Limits, Pace, RetireList};
+use super::engine::wait::counters::Served;
+use super::engine::wait::park::{Next, Patience};
+use super::engine::Core;
+use super::error::SynchronizeError;
+use super::limits::WhenFull;
+use super::reclaimer::Reclaimer;
+use super::stall::ReaderKind;
+
+/// Why a barrier has to look for objects again, or cannot.
+enum Ended {
+    /// A thread that looked after some of them has left them to the domain.
+    Left,
+    Failed(SynchronizeError),
+}
+
+impl Core {
+    /// Frees what was handed over before this call, or waits for those that are at it.
+    pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        if is_freeing() {
+            return Err(SynchronizeError::InDestructor { domain: this.name().to_owned() });
+        }
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // A caller that is in the way is told so, whatever there is.
+        this.wait_for(this.protocol.start(), limit)?;
+        loop {
+            let mut reclaimer = Reclaimer::of(RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE), WhenFull::default());
+            let served = this.collect(reclaimer.list_mut(), deadline)?;
+            reclaimer.flush_until(left())?;
+            match this.wait_for_served(&served, deadline) {
+                Ok(()) => return Ok(()),
+                Err(Ended::Left) => {}
+                Err(Ended::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes what waits at threads, and what nobody looks after, to the list. Returns what others look after.
+    fn collect(
+        &self,
+        list: &mut RetireList,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Served<'_>>, SynchronizeError> {
+        list.set_served(true);
+        let mut patience = Patience::new();
+        let mut pause = || {
+            patience.wait(self.event(), Next::Release, deadline, || false);
+            deadline.is_none_or(|deadline| Instant::now() < deadline)
+        };
+        let late = || SynchronizeError::pinned(self, 0);
+        let collection = self.orphans().collect(&mut pause).ok_or_else(late)?;
+        while !self.take_shelved(list) {
+            if !pause() {
+                return Err(late());
+            }
+        }
+        collection.adopt(|garbage| {
+            self.hand_on(&garbage);
+            list.push(garbage);
+        });
+        let own = list.counters();
+        Ok(self.all_counters().filter_map(|counters| counters.served(own)).collect())
+    }
+
+    fn wait_for_served(&self, served: &[Served<'_>], deadline: Option<Instant>) -> Result<(), Ended> {
+        let mut patience = Patience::new();
+        for list in served {
+            while !list.is_over() {
+                if list.is_left() {
+                    return Err(Ended::Left);
+                }
+                if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
+                    // It may be one of them, which the other thread waits for.
+                    return Err(Ended::Failed(SynchronizeError::would_deadlock(self, ReaderKind::ProtectedLoad)));
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(Ended::Failed(SynchronizeError::pinned(self, list.pinned())));
+                }
+                patience.wait(self.event(), Next::Release, deadline, || false);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! The default domain: what needs neither a domain nor a reader to be named.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{compiler_fence, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::domain::{Domain, DomainBuilder};
+use super::engine::queue::shelf::OwnShelf;
+use super::error::{BuildError, SynchronizeError};
+use super::reader::{Guard, Reader};
+use super::retired::Retired;
+use super::weak_domain::WeakDomain;
+use stillpoint_sys::linux::ThreadEnd;
+
+/// It is never dropped.
+static DEFAULT: OnceLock<Domain> = OnceLock::new();
+
+/// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and their like use: for programs
+/// with one group of readers.
+///
+/// Made by its first use, in the best fence mode, unless it was [built](DomainBuilder::build_default) before. It is never
+/// dropped: what waits in it when the process exits is not freed. Its name is `default`, unless it was given another one.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// let domain = rcu::default_domain();
+/// assert_eq!(domain.name(), "default");
+/// let cell = rcu::RcuCell::new(1);
+/// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1)); // a reader of one's own serves as well
+/// ```
+pub fn default_domain() -> &'static Domain {
+    // Without a name and with what is always there, it is not refused.
+    DEFAULT.get_or_init(|| Domain::builder().name("default").build().expect("the best mode was probed"))
+}
+
+impl DomainBuilder {
+    /// Makes the [default domain](default_domain) of the process. To be called before anything uses that, as by the first lines
+    /// of `main`: libraries leave it to the program.
+    ///
+    /// # Errors
+    /// [`DefaultInUse`](BuildError::DefaultInUse) when there is a default domain already; otherwise as
+    /// [`build`](DomainBuilder::build).
+    ///
+    /// ```
+    /// use stillpoint::rcu::{self, BuildError, Domain};
+    ///
+    /// Domain::builder().name("default").max_pending(1_000_000).build_default()?;
+    /// assert_eq!(rcu::default_domain().stats().max_pending, Some(1_000_000));
+    /// assert_eq!(Domain::builder().build_default().unwrap_err(), BuildError::DefaultInUse);
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    pub fn build_default(mut self) -> Result<&'static Domain, BuildError> {
+        if DEFAULT.get().is_some() {
+            return Err(BuildError::DefaultInUse);
+        }
+        self.set_default_name("default");
+        let domain = self.build()?;
+        DEFAULT.set(domain).map_err(|_| BuildError::DefaultInUse)?;
+        Ok(default_domain())
+    }
+}
+
+/// Begins a region of the calling thread in the [default domain](default_domain): until the guard is dropped, nothing is freed
+/// that was linked. See [`Reader::pin`].
+///
+/// Registers the thread with its first use; afterwards it takes a load more than [`Reader::pin`]. The guard may be kept in a
+/// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
+/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten.)
+///
+/// ```
+/// use stillpoint::rcu::{self, RcuCell};
+///
+/// let (first, second) = (RcuCell::new(1), RcuCell::new(2));
+/// let guard = rcu::pin();
+/// assert_eq!(first.load(&guard).unwrap() + second.load(&guard).unwrap(), 3);
+/// ```
+#[inline]
+pub fn pin() -> Guard<'static> {
+    local().reader.pin()
+}
+
+/// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
+/// nothing and takes no lock, so that signal handlers may call it, and load within the region.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// std::thread::spawn(|| {
+///     assert!(rcu::try_pin().is_none());
+///     drop(rcu::pin());
+///     assert!(rcu::try_pin().is_some());
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+#[inline]
+pub fn try_pin() -> Option<Guard<'static>> {
+    present().map(|local| local.reader.pin())
+}
+
+/// As [`Domain::barrier`], for the [default domain](default_domain).
+///
+/// # Errors
+/// As [`Domain::barrier`].
+///
+/// # Panics
+/// As [`Domain::barrier`].
+///
+/// ```
+/// use stillpoint::rcu::{self, RcuCell};
+///
+/// let cell = RcuCell::new(1);
+/// cell.set(2);
+/// rcu::barrier()?; // the 1 has been dropped
+/// # Ok::<(), rcu::SynchronizeError>(())
+/// ```
+pub fn barrier() -> Result<(), SynchronizeError> {
+    default_domain().barrier()
+}
+
+/// As [`Domain::barrier_timeout`], for the [default domain](default_domain).
+///
+/// # Errors
+/// As [`Domain::barrier_timeout`].
+///
+/// # Panics
+/// As [`Domain::barrier`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # use stillpoint::rcu::{self, RcuCell, SynchronizeError};
+/// let cell = RcuCell::new(1);
+/// let object = cell.get();
+/// cell.set(2);
+/// let late = std::thread::spawn(|| rcu::barrier_timeout(Duration::from_millis(2))).join().unwrap();
+/// assert!(matches!(late, Err(SynchronizeError::Pinned { .. })));
+/// drop(object);
+/// rcu::barrier()?;
+/// # Ok::<(), SynchronizeError>(())
+/// ```
+pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
+    default_domain().barrier_timeout(limit)
+}
+
+/// As [`Domain::reset_after_fork`], for the [default domain](default_domain). Until it is called, the child frees nothing that the
+/// parent's other threads held, and a wait in it may not end.
+///
+/// # Safety
+/// As for [`Domain::reset_after_fork`].
+///
+/// ```no_run
+/// # use stillpoint::rcu;
+/// // SAFETY: nothing but async-signal-safe functions is called in the child before this.
+/// if unsafe { libc::fork() } == 0 {
+///     // SAFETY: this is the only thread of the child, and it uses no reference that another thread has lent it.
+///     unsafe { rcu::reset_after_fork() };
+/// }
+/// ```
+pub unsafe fn reset_after_fork() {
+    if let Some(domain) = DEFAULT.get() {
+        // SAFETY: the caller's promise.
+        unsafe { domain.reset_after_fork() };
+    }
+}
+
+/// What a thread has in the default domain, from its first use to the end of the thread.
+struct Local {
+    reader: Reader,
+    /// For what it retires; made by its first write.
+    shelf: OnceCell<RefCell<OwnShelf>>,
+    /// How often it has survived an end of the thread.
+    rounds: Cell<u32>,
+}
+
+thread_local! {
+    /// From `Box::into_raw`. Without a destructor: it can be asked for to the end of the thread.
+    static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
+}
+
+/// After the destructors of thread-locals, which may hold guards.
+static END: ThreadEnd = ThreadEnd::new(end);
+
+/// Rounds of destructors at the end of a thread that there are at least.
+const ROUNDS: u32 = 4;
+
+#[inline]
+fn present() -> Option<&'static Local> {
+    // SAFETY: null, or what `begin` made for this thread. `end` frees it when nothing refers to it any more; what is
+    // returned here is used for a moment only, or kept by a guard or a protected load, which `end` finds.
+    unsafe { LOCAL.get().as_ref() }
+}
+
+#[inline]
+fn local() -> &'static Local {
+    present().unwrap_or_else(begin)
+}
+
+/// Registers the thread.
+#[cold]
+#[inline(never)]
+fn begin() -> &'static Local {
+    let local = Local { reader: default_domain().reader(), shelf: OnceCell::new(), rounds: Cell::new(0) };
+    let local = Box::into_raw(Box::new(local));
+    // Where it is refused, the record stays claimed when the thread has ended, and holds nothing up.
+    END.call_with(local.cast());
+    // A signal handler finds all of it, or nothing.
+    compiler_fence(Ordering::SeqCst);
+    LOCAL.set(local);
+    // SAFETY: it was made just now.
+    unsafe { &*local }
+}
+
+/// The end of the thread, or one of the last rounds of its destructors. Those that come later may use the default domain once
+/// more, with a new reader.
+///
+/// # Safety
+/// `local` is what `begin` made for this thread.
+unsafe extern "C" fn end(local: *mut c_void) {
+    let local = local.cast::<Local>();
+    {
+        // SAFETY: the caller's promise.
+        let local = unsafe { &*local };
+        if local.reader.record().is_in_use() {
+            // Destructors of a later round may let go of it. Otherwise it is left as a forgotten guard is.
+            local.rounds.set(local.rounds.get() + 1);
+            if local.rounds.get() < ROUNDS && END.call_with(ptr::from_ref(local).cast_mut().cast()) {
+                return;
+            }
+            LOCAL.set(ptr::null());
+            local.give_up_shelf();
+            return;
+        }
+    }
+    LOCAL.set(ptr::null());
+    compiler_fence(Ordering::SeqCst); // as in `begin`
+    // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and nobody finds it any more.
+    let local = unsafe { Box::from_raw(local) };
+    local.give_up_shelf();
+}
+
+impl Local {
+    fn give_up_shelf(&self) {
+        if let Some(shelf) = self.shelf.get() {
+            shelf.borrow_mut().end(default_domain().core());
+        }
+    }
+}
+
+/// The reader of the calling thread.
+#[inline]
+pub(super) fn reader() -> &'static Reader {
+    &local().reader
+}
+
+/// Panics unless the domain is the default one.
+#[inline]
+pub(super) fn verify(domain: &WeakDomain) {
+    if !domain.is(local().reader.core()) {
+        reject(domain);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn reject(domain: &WeakDomain) -> ! {
+    let default = default_domain().name();
+    panic!("an object of domain `{domain}` was used as one of the default domain, `{default}`; name a reader of `{domain}`")
+}
+
+/// Puts an object of the default domain with those that the thread has retired, and frees some of what is ready.
+///
+/// # Panics
+/// With the panic of a destructor; the object has been taken in.
+pub(super) fn retire<T: Send + Sync + 'static>(retired: Retired<T>) {
+    let core = default_domain().core();
+    let shelf = local().shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
+    match shelf.try_borrow_mut() {
+        Ok(mut shelf) => shelf.put(core, retired.into_parts().into_garbage()),
+        // From a destructor that runs there.
+        Err(_) => drop(retired),
+    }
+}
