@@ -19,5 +19,5 @@ mod thread_end;
 
 pub use clock::{ticks, TICKS_PER_MICRO};
 pub use futex::{wait, wake, wake_all};
-pub use thread_end::ThreadEnd;
 pub use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Doing};
+pub use thread_end::ThreadEnd;

@@ -123,7 +123,8 @@ impl BackgroundReclaimer {
     /// ```
     pub fn spawn(mut self) -> std::io::Result<(RetireHandle, std::thread::JoinHandle<()>)> {
         let handle = self.retire_handle();
-        let thread = std::thread::Builder::new().name("stillpoint-rcu".to_owned()).spawn(move || self.run())?;
+        let thread =
+            std::thread::Builder::new().name("stillpoint-rcu".to_owned()).spawn(move || self.run())?;
         Ok((handle, thread))
     }
 

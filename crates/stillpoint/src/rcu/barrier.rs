@@ -31,7 +31,10 @@ impl Core {
         // A caller that is in the way is told so, whatever there is.
         this.wait_for(this.protocol.start(), limit)?;
         loop {
-            let mut reclaimer = Reclaimer::of(RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE), WhenFull::default());
+            let mut reclaimer = Reclaimer::of(
+                RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE),
+                WhenFull::default(),
+            );
             let served = this.collect(reclaimer.list_mut(), deadline)?;
             reclaimer.flush_until(left())?;
             match this.wait_for_served(&served, deadline) {
@@ -78,7 +81,10 @@ impl Core {
                 }
                 if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
                     // It may be one of them, which the other thread waits for.
-                    return Err(Ended::Failed(SynchronizeError::would_deadlock(self, ReaderKind::ProtectedLoad)));
+                    return Err(Ended::Failed(SynchronizeError::would_deadlock(
+                        self,
+                        ReaderKind::ProtectedLoad,
+                    )));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Err(Ended::Failed(SynchronizeError::pinned(self, list.pinned())));

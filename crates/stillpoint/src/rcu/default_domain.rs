@@ -237,7 +237,7 @@ unsafe extern "C" fn end(local: *mut c_void) {
     }
     LOCAL.set(ptr::null());
     compiler_fence(Ordering::SeqCst); // as in `begin`
-    // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and nobody finds it any more.
+                                      // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and nobody finds it any more.
     let local = unsafe { Box::from_raw(local) };
     local.give_up_shelf();
 }

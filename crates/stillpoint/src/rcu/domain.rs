@@ -285,10 +285,10 @@ impl Domain {
         Core::synchronize(&self.core, Some(limit))
     }
 
-    /// Frees everything that was handed to the domain before this call, or waits for those that are freeing it: what was
-    /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), left by a reclaimer that was dropped, or handed to a
-    /// [background reclaimer](BackgroundReclaimer) that runs. What waits in a [`Reclaimer`], or what such a one has adopted, is for its
-    /// owner to free; entries of tables are for the table.
+    /// Frees everything that was left to the domain before this call, or waits for those that are freeing it: what was
+    /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped, whoever has adopted it,
+    /// a [background reclaimer](BackgroundReclaimer) that runs included. What was handed to a reclaimer is for that to free, and so is
+    /// what a [`Reclaimer`] has adopted that its owner no longer polls; entries of tables are for the table.
     ///
     /// For the end of a program or of a test, and before code is unloaded that destructors are in. Looks at every thread
     /// that has written; meanwhile nobody else adopts what is left to the domain.

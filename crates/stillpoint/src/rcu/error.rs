@@ -110,9 +110,9 @@ impl fmt::Display for BuildError {
         match self {
             Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
             Self::Boost(error) => write!(f, "preempted readers cannot be boosted: {error}"),
-            Self::DefaultInUse => {
-                f.write_str("the default domain is in use already; build it before anything uses it, first in `main`")
-            }
+            Self::DefaultInUse => f.write_str(
+                "the default domain is in use already; build it before anything uses it, first in `main`",
+            ),
         }
     }
 }

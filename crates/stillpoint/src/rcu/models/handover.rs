@@ -149,7 +149,8 @@ impl Drop for Told {
 #[test]
 fn a_barrier_finds_what_others_move() {
     explore(3, || {
-        let domain = Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+        let domain =
+            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         drop(cell.take());
@@ -165,7 +166,8 @@ fn a_barrier_finds_what_others_move() {
 #[test]
 fn a_barrier_finds_what_others_leave() {
     explore(3, || {
-        let domain = Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+        let domain =
+            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         let mut background = domain.background();

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::retire_list::{Limits, Pace, RetireList, SHARE};
+use super::retire_list::{is_freeing, Limits, Pace, RetireList, SHARE};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::Core;
@@ -118,9 +118,12 @@ impl OwnShelf {
             // For a background reclaimer that sleeps.
             core.event().notify();
         }
-        turn.list.as_mut().map(|list| list.poll(SHARE));
-        drop(turn);
-        core.pass_by(&mut self.round);
+        // Destructors do not nest: what one of them retires waits for the next poll.
+        if !is_freeing() {
+            turn.list.as_mut().map(|list| list.poll(SHARE));
+            drop(turn);
+            core.pass_by(&mut self.round);
+        }
     }
 
     /// The owner's thread ends, and passes on what waits; or whoever is at the list goes on with it.

@@ -147,7 +147,8 @@ impl Counters {
         // In this order: what is freed in between is counted twice, and the list is waited for until it is empty.
         let pending = self.pending.load(RELAXED);
         let freed = self.freed.load(RELAXED) + pending;
-        (pending > 0 && self.is_served.load(RELAXED) && !std::ptr::eq(self, own)).then_some(Served { counters: self, freed })
+        (pending > 0 && self.is_served.load(RELAXED) && !std::ptr::eq(self, own))
+            .then_some(Served { counters: self, freed })
     }
 
     /// The age of the domain since when the owner waits for a reader in this state, if it does.

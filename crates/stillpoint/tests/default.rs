@@ -1,0 +1,572 @@
+//! The default domain, whose readers are the threads themselves.
+//!
+//! There is one for a process, so that each test has it for itself, one after the other.
+
+#[path = "support/census.rs"]
+mod census;
+#[cfg(not(miri))]
+#[path = "support/child.rs"]
+mod child;
+#[cfg(not(miri))]
+#[path = "support/forked.rs"]
+mod forked;
+#[path = "support/then.rs"]
+mod then;
+
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use census::{Census, Object};
+use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell, SynchronizeError};
+use then::Then;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The domain for oneself, with nothing that waits in it.
+fn own() -> MutexGuard<'static, ()> {
+    let own = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    rcu::barrier().expect("nobody is in the way");
+    own
+}
+
+fn message_of(function: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(function)).expect_err("it panics");
+    panic.downcast_ref::<String>().expect("with a formatted message").clone()
+}
+
+const MANY: usize = if cfg!(miri) { 40 } else { 1_000 };
+
+#[test]
+fn what_is_replaced_is_freed_and_what_is_held_is_not() {
+    let _own = own();
+    let census = Census::default();
+    let cell = RcuCell::new(census.object());
+    let held = cell.get().expect("never empty here");
+    for _ in 0..MANY {
+        cell.set(census.object());
+    }
+    rcu::barrier().expect_err("this thread holds one of them");
+    assert_eq!(census.freed(), MANY - 1);
+    held.verify();
+    drop(held);
+    cell.clear();
+    assert!(cell.get().is_none());
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!((census.freed(), census.alive()), (MANY + 1, 0));
+}
+
+#[test]
+fn an_update_is_not_lost() {
+    let _own = own();
+    let cell = RcuCell::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..MANY).for_each(|_| assert!(cell.update(|value| value + 1))));
+        }
+    });
+    assert_eq!(cell.get().as_deref(), Some(&(3 * MANY)));
+    assert!(!RcuCell::<u32>::empty().update(|value| value + 1));
+    assert!(catch_unwind(AssertUnwindSafe(|| cell.update(|_| panic!("as expected")))).is_err());
+    assert_eq!(cell.get().as_deref(), Some(&(3 * MANY)), "nothing was replaced");
+}
+
+#[test]
+fn what_is_of_another_domain_is_refused_and_both_are_named() {
+    let _own = own();
+    let domain = Domain::builder().name("routes").build().unwrap();
+    let (cell, array) = (domain.cell(1), RcuArray::new_in(&domain, 1, |_| Some(Box::new(1))));
+    let calls: [(&str, &dyn Fn()); 6] = [
+        ("get", &|| drop(cell.get())),
+        ("set", &|| cell.set(2)),
+        ("clear", &|| cell.clear()),
+        ("update", &|| assert!(cell.update(|_| 2))),
+        ("get of an array", &|| drop(array.get(0))),
+        ("set of an array", &|| array.set(0, None)),
+    ];
+    for (name, call) in calls {
+        let message = message_of(call);
+        assert!(message.contains("`routes`") && message.contains("`default`"), "{name}: {message}");
+    }
+    let reader = domain.reader();
+    assert_eq!(cell.protect(&reader).as_deref(), Some(&1), "nothing was replaced");
+    assert_eq!(array.protect(0, &reader).as_deref(), Some(&1), "nothing was replaced");
+    // And the other way round.
+    let message = message_of(|| drop(RcuCell::new(1).protect(&reader)));
+    assert!(message.contains("`routes`") && message.contains("`default`"), "{message}");
+    // A guard of this thread is one of the default domain.
+    let message = message_of(|| assert!(cell.load(&rcu::pin()).is_none()));
+    assert!(message.contains("`routes`") && message.contains("`default`"), "{message}");
+}
+
+/// Registers something at the end of the thread, before or after the domain.
+struct AtEnd(Option<Box<dyn FnOnce()>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(function) = self.0.take() {
+            function();
+        }
+    }
+}
+
+thread_local! {
+    static GUARD: RefCell<Option<Guard<'static>>> = const { RefCell::new(None) };
+    static PROTECTED: RefCell<Vec<Protected<'static, Object>>> = const { RefCell::new(Vec::new()) };
+    static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
+}
+
+/// Runs it on a thread that has ended when this returns, with all destructors.
+fn on_thread(function: impl FnOnce() + Send + 'static) {
+    thread::spawn(function).join().expect("it does not panic");
+}
+
+/// A thread's record is given back after what other thread-locals hold, whichever of them is destroyed first.
+#[test]
+fn guards_and_protected_loads_in_thread_locals_are_let_go_of() {
+    let _own = own();
+    let census = Census::default();
+    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    let before = rcu::default_domain().stats().readers;
+    for round in 0..if cfg!(miri) { 4 } else { 100 } {
+        on_thread(move || {
+            if round % 2 == 0 {
+                drop(rcu::pin()); // the thread is registered first
+            }
+            let touched = GUARD.with_borrow(Option::is_some);
+            assert!(!touched);
+            PROTECTED.with_borrow(|protected| assert!(protected.is_empty()));
+            GUARD.set(Some(rcu::pin()));
+            PROTECTED.with_borrow_mut(|protected| protected.extend((0..20).filter_map(|_| cell.get())));
+        });
+    }
+    assert!(rcu::default_domain().stats().readers <= before);
+    cell.clear();
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn destructors_of_thread_locals_may_read_and_write() {
+    let _own = own();
+    let census = Census::default();
+    let cell = Arc::new(RcuCell::new(census.object()));
+    let before = rcu::default_domain().stats().readers;
+    for is_first in [false, true] {
+        let (cell, census) = (Arc::clone(&cell), census.clone());
+        on_thread(move || {
+            if is_first {
+                drop(rcu::pin());
+            }
+            AT_END.set(AtEnd(Some(Box::new(move || {
+                let guard = rcu::pin();
+                cell.load(&guard).expect("never empty here").verify();
+                cell.set(census.object());
+                cell.get().expect("never empty here").verify();
+            }))));
+        });
+    }
+    assert!(rcu::default_domain().stats().readers <= before);
+    cell.clear();
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!((census.freed(), census.alive()), (3, 0));
+}
+
+/// What comes after the domain's own end of the thread is served by a new reader.
+#[test]
+fn the_last_destructors_of_a_thread_may_read_and_write() {
+    static END: stillpoint_sys::linux::ThreadEnd = stillpoint_sys::linux::ThreadEnd::new(end);
+    static CELL: Mutex<Option<RcuCell<Object>>> = Mutex::new(None);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn end(rounds: *mut std::ffi::c_void) {
+        let cell = CELL.lock().unwrap();
+        let cell = cell.as_ref().expect("the test is not over");
+        cell.get().expect("never empty here").verify();
+        drop(rcu::pin());
+        ENDED.fetch_add(1, Ordering::Relaxed);
+        if rounds.addr() > 1 {
+            END.call_with(rounds.wrapping_byte_sub(1));
+        }
+    }
+
+    let _own = own();
+    let census = Census::default();
+    *CELL.lock().unwrap() = Some(RcuCell::new(census.object()));
+    let before = rcu::default_domain().stats().readers;
+    on_thread(|| {
+        drop(rcu::pin());
+        assert!(END.call_with(std::ptr::without_provenance_mut(2)));
+    });
+    assert_eq!(ENDED.load(Ordering::Relaxed), 2);
+    assert!(rcu::default_domain().stats().readers <= before);
+    *CELL.lock().unwrap() = None;
+}
+
+/// In a process of its own: it is held for ever.
+#[cfg(not(miri))]
+#[test]
+fn what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept() {
+    child::in_child("what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept", || {
+        let census = Census::default();
+        let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+        let thread = thread::spawn(|| {
+            let object: &'static Protected<'static, Object> =
+                Box::leak(Box::new(cell.get().expect("never empty here")));
+            &**object
+        });
+        let object = thread.join().unwrap();
+        // A thread that comes later has a record of its own.
+        on_thread(|| drop(cell.get()));
+        cell.clear();
+        let late = rcu::barrier_timeout(Duration::from_millis(1));
+        assert!(matches!(late, Err(SynchronizeError::Pinned { objects: 1, .. })), "{late:?}");
+        object.verify();
+        assert_eq!(census.alive(), 1);
+    });
+}
+
+/// A thread that is silent from now on, until the returned value is dropped.
+struct Silent {
+    ends: mpsc::Sender<()>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Silent {
+    /// What `function` returns is kept until the end.
+    fn after<R>(function: impl FnOnce() -> R + Send + 'static) -> Self {
+        let (begun, has_begun) = mpsc::channel();
+        let (ends, end) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let _kept = function();
+            begun.send(()).unwrap();
+            let _ = end.recv();
+        });
+        has_begun.recv().unwrap();
+        Self { ends, thread: Some(thread) }
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = self.ends.send(());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Replaces an object on a thread that is silent afterwards, while a guard keeps it from being freed at once.
+fn left_by_a_silent_thread(census: &Census) -> Silent {
+    let cell = RcuCell::new(census.object());
+    let guard = rcu::pin();
+    let silent = Silent::after(move || cell.clear());
+    drop(guard);
+    assert_eq!(census.alive(), 1);
+    silent
+}
+
+#[test]
+fn what_a_silent_thread_has_retired_is_freed_by_later_writes_of_others() {
+    let _own = own();
+    let census = Census::default();
+    let _silent = left_by_a_silent_thread(&census);
+    let cell = RcuCell::new(0);
+    while census.alive() > 0 {
+        cell.set(1);
+    }
+}
+
+#[test]
+fn what_a_silent_thread_has_retired_is_freed_by_later_polls() {
+    let _own = own();
+    let census = Census::default();
+    let _silent = left_by_a_silent_thread(&census);
+    let mut reclaimer = rcu::default_domain().reclaimer();
+    while census.alive() > 0 {
+        reclaimer.poll();
+    }
+}
+
+#[test]
+fn what_a_thread_that_ends_has_retired_is_freed_by_later_writes() {
+    let _own = own();
+    let census = Census::default();
+    drop(left_by_a_silent_thread(&census));
+    let cell = RcuCell::new(0);
+    while census.alive() > 0 {
+        cell.set(1);
+    }
+}
+
+#[test]
+fn a_thread_of_the_background_frees_what_a_silent_thread_has_retired() {
+    let _own = own();
+    let (handle, thread) = rcu::default_domain().background().spawn().expect("there are threads");
+    let census = Census::default();
+    // Once when it sleeps, and once when it is at it.
+    for _ in 0..2 {
+        let _silent = left_by_a_silent_thread(&census);
+        while census.alive() > 0 {
+            thread::yield_now();
+        }
+    }
+    handle.stop();
+    thread.join().expect("no destructor panics");
+}
+
+#[test]
+fn a_background_thread_ends_without_handles_and_tells_of_panics() {
+    let _own = own();
+    let (handle, thread) = rcu::default_domain().background().spawn().expect("there are threads");
+    assert_eq!(thread.thread().name(), Some("stillpoint-rcu"));
+    let cell = RcuCell::new(Then::new(|| panic!("as expected")));
+    handle.retire(cell.take().unwrap()).expect("there is room");
+    drop(handle);
+    assert!(thread.join().is_err());
+}
+
+#[test]
+fn a_barrier_finds_what_others_have() {
+    let _own = own();
+    let census = Census::default();
+    let silent: Vec<_> = (0..4).map(|_| left_by_a_silent_thread_beside(&census)).collect();
+    drop(RcuCell::new(census.object()).take()); // left to the domain
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!((census.freed(), census.alive()), (5, 0));
+    drop(silent);
+}
+
+fn left_by_a_silent_thread_beside(census: &Census) -> Silent {
+    let cell = RcuCell::new(census.object());
+    Silent::after(move || {
+        let held = cell.get();
+        cell.clear(); // it is held, and so is not freed at once
+        drop(held);
+    })
+}
+
+#[test]
+fn a_barrier_waits_for_the_background() {
+    let _own = own();
+    let (handle, thread) = rcu::default_domain().background().spawn().expect("there are threads");
+    let census = Census::default();
+    for _ in 0..MANY / 10 {
+        for _ in 0..10 {
+            drop(RcuCell::new(census.object()).take()); // which wakes it
+        }
+        rcu::barrier().expect("nobody is in the way");
+        assert_eq!(census.alive(), 0);
+    }
+    handle.stop();
+    thread.join().expect("no destructor panics");
+}
+
+/// Nothing that was handed over before a barrier is alive after it, whatever other threads do meanwhile.
+#[test]
+fn a_barrier_finds_everything_while_others_write_and_end() {
+    let _own = own();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    on_thread(|| {
+                        let cell = RcuCell::new(0);
+                        (0..100).for_each(|value| cell.set(value));
+                        (0..100).for_each(|value| drop(cell.replace(value)));
+                    });
+                }
+            })
+        })
+        .collect();
+    for _ in 0..if cfg!(miri) { 2 } else { 300 } {
+        let census = Census::default();
+        let cell = RcuCell::new(census.object());
+        for _ in 0..10 {
+            cell.set(census.object());
+            drop(cell.replace(census.object()));
+        }
+        drop(cell);
+        rcu::barrier().expect("nobody is in the way");
+        assert_eq!(census.alive(), 0);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    others.into_iter().for_each(|other| other.join().unwrap());
+}
+
+#[test]
+fn a_barrier_that_would_wait_for_itself_says_so() {
+    let _own = own();
+    let guard = rcu::pin();
+    assert!(matches!(rcu::barrier(), Err(SynchronizeError::WouldDeadlock { .. })));
+    drop(guard);
+    let (answer, answers) = mpsc::channel();
+    let cell = RcuCell::new(Then::new(move || answer.send(rcu::barrier()).unwrap()));
+    cell.clear();
+    rcu::barrier().expect("nobody is in the way");
+    let answer = answers.recv().unwrap().unwrap_err();
+    assert!(matches!(answer, SynchronizeError::InDestructor { .. }));
+    assert!(answer.to_string().contains("`default`"), "{answer}");
+}
+
+#[test]
+fn destructors_that_write_do_not_nest() {
+    static DEPTH: AtomicUsize = AtomicUsize::new(0);
+    static DEEPEST: AtomicUsize = AtomicUsize::new(0);
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+
+    /// Each one retires the next one.
+    fn chain(left: usize) -> Then {
+        Then::new(move || {
+            FREED.fetch_add(1, Ordering::Relaxed);
+            DEEPEST.fetch_max(DEPTH.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if left > 0 {
+                RcuCell::new(chain(left - 1)).clear();
+            }
+            DEPTH.fetch_sub(1, Ordering::Relaxed);
+        })
+    }
+
+    let _own = own();
+    RcuCell::new(chain(MANY)).clear();
+    while FREED.load(Ordering::Relaxed) <= MANY {
+        rcu::barrier().expect("nobody is in the way");
+    }
+    assert_eq!((FREED.load(Ordering::Relaxed), DEEPEST.load(Ordering::Relaxed)), (MANY + 1, 1));
+}
+
+#[test]
+fn a_destructor_that_panics_does_so_in_a_write_and_nothing_is_lost() {
+    let _own = own();
+    let census = Census::default();
+    let (cell, other) = (RcuCell::new(Then::new(|| panic!("as expected"))), RcuCell::new(census.object()));
+    let mut panics = 0;
+    let mut write = |function: &dyn Fn()| {
+        if catch_unwind(AssertUnwindSafe(function)).is_err() {
+            panics += 1;
+        }
+    };
+    write(&|| cell.clear());
+    for _ in 0..MANY {
+        write(&|| other.set(census.object()));
+    }
+    write(&|| rcu::barrier().expect("nobody is in the way"));
+    drop(other);
+    assert_eq!((panics, census.alive()), (1, 0));
+}
+
+#[test]
+fn nothing_is_destroyed_by_a_pin_or_a_load() {
+    let _own = own();
+    let census = Census::default();
+    let _silent = left_by_a_silent_thread(&census);
+    let cell = RcuCell::new(1);
+    for _ in 0..MANY {
+        let guard = rcu::pin();
+        assert_eq!(cell.load(&guard), Some(&1));
+        drop(guard);
+        drop(cell.get());
+    }
+    assert_eq!(census.alive(), 1);
+}
+
+/// A handler interrupts reads of the same thread at any point, and reads itself.
+#[cfg(not(miri))]
+#[test]
+fn a_signal_handler_may_pin() {
+    static CELL: Mutex<Option<&'static RcuCell<Object>>> = Mutex::new(None);
+    static LOADS: AtomicUsize = AtomicUsize::new(0);
+    static SEEN: std::sync::atomic::AtomicPtr<RcuCell<Object>> =
+        std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+
+    extern "C" fn load(_signal: libc::c_int) {
+        let Some(guard) = rcu::try_pin() else { return };
+        // SAFETY: set before the handler, and leaked.
+        let cell = unsafe { &*SEEN.load(Ordering::Relaxed) };
+        cell.load(&guard).expect("never empty here").verify();
+        LOADS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    let _own = own();
+    let census = Census::default();
+    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    *CELL.lock().unwrap() = Some(cell);
+    SEEN.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Relaxed);
+    // SAFETY: the structure is plain data, for which zeros are valid; the handler is async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = load as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
+    }
+    let (is_over, is_ready) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+    let reader = {
+        let (is_over, is_ready) = (Arc::clone(&is_over), is_ready.0);
+        thread::spawn(move || {
+            // SAFETY: no preconditions.
+            is_ready.send(unsafe { libc::pthread_self() }).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                let outer = rcu::pin();
+                let inner = rcu::pin();
+                cell.load(&outer).expect("never empty here").verify();
+                drop(outer);
+                cell.load(&inner).expect("never empty here").verify();
+                drop(inner);
+                cell.get().expect("never empty here").verify();
+            }
+        })
+    };
+    let thread = is_ready.1.recv().unwrap();
+    let mut sent = 0;
+    while LOADS.load(Ordering::Relaxed) < 200 {
+        // SAFETY: the thread is alive until it is told to end.
+        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
+        cell.set(census.object());
+        sent += 1;
+    }
+    assert!(sent >= 200);
+    is_over.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
+    cell.clear();
+    rcu::barrier().expect("the handler has left nothing");
+    assert_eq!(census.alive(), 0);
+}
+
+#[cfg(not(miri))]
+#[test]
+fn a_child_of_a_fork_reads_and_writes_on() {
+    let _own = own();
+    let census = Census::default();
+    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    // Another thread holds everything up, and has something in its list.
+    let guarding = Silent::after({
+        let census = census.clone();
+        move || {
+            cell.set(census.object());
+            rcu::pin()
+        }
+    });
+    let own = cell.protect_owned().expect("never empty here");
+    forked::in_fork(|| {
+        cell.get().expect("never empty here").verify();
+        cell.set(census.object());
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        let before = census.freed();
+        cell.set(census.object());
+        cell.set(census.object());
+        let late = rcu::barrier_timeout(Duration::from_millis(100));
+        assert!(matches!(late, Err(SynchronizeError::Pinned { .. })), "{late:?}");
+        own.verify(); // it is bound to no thread
+        assert!(census.freed() > before);
+    });
+    own.verify();
+    drop(own);
+    drop(guarding);
+    cell.clear();
+    rcu::barrier().expect("the thread has ended, and its guard with it");
+    assert_eq!(census.alive(), 0);
+}
