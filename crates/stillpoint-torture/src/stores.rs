@@ -1,6 +1,7 @@
 //! Stores that keep a store buffer busy.
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lines: 16 MiB, more than the caches of a core hold, so that a store has to wait for its line.
@@ -22,7 +23,9 @@ struct Line(AtomicU64);
 
 impl Stores {
     pub(crate) fn new() -> Self {
-        Self { lines: (0..LINES).map(|_| Line::default()).collect(), next: Cell::new(0) }
+        let lines = (0..LINES).map(|_| Line::default()).collect();
+        // To the compiler, somebody may read them: otherwise it may leave the stores out, and it has done so.
+        Self { lines: black_box(lines), next: Cell::new(0) }
     }
 
     /// Stores to `number` lines that are likely in no near cache.

@@ -59,18 +59,22 @@ impl Drop for Object {
     }
 }
 
+/// The windows of a round, and what the writer has measured in it.
+type Slice = (Windows, Vec<u64>);
+
 pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     let names = plan.contenders.iter().filter(|name| interval_of(name).is_some());
     let names = with_control(names.cloned().collect());
     let measure = |name: &String, (): &()| {
         let interval = interval_of(name).ok_or("it is no pace")?;
+        TIMES.take(); // a round that failed may have left some
         let windows = slice(Mode::Asymmetric, plan, |domain, begin| match interval {
             Some(interval) => retire(domain, interval, begin),
             None => fences(begin),
         })?;
         Ok::<_, String>((windows, TIMES.take()))
     };
-    let row = |(name, slices): (&String, Result<Vec<(Windows, Vec<u64>)>, String>)| {
+    let row = |(name, slices): (&String, Result<Vec<Slice>, String>)| {
         let (mut windows, mut times) = (Windows::default(), Vec::new());
         for (more, delays) in slices? {
             windows.extend(more);
