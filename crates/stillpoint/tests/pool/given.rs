@@ -25,7 +25,7 @@ impl Region {
 
     fn release(&self) -> impl FnOnce() + Send + Sync + 'static {
         let (start, layout, released) =
-            (self.start.expose_provenance().get(), self.layout, Arc::clone(&self.released));
+            (self.start.as_ptr().expose_provenance(), self.layout, Arc::clone(&self.released));
         move || {
             released.fetch_add(1, Ordering::SeqCst);
             // SAFETY: allocated with this layout, and nobody uses it any more.
@@ -190,26 +190,32 @@ fn each_cache_counts_what_was_asked_of_it() {
     let objects = local.alloc_many(&mut objects).unwrap();
     let one = local.alloc().unwrap();
     let block = local.alloc_block().unwrap();
-    // SAFETY, here and below: handed out above, and not used.
+    // SAFETY: handed out above, and not used.
     unsafe { local.free_many(&objects[..500]) }.unwrap();
+    // SAFETY: as above.
     unsafe { local.free(one) }.unwrap();
     let mut far_too_many = vec![MaybeUninit::uninit(); 100_000];
     assert!(local.alloc_many(&mut far_too_many).is_err());
     let all: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
-    assert!(local.alloc_many(&mut []).is_ok() && unsafe { local.free_many(&[]) }.is_ok(), "not counted");
+    // SAFETY: nothing is freed.
+    let nothing = unsafe { local.free_many(&[]) };
+    assert!(local.alloc_many(&mut []).is_ok() && nothing.is_ok(), "not counted");
     let stats = pool.cache_stats()[0];
     assert_eq!((stats.gets, stats.puts), (601, 501));
     assert_eq!((stats.blocks_got, stats.blocks_put, stats.failures), (1 + all.len(), 0, 2));
-    unsafe { local.free_block(block) }.unwrap();
-    all.iter().for_each(|block| unsafe { local.free_block(*block) }.unwrap());
+    for block in all.into_iter().chain([block]) {
+        // SAFETY: as above.
+        unsafe { local.free_block(block) }.unwrap();
+    }
     // Another thread frees the rest.
-    let rest: Vec<usize> = objects[500..].iter().map(|object| object.expose_provenance().get()).collect();
+    let rest: Vec<usize> = objects[500..].iter().map(|object| object.as_ptr().expose_provenance()).collect();
     std::thread::scope(|scope| {
         let pool = &pool;
         scope.spawn(move || {
             let local = pool.local().unwrap();
             for object in rest {
                 let object = NonNull::new(std::ptr::with_exposed_provenance_mut(object)).unwrap();
+                // SAFETY: handed out above, and not used.
                 unsafe { local.free(object) }.unwrap();
             }
         });

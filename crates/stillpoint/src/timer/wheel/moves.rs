@@ -42,6 +42,9 @@ impl<S: Store> Core<S> {
     }
 
     /// Lets time go on, and moves at most that many timers of each level in use, all levels together.
+    ///
+    /// Apart, so that the loop that fires has the registers.
+    #[inline(never)]
     pub(super) fn go_on(&mut self, now: u64, moves: usize) {
         let before = self.now;
         if now < before {
