@@ -163,7 +163,7 @@ fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
 fn a_node_is_used_again_from_its_own_callback() {
     let mut wheel = NodeWheel::new(0);
     let session = leak(1);
-    // SAFETY, here and below: leaked until the end.
+    // SAFETY: leaked until the end.
     unsafe { wheel.add(node(session), Schedule::at(10)) };
     for beat in 1..=5 {
         assert_eq!((wheel.pop(), wheel.len()), (None, 1));

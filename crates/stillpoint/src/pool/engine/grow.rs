@@ -34,6 +34,11 @@ pub(crate) struct Given {
     pub(crate) release: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
+// SAFETY: whoever gives the memory promises that any thread may use it; the function that takes it back is `Send`.
+unsafe impl Send for Given {}
+// SAFETY: a shared reference tells only where the memory is.
+unsafe impl Sync for Given {}
+
 impl Drop for Given {
     fn drop(&mut self) {
         if let Some(release) = self.release.take() {

@@ -272,15 +272,18 @@ mod work {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             all.push(node);
             for delay in [0, 1, 63, 64, 1 << 20, 1 << 50] {
-                // SAFETY, here and below: valid until `free`, and in this wheel or in none.
+                // SAFETY: valid until `free`, and in this wheel or in none.
                 let (work, ()) = of(|| unsafe { wheel.add(node, Schedule::at(delay)) });
                 assert!(work <= 6, "add: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.reset(node, delay + 3) });
                 assert!(work <= 9 && was_in, "reset: {work}");
                 let (work, next) = of(|| (wheel.next_deadline(), wheel.stats(), wheel.len()));
                 assert!(work == 0 && next.0.is_some(), "look: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work <= 5 && was_in, "cancel: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work == 0 && !was_in, "cancel again: {work}");
             }
