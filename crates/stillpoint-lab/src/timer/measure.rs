@@ -13,7 +13,7 @@ use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerConte
 
 use super::cycles::Bracket;
 use super::floor::Floor;
-use super::ours::{Ours, Time};
+use super::ours::{Ours, Queue, Time};
 use super::{HOUR, Plan, SPAN, remote, steady, time};
 use crate::experiment::prepare_child;
 
@@ -55,6 +55,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "stillpoint/wheel" => Box::new(Ours::new(timers, Time::Ticks)),
         "stillpoint/wheel+instant" => Box::new(Ours::new(timers, Time::instants())),
         "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Time::clock())),
+        "stillpoint/queue" => Box::new(Queue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
         "dpdk/rte_timer" => rte_timer(timers)?,
         "nexus-timer" => Box::new(Nexus::new(timers, false)?),

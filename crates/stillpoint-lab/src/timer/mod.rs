@@ -26,6 +26,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/wheel",
     "floor",
     "stillpoint/wheel+instant",
+    "stillpoint/queue",
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",

@@ -1,9 +1,10 @@
 //! stillpoint's wheel as a contender, through its public interface. A tick is a nanosecond.
 
 use std::hint::black_box;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use stillpoint::timer::{Clock, Key, Limit, Wheel};
+use stillpoint::timer::{Clock, Key, Limit, TimerService, Wheel};
 use stillpoint_peers::timer::TimerContender;
 
 pub(super) struct Ours {
@@ -171,5 +172,81 @@ impl TimerContender for Ours {
             _ => self.wheel.now() + delay,
         };
         (0..count).try_for_each(|_| self.wheel.add(at, 1).map(drop)).map_err(|full| full.to_string())
+    }
+}
+
+/// A queue for a task, as the example `delay_queue` has it: a service that other threads may add to and wake, polled with a
+/// waker. It has the time as `DelayQueue` of tokio-util does.
+pub(super) struct Queue {
+    service: TimerService<u64>,
+    keys: Vec<Key>,
+    begin: Instant,
+    now: Instant,
+}
+
+impl Queue {
+    pub(super) fn new(timers: usize) -> Self {
+        let begin = Instant::now();
+        let service = TimerService::with_capacity(0, timers).sleeping();
+        Self { service, keys: Vec::with_capacity(timers), begin, now: begin }
+    }
+
+    fn deadline(&self, delay: u64) -> u64 {
+        ticks(self.begin, self.now + Duration::from_nanos(delay))
+    }
+
+    /// Until it is pending; how many have fired.
+    fn poll(&mut self) -> u64 {
+        let now = ticks(self.begin, black_box(self.now));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut sum = 0;
+        let add = |_: &mut TimerService<u64>, mut event: stillpoint::timer::Event<'_, u64>| {
+            sum += black_box(*event.value());
+        };
+        let _ = self.service.poll_run(now, Limit::NONE, &mut cx, add);
+        sum
+    }
+}
+
+impl TimerContender for Queue {
+    fn name(&self) -> &'static str {
+        "stillpoint/queue"
+    }
+
+    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
+        for &delay in delays {
+            let key = self.service.add(self.deadline(delay), 1).map_err(|full| full.to_string())?;
+            self.keys.push(key);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, delays: &[u64]) -> u64 {
+        let mut done = 0;
+        for (at, &delay) in delays.iter().enumerate() {
+            let deadline = self.deadline(delay);
+            done += u64::from(self.service.reset(self.keys[at], deadline));
+        }
+        done
+    }
+
+    fn cancel(&mut self, order: &[u32]) -> u64 {
+        order.iter().fold(0, |sum, &which| sum + self.service.cancel(self.keys[which as usize]).unwrap_or(0))
+    }
+
+    fn idle(&mut self, polls: usize) -> u64 {
+        (0..polls).fold(0, |sum, _| {
+            self.now += Duration::from_nanos(1);
+            sum + self.poll()
+        })
+    }
+
+    fn expire(&mut self, more: u64) -> u64 {
+        self.now += Duration::from_nanos(more);
+        self.poll()
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
     }
 }

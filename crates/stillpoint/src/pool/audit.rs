@@ -65,6 +65,24 @@ impl AnyPool {
         PoolStats { capacity, available: capacity - in_use, in_use }
     }
 
+    /// What was asked of each cache since the pool was made: of each thread that uses it, or did, since a cache that a thread
+    /// leaves goes to the next one. Each count is its owner's own, a plain store for each call; objects and blocks that come back
+    /// without a local of the calling thread, or while its local is parked, are in none. Takes time in proportion to the
+    /// threads that have used the pool.
+    ///
+    /// ```
+    /// # use stillpoint::pool::Pool;
+    /// let pool = Pool::new(100, || 0u64)?;
+    /// let local = pool.local()?;
+    /// drop((local.alloc(), local.alloc()));
+    /// let caches = pool.cache_stats();
+    /// assert_eq!((caches[0].gets, caches[0].puts, caches[0].failures), (2, 2, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cache_stats(&self) -> Vec<CacheStats> {
+        self.core.cache_stats()
+    }
+
     /// Walks through the whole pool: is every bucket in exactly one place, and do the counts add up? Takes time in
     /// proportion to the number of buckets.
     ///
@@ -195,6 +213,24 @@ pub struct PoolStats {
     pub available: usize,
     /// Objects that are out.
     pub in_use: usize,
+}
+
+/// What was asked of one cache, by the threads that have had it: see [`AnyPool::cache_stats`]. Counts wrap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Objects that were handed out, one by one or many at a time.
+    pub gets: usize,
+    /// Objects that came back through a local of the thread, or where they came from.
+    pub puts: usize,
+    /// Blocks that were handed out.
+    pub blocks_got: usize,
+    /// Blocks that came back.
+    pub blocks_put: usize,
+    /// Calls that found too few objects, or no block.
+    pub failures: usize,
+    /// Objects that it holds now.
+    pub cached: usize,
 }
 
 /// What a walk through the whole pool has found: every bucket in one place, and every object accounted for.

@@ -1,10 +1,11 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::audit::{AnyPool, Leaks};
 use super::engine::geometry::{Geometry, Misfit};
-use super::engine::{Core, Life, Plan, Refused};
+use super::engine::{Core, Given, Life, Plan, Refused};
 use super::error::BuildError;
 use super::memory::{refused, Pages};
 use super::pool::Pool;
@@ -60,6 +61,8 @@ pub struct PoolBuilder<P> {
     node: Option<u32>,
     hardening: Hardening,
     leak_hook: Option<LeakHook>,
+    stride: Option<usize>,
+    given: Option<Given>,
     /// Whose objects `life` makes: `P` cannot become another type, since pools are invariant in theirs.
     pool: PhantomData<fn() -> P>,
 }
@@ -175,6 +178,8 @@ impl<P> PoolBuilder<P> {
             node: None,
             hardening: Hardening::None,
             leak_hook: None,
+            stride: None,
+            given: None,
             pool: PhantomData,
         }
     }
@@ -227,6 +232,57 @@ impl<P> PoolBuilder<P> {
         self
     }
 
+    /// Bytes from one object to the next: a multiple of the alignment, and no less than an object takes. Without this call, an
+    /// odd number of cache lines, which puts the first lines of objects into all sets of a cache; a power of two
+    /// puts them into a few. This is for layouts that others have chosen.
+    ///
+    /// ```
+    /// # use stillpoint::pool::{BuildError, RawPool};
+    /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
+    /// assert_eq!(pool.info().stride, 2048);
+    /// let refused = RawPool::builder(1_000, 2048, 64).stride(2000).build().unwrap_err();
+    /// assert!(matches!(refused, BuildError::Stride { bytes: 2000, least: 2048 }));
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    pub fn stride(mut self, bytes: usize) -> Self {
+        self.stride = Some(bytes);
+        self
+    }
+
+    /// Memory of the user's in place of the pool's own: `bytes` from `start` on, a multiple of the alignment of the objects.
+    /// `release` is called when nobody uses the memory any more: when the pool is gone and no object waits in a reclaimer; or
+    /// when it is not built. Headers and caches still come from the allocator.
+    ///
+    /// The pool takes the buckets that the capacity needs, from the beginning, and does not grow;
+    /// [`BuildError::Given`] says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) are of no
+    /// effect, and objects have no addresses for devices here: whoever has given the memory knows them.
+    ///
+    /// # Safety
+    /// The memory is valid for reads and writes, by any thread, and nobody else uses it, until `release` is called.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use stillpoint::pool::{Backing, RawPool};
+    ///
+    /// let memory: &'static mut [u64] = vec![0u64; 1 << 16].leak();
+    /// let (start, bytes) = (NonNull::from(&mut *memory).cast(), size_of_val(memory));
+    /// // SAFETY: leaked, and not used otherwise.
+    /// let pool = unsafe { RawPool::builder(100, 256, 8).memory(start, bytes, || {}) }.build()?;
+    /// assert_eq!(pool.info().memory[0].backing, Backing::Given);
+    /// let object = pool.local()?.alloc().expect("nobody has one");
+    /// assert!(object.addr() >= start.addr());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn memory(
+        mut self,
+        start: NonNull<u8>,
+        bytes: usize,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Self {
+        self.given = Some(Given { start, bytes, release: Some(Box::new(release)) });
+        self
+    }
+
     /// Objects that the cache of each thread holds; 0 for none. Without this call, an eighth of the capacity, 512 at the most
     /// and 32 at the least.
     pub fn cache(mut self, objects: usize) -> Self {
@@ -273,7 +329,7 @@ impl<P> PoolBuilder<P> {
 
     fn make(self, poison: bool) -> Result<AnyPool, BuildError> {
         let (size, align) = (self.size, self.align);
-        let geometry = Geometry::new(size, align, self.bucket_bytes, self.capacity)
+        let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)
             .map_err(|misfit| self.misfit(misfit, size, align))?;
         let buckets = |objects: usize| {
             let buckets = objects.div_ceil(geometry.objects() as usize);
@@ -310,7 +366,9 @@ impl<P> PoolBuilder<P> {
             want: self.pages.want(self.node),
         };
         let bytes = (most as usize).saturating_mul(geometry.bucket_bytes());
-        let core = Core::new(&plan, self.life).map_err(|why| match why {
+        let given = self.given.as_ref().map_or(0, |given| given.bytes);
+        let core = Core::new(&plan, self.life, self.given).map_err(|why| match why {
+            Refused::Given { needed } => BuildError::Given { bytes: given, needed },
             Refused::NoMemory => BuildError::Memory { bytes, cause: None },
             Refused::Kernel(refusal) => refused(refusal, bytes),
         })?;
@@ -323,6 +381,7 @@ impl<P> PoolBuilder<P> {
             Misfit::SizeZero => BuildError::SizeZero,
             Misfit::SizeHuge => BuildError::SizeHuge { size: size.max(align) },
             Misfit::Alignment => BuildError::Alignment { align },
+            Misfit::Stride { least } => BuildError::Stride { bytes: self.stride.unwrap_or_default(), least },
             Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
             Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
         }

@@ -28,6 +28,20 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
+    /// The distance from one object to the next is less than an object, or no multiple of the alignment.
+    Stride {
+        /// What was asked for, in bytes.
+        bytes: usize,
+        /// The least that is possible.
+        least: usize,
+    },
+    /// The memory that was given is too small for the capacity, is not aligned as the objects are, or cannot grow.
+    Given {
+        /// Its bytes.
+        bytes: usize,
+        /// Bytes that are needed, at a multiple of the alignment.
+        needed: usize,
+    },
     /// The capacity is zero, beyond what can be counted, or above the limit.
     Capacity {
         /// What was asked for, in objects.
@@ -70,6 +84,19 @@ impl fmt::Display for BuildError {
             }
             Self::BucketSmall { bytes, least } => {
                 write!(f, "a bucket of {bytes} bytes has no room for one object: it needs {least} or more")
+            }
+            Self::Stride { bytes, least } => {
+                write!(
+                    f,
+                    "objects cannot be {bytes} bytes apart: let that be a multiple of the alignment, {least} or more"
+                )
+            }
+            Self::Given { bytes, needed } => {
+                write!(
+                    f,
+                    "{bytes} bytes of given memory do not make this pool: give it {needed}, at a multiple of the \
+                     alignment of its objects, and no max_objects"
+                )
             }
             Self::Capacity { objects } => {
                 write!(

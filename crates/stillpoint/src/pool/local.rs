@@ -160,6 +160,49 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Some(unsafe { Block::new(start.cast(), shard) })
     }
 
+    /// Appends `count` blocks, or none, as [`alloc_many`](Local::alloc_many) does objects.
+    ///
+    /// Complexity: as that of `count` calls of [`alloc_block`](Local::alloc_block), and of freeing those that were found when
+    /// there are too few.
+    ///
+    /// # Errors
+    /// When the pool does not have that many that the caller can get.
+    ///
+    /// # Panics
+    /// As [`alloc_block`](Local::alloc_block); all of them go back then.
+    ///
+    /// ```
+    /// # use stillpoint::pool::Pool;
+    /// let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build()?;
+    /// let local = pool.local()?;
+    /// let mut blocks = Vec::new();
+    /// local.alloc_blocks(8, &mut blocks)?;
+    /// assert_eq!((blocks.len(), pool.stats().available), (8, 0));
+    /// assert!(local.alloc_blocks(1, &mut blocks).is_err() && blocks.len() == 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
+        /// Cuts a vector down to what it was, whatever happens.
+        struct Undo<'v, B>(&'v mut Vec<B>, usize);
+        impl<B> Drop for Undo<'_, B> {
+            fn drop(&mut self) {
+                self.0.truncate(self.1);
+            }
+        }
+        if count > self.handle.core().most_blocks() {
+            return Err(Exhausted { wanted: count });
+        }
+        to.reserve(count);
+        let len = to.len();
+        let mut undo = Undo(to, len);
+        for _ in 0..count {
+            let block = self.alloc_block().ok_or(Exhausted { wanted: count })?;
+            undo.0.push(block);
+        }
+        undo.1 += count;
+        Ok(())
+    }
+
     /// Frees an object, of whatever thread. One of another pool is freed there.
     #[inline(always)]
     pub fn free(&self, object: Obj<'p, T>) {

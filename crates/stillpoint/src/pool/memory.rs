@@ -41,6 +41,8 @@ pub enum Backing {
     Transparent,
     /// Small pages.
     Small,
+    /// Whatever the user has given: see [`PoolBuilder::memory`](super::PoolBuilder::memory).
+    Given,
 }
 
 impl From<Made> for Backing {
@@ -59,6 +61,7 @@ impl fmt::Display for Backing {
             Self::Reserved => "reserved huge pages",
             Self::Transparent => "transparent huge pages",
             Self::Small => "small pages",
+            Self::Given => "memory of the user's",
         })
     }
 }

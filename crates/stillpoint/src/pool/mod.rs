@@ -85,7 +85,7 @@ mod orders;
 mod pool;
 mod raw;
 
-pub use audit::{AnyPool, AuditError, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
+pub use audit::{AnyPool, AuditError, CacheStats, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
 pub use bulk::Bulk;

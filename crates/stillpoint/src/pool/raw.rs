@@ -190,6 +190,44 @@ impl RawLocal<'_> {
         Some(RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() })
     }
 
+    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: as
+    /// [`Local::alloc_blocks`](super::Local::alloc_blocks).
+    ///
+    /// # Errors
+    /// When the caller cannot get that many: none was taken.
+    ///
+    /// ```
+    /// # use std::mem::MaybeUninit;
+    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
+    /// let local = pool.local()?;
+    /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
+    /// for block in local.alloc_blocks(&mut blocks)? {
+    ///     // SAFETY: handed out just now, and not used any more.
+    ///     unsafe { local.free_block(*block) }?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_blocks<'b>(
+        &self,
+        to: &'b mut [MaybeUninit<RawBlock>],
+    ) -> Result<&'b mut [RawBlock], Exhausted> {
+        let wanted = to.len();
+        // A constructor cannot panic: there is none.
+        for index in 0..wanted {
+            let Some(block) = self.alloc_block() else {
+                for block in &to[..index] {
+                    // SAFETY: written below in an earlier turn, and handed out to this call.
+                    let answer = unsafe { self.free_block(block.assume_init()) };
+                    debug_assert!(answer.is_ok(), "{answer:?}");
+                }
+                return Err(Exhausted { wanted });
+            };
+            to[index].write(block);
+        }
+        // SAFETY: all of them were written.
+        Ok(unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), wanted) })
+    }
+
     /// Frees an object, which any thread may have got.
     ///
     /// # Errors

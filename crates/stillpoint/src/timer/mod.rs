@@ -1,9 +1,10 @@
 //! Timer wheels for one thread, and timers across threads with a definite answer.
 //!
 //! - [`Wheel`]: timers of one thread. Adding and cancelling cost some ten cycles each, advancing costs by what is due.
+//! - [`NodeWheel`]: the same over [nodes](Node) in structures of the user's, without allocations; unsafe.
 //! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it, and cancel them with an answer at
 //!   once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or
-//!   [`Gone`](Outcome::Gone).
+//!   [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for earlier deadlines.
 //! - [`Clock`]: nanoseconds, cycles or ticks from the counter of the processor. Wheels read no clock: they take the caller's
 //!   time.
 //! - [`Bitset`]: sets of small numbers that are searched by words.
@@ -59,6 +60,9 @@ pub use bitset::{AtomicBitset, Bitset};
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
 pub use service::{
-    ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, TimerService,
+    Alarm, ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep,
+    TimerService,
 };
-pub use wheel::{Drain, Expired, Full, Key, Limit, Popped, Progress, Schedule, Wheel, WheelStats};
+pub use wheel::{
+    Drain, Expired, Full, Key, Limit, Node, NodeWheel, Popped, Progress, Schedule, Wheel, WheelStats,
+};

@@ -6,6 +6,7 @@ mod bad_input;
 mod defects;
 #[cfg(not(miri))]
 mod differential;
+mod given;
 #[cfg(not(miri))]
 mod growing;
 mod hardened;

@@ -57,6 +57,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Leak" = pool::Leak;                                             true, true, true, true;
         "pool::Info" = pool::Info;                                             true, true, true, true;
         "pool::MemoryInfo" = pool::MemoryInfo;                                 true, true, true, true;
+        "pool::CacheStats" = pool::CacheStats;                                 true, true, true, true;
         "pool::PoolStats" = pool::PoolStats;                                   true, true, true, true;
         "pool::Census" = pool::Census;                                         true, true, true, true;
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
@@ -90,6 +91,10 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
         "timer::Cause" = timer::Cause;                                         true, true, true, true;
+        "timer::NodeWheel" = timer::NodeWheel;                                 true, true, true, true;
+        "timer::Node" = timer::Node;                                           true, false, true, false;
+        "timer::Alarm" = timer::Alarm;                                         true, true, true, true;
+        "timer::Sleep" = timer::Sleep;                                         true, true, true, true;
         "timer::ArmErrorKind" = timer::ArmErrorKind;                           true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;

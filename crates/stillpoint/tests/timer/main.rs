@@ -11,10 +11,12 @@ mod clock;
 mod differential;
 mod failures;
 mod messages;
+mod nodes;
 mod periodic;
 #[path = "../support/random.rs"]
 mod random;
 mod service;
 mod shared;
+mod sleeping;
 mod threads;
 mod time;

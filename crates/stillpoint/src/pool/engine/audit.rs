@@ -3,7 +3,7 @@
 use super::geometry::Place;
 use super::row::{Row, Spot, NONE};
 use super::{Core, Shard};
-use crate::pool::{Census, Info, Leak};
+use crate::pool::{CacheStats, Census, Info, Leak};
 use stillpoint_sys::sync::atomic::Ordering;
 
 impl Core {
@@ -36,6 +36,19 @@ impl Core {
         // Counts that others change meanwhile need not fit together.
         let capacity = self.extent.buckets() * self.geometry.objects() as usize;
         (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
+    }
+
+    /// What was asked of each shard.
+    pub(crate) fn cache_stats(&self) -> Vec<CacheStats> {
+        let of = |shard: &Shard| CacheStats {
+            gets: shard.calls.gets.get(),
+            puts: shard.calls.puts.get(),
+            blocks_got: shard.calls.blocks_got.get(),
+            blocks_put: shard.calls.blocks_put.get(),
+            failures: shard.calls.failures.get(),
+            cached: shard.cache.len(),
+        };
+        self.shards().map(of).collect()
     }
 
     /// The buckets, by their first rows.
@@ -245,7 +258,7 @@ mod tests {
             poison: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
-        Core::new(&plan, Life::default()).expect("a little memory")
+        Core::new(&plan, Life::default(), None).expect("a little memory")
     }
 
     /// A pool whose shard has a broken bucket, a whole one and a busy one, another one's objects in its inbox, and some in the

@@ -31,7 +31,7 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
         poison: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
-    Core::new(&plan, Life::default()).expect("a little memory")
+    Core::new(&plan, Life::default(), None).expect("a little memory")
 }
 
 fn all(handle: &Handle<'_>) -> Vec<*mut u8> {

@@ -23,6 +23,10 @@ pub(crate) enum Misfit {
         least: usize,
     },
     BucketHuge,
+    /// The distance from one object to the next has to be a multiple of the alignment, and at least so many bytes.
+    Stride {
+        least: usize,
+    },
 }
 
 /// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`.
@@ -47,11 +51,23 @@ pub(crate) struct Place {
 }
 
 impl Geometry {
-    /// For objects of `size` and `align`. Without a size of buckets, the largest one with at most 64 objects, one row; but not
-    /// one that leaves more than half of its memory unused when the pool has `capacity` objects, unless it is small.
+    #[cfg(test)]
     pub(crate) fn new(
         size: usize,
         align: usize,
+        bucket_bytes: Option<usize>,
+        capacity: usize,
+    ) -> Result<Self, Misfit> {
+        Self::with_stride(size, align, None, bucket_bytes, capacity)
+    }
+
+    /// For objects of `size` and `align`, and, if it is set, a distance from one to the next. Without a size of buckets, the
+    /// largest one with at most 64 objects, one row; but not one that leaves more than half of its memory unused when the pool
+    /// has `capacity` objects, unless it is small.
+    pub(crate) fn with_stride(
+        size: usize,
+        align: usize,
+        set: Option<usize>,
         bucket_bytes: Option<usize>,
         capacity: usize,
     ) -> Result<Self, Misfit> {
@@ -64,7 +80,12 @@ impl Geometry {
         if size > LARGEST_BUCKET || align > LARGEST_BUCKET {
             return Err(Misfit::SizeHuge);
         }
-        let stride = stride(size, align);
+        let least = size.next_multiple_of(align).max(LEAST.next_multiple_of(align));
+        let stride = match set {
+            Some(set) if set < least || set % align != 0 => return Err(Misfit::Stride { least }),
+            Some(set) => set,
+            None => stride(size, align),
+        };
         if stride > LARGEST_BUCKET {
             return Err(Misfit::SizeHuge);
         }
@@ -206,6 +227,26 @@ mod tests {
 
     /// A capacity that needs more than one bucket, whatever its size.
     const MANY: usize = usize::MAX;
+
+    #[test]
+    fn a_stride_may_be_set() {
+        let of = |size, align, set| Geometry::with_stride(size, align, Some(set), Some(1 << 16), MANY);
+        let geometry = of(2048, 64, 2048).unwrap();
+        assert_eq!((geometry.stride(), geometry.objects()), (2048, 32));
+        for (size, align, set) in [(2048, 64, 2112), (100, 4, 132), (24, 8, 24), (1, 1, 9), (40, 8, 4096)] {
+            let geometry = of(size, align, set).unwrap();
+            let found: Vec<usize> = (1 << 16..2 << 16).filter(|at| geometry.place(*at).is_some()).collect();
+            assert_eq!(found.len(), geometry.objects() as usize);
+            assert!(found.windows(2).all(|pair| pair[1] - pair[0] == set));
+            assert!(found.iter().all(|at| geometry.offset(geometry.place(*at).unwrap()) == *at));
+        }
+        for (size, align, set, least) in
+            [(2048, 64, 2000, 2048), (2048, 64, 2050, 2048), (8, 8, 0, 8), (1, 1, 7, 8), (1, 16, 8, 16)]
+        {
+            assert_eq!(of(size, align, set).unwrap_err(), Misfit::Stride { least });
+        }
+        assert_eq!(of(8, 8, LARGEST_BUCKET + 8).unwrap_err(), Misfit::SizeHuge);
+    }
 
     #[test]
     fn packets_get_an_odd_number_of_lines() {

@@ -1,12 +1,14 @@
 //! Memory of the pool: pieces of one range of addresses, so that one comparison tells its objects from everything else.
 
+use std::fmt;
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use super::geometry::{Geometry, Place};
 use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
-use crate::pool::MemoryInfo;
+use crate::pool::{Backing, MemoryInfo};
 use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,6 +21,46 @@ pub(crate) enum Refused {
     /// The range of addresses, or the headers.
     NoMemory,
     Kernel(Refusal),
+    /// The memory that was given, which has to have so many bytes.
+    Given {
+        needed: usize,
+    },
+}
+
+/// Memory of the user's, which is given back when the pool does not use it any more.
+pub(crate) struct Given {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: usize,
+    pub(crate) release: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+// SAFETY: whoever gives the memory promises that any thread may use it; the function that takes it back is `Send`.
+unsafe impl Send for Given {}
+// SAFETY: a shared reference tells only where the memory is.
+unsafe impl Sync for Given {}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            release();
+        }
+    }
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given")
+            .field("start", &self.start)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the pieces lie.
+#[derive(Debug)]
+enum Space {
+    Reserved(Reservation),
+    Given(#[expect(dead_code, reason = "it gives the memory back when it is dropped")] Given),
 }
 
 /// A part of the pool that was asked for at once.
@@ -26,7 +68,8 @@ pub(crate) enum Refused {
 pub(crate) struct Piece {
     pub(crate) first: u32,
     pub(crate) buckets: u32,
-    pub(crate) made: Made,
+    /// `None` in memory that was given.
+    pub(crate) made: Option<Made>,
 }
 
 /// The range of addresses of a pool, and how far it has memory.
@@ -46,7 +89,7 @@ pub(crate) struct Extent {
     pieces: Mutex<Vec<Piece>>,
     /// The thread that makes a piece: a constructor that needs an object must not wait for itself.
     grower: AtomicUsize,
-    space: Reservation,
+    space: Space,
     want: Want,
 }
 
@@ -57,7 +100,7 @@ fn rounded(bytes: usize) -> Option<usize> {
 }
 
 impl Extent {
-    pub(crate) fn new(plan: &Plan) -> Result<Self, Refused> {
+    pub(crate) fn new(plan: &Plan, given: Option<Given>) -> Result<Self, Refused> {
         let bucket = plan.geometry.bucket_bytes();
         let bytes_of = |buckets: u32| (buckets as usize).checked_mul(bucket).and_then(rounded);
         let steps = (plan.most_buckets - plan.buckets).div_ceil(plan.step.max(1)) as usize;
@@ -70,9 +113,22 @@ impl Extent {
         if rows.is_none_or(|rows| rows >= u32::MAX as usize) {
             return Err(Refused::NoMemory);
         }
-        let space = Reservation::new(whole, plan.geometry.align()).map_err(|_| Refused::NoMemory)?;
+        let (start, space) = match given {
+            None => {
+                let space = Reservation::new(whole, plan.geometry.align()).map_err(|_| Refused::NoMemory)?;
+                (space.start(), Space::Reserved(space))
+            }
+            Some(given) => {
+                let needed = plan.buckets as usize * bucket;
+                let is_aligned = given.start.addr().get() % plan.geometry.align() == 0;
+                if given.bytes < needed || !is_aligned || steps > 0 {
+                    return Err(Refused::Given { needed });
+                }
+                (given.start, Space::Given(given))
+            }
+        };
         Ok(Self {
-            start: space.start().as_ptr(),
+            start: start.as_ptr(),
             end: AtomicUsize::new(0),
             buckets: AtomicUsize::new(0),
             most_buckets: plan.most_buckets,
@@ -174,7 +230,7 @@ impl Core {
             start: self.extent.start.addr() + piece.first as usize * bucket,
             bytes: piece.buckets as usize * bucket,
             buckets: piece.buckets as usize,
-            backing: piece.made.into(),
+            backing: piece.made.map_or(Backing::Given, Into::into),
             node: self.extent.want.node,
         };
         self.extent.pieces().into_iter().map(of).collect()
@@ -215,9 +271,15 @@ impl Core {
         let unit = if bytes >= HUGE { HUGE } else { PAGE };
         let offset = self.extent.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
         let first = (offset / bucket_bytes) as u32;
-        // SAFETY: the space was made for all pieces, and this one begins behind the others.
-        let made =
-            unsafe { self.extent.space.fill(offset, bytes, self.extent.want) }.map_err(Refused::Kernel)?;
+        let made = match &self.extent.space {
+            Space::Reserved(space) => {
+                // SAFETY: the space was made for all pieces, and this one begins behind the others.
+                let made = unsafe { space.fill(offset, bytes, self.extent.want) };
+                Some(made.map_err(Refused::Kernel)?)
+            }
+            // It was looked at, and there is one piece.
+            Space::Given(_) => None,
+        };
         let piece = Piece { first, buckets, made };
         self.construct(&piece);
         self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
@@ -257,11 +319,11 @@ impl Core {
                     let places = buckets.flat_map(|bucket| places(geometry, bucket)).take(self.made);
                     Destruction { start: self.core.extent.start, geometry, destroy, places }.run();
                 }
-                // SAFETY: the piece was filled, and its objects are gone.
-                unsafe {
+                if let (Space::Reserved(space), Some(made)) = (&self.core.extent.space, self.piece.made) {
                     let bytes = self.piece.buckets as usize * geometry.bucket_bytes();
                     let offset = self.piece.first as usize * geometry.bucket_bytes();
-                    self.core.extent.space.empty(offset, bytes, self.piece.made);
+                    // SAFETY: the piece was filled, and its objects are gone.
+                    unsafe { space.empty(offset, bytes, made) };
                 }
             }
         }

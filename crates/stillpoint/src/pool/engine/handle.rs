@@ -7,6 +7,8 @@ use std::ptr::{self, NonNull};
 use super::copy;
 use super::geometry::Place;
 use super::hold::Hold;
+use super::own::OwnUsize;
+use super::shard::Calls;
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
 use crate::pool::error::{FreeError, FreeErrorKind};
@@ -87,7 +89,10 @@ impl<'p> Handle<'p> {
         // SAFETY: the handle holds the shard.
         match unsafe { self.shard.get().cache.pop() } {
             None => self.alloc_slowly(),
-            found => found,
+            found => {
+                self.shard.get().calls.gets.count(1);
+                found
+            }
         }
     }
 
@@ -106,20 +111,39 @@ impl<'p> Handle<'p> {
     #[inline(always)]
     pub(crate) unsafe fn alloc_many(&self, to: *mut *mut u8, count: usize) -> bool {
         // SAFETY: the handle holds the shard; the caller's promise.
-        unsafe { self.shard.get().cache.pop_many(to, count) || self.alloc_many_slowly(to, count) }
+        if unsafe { self.shard.get().cache.pop_many(to, count) } {
+            if count > 0 {
+                self.shard.get().calls.gets.count(count);
+            }
+            return true;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.alloc_many_slowly(to, count) }
+    }
+
+    /// Counts a call by a handle that has a shard.
+    fn note(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
+        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+            which(&self.shard.get().calls).count(more);
+        }
     }
 
     /// # Safety
     /// As [`alloc_many`](Handle::alloc_many).
     #[inline(never)]
     unsafe fn alloc_many_slowly(&self, to: *mut *mut u8, count: usize) -> bool {
-        if count <= self.core.cache_limit() {
+        let found = if count <= self.core.cache_limit() {
             // SAFETY: the handle holds its shard; the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
         } else {
             // SAFETY: the caller's promise.
             unsafe { self.alloc_directly(to, count) }
+        };
+        match found {
+            true => self.note(|calls| &calls.gets, count),
+            false => self.note(|calls| &calls.failures, 1),
         }
+        found
     }
 
     /// Fills the cache until it has `count` objects, which is not more than its limit.
@@ -190,10 +214,12 @@ impl<'p> Handle<'p> {
             }
             self.shard.get().wants_blocks.set(1);
             if let Some(bucket) = self.hold().obtain_whole() {
+                self.note(|calls| &calls.blocks_got, 1);
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
             }
             if !self.core.grow() {
+                self.note(|calls| &calls.failures, 1);
                 return None;
             }
         }
@@ -208,6 +234,7 @@ impl<'p> Handle<'p> {
         if self.core.offset_of(object).is_some() & cache.has_room() {
             // SAFETY: the handle holds the shard, whose cache has room.
             unsafe { cache.push_where_is_room(object) };
+            self.shard.get().calls.puts.count(1);
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -241,6 +268,9 @@ impl<'p> Handle<'p> {
         }
         // SAFETY: written above.
         unsafe { cache.grew(objects.len()) };
+        if !objects.is_empty() {
+            self.shard.get().calls.puts.count(objects.len());
+        }
         Ok(())
     }
 
@@ -266,17 +296,23 @@ impl<'p> Handle<'p> {
             let answer = self.core.accept(object);
             std::mem::forget(after);
             if let Err(kind) = answer {
-                self.put(&objects[accepted..index]);
+                self.take_back(&objects[accepted..index]);
                 return Err(FreeError { index, kind });
             }
             if self.core.verifies() {
                 // At once: the validation of the next one may panic.
-                self.put(&objects[index..=index]);
+                self.take_back(&objects[index..=index]);
                 accepted = index + 1;
             }
         }
-        self.put(&objects[accepted..]);
+        self.take_back(&objects[accepted..]);
         Ok(())
+    }
+
+    /// Takes objects in that were accepted, and counts them.
+    fn take_back(&self, objects: &[*mut u8]) {
+        self.put(objects);
+        self.note(|calls| &calls.puts, objects.len());
     }
 
     /// Takes objects in that were accepted.
@@ -299,6 +335,7 @@ impl<'p> Handle<'p> {
         let bucket = self.core.accept_block(start)?;
         if self.attach() {
             self.hold().give_bucket(bucket);
+            self.note(|calls| &calls.blocks_put, 1);
         } else {
             self.core.free_bucket_stray(bucket);
         }
@@ -457,6 +494,8 @@ impl Core {
         // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
         if !here || !unsafe { shard.cache.push(object) } {
             Self::free_anywhere_slowly(shard, object);
+        } else {
+            shard.calls.puts.count(1);
         }
     }
 
@@ -467,7 +506,8 @@ impl Core {
             // After the validation, which may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::linux::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
-                unsafe { Hold::new(shard) }.put(&[object])
+                unsafe { Hold::new(shard) }.put(&[object]);
+                shard.calls.puts.count(1);
             }
             Ok(place) => core.free_stray(place),
             Err(reason) => core.report_refused(object, reason),
@@ -500,6 +540,7 @@ impl Core {
         if shard.is_of(stillpoint_sys::linux::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
+            shard.calls.blocks_put.count(1);
         } else {
             core.free_bucket_stray(bucket);
         }

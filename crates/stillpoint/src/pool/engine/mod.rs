@@ -32,7 +32,7 @@ use self::cache::Cache;
 use self::depot::Depot;
 use self::geometry::{Geometry, Place};
 use self::grow::Extent;
-pub(crate) use self::grow::Refused;
+pub(crate) use self::grow::{Given, Refused};
 use self::harden::Tags;
 use self::row::Row;
 use self::store::Store;
@@ -110,9 +110,9 @@ unsafe impl Sync for Core {}
 
 impl Core {
     /// The address stays the same as long as there is a reference.
-    pub(crate) fn new(plan: &Plan, life: Life) -> Result<Arc<Self>, Refused> {
+    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, Refused> {
         let geometry = plan.geometry;
-        let extent = Extent::new(plan)?;
+        let extent = Extent::new(plan, given)?;
         let rows = extent.places() as usize * geometry.rows() as usize;
         let mut headers = Vec::new();
         headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
@@ -159,6 +159,11 @@ impl Core {
     /// Objects that the pool may grow to.
     pub(crate) fn maximum(&self) -> usize {
         self.extent.maximum() as usize * self.geometry.objects() as usize
+    }
+
+    /// Blocks that there may be.
+    pub(crate) fn most_blocks(&self) -> usize {
+        self.extent.maximum() as usize
     }
 
     #[inline(always)]

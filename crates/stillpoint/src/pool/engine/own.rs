@@ -56,6 +56,20 @@ macro_rules! own {
     )*};
 }
 
+impl OwnUsize {
+    /// Counts so many more.
+    #[inline(always)]
+    pub(crate) fn count(&self, more: usize) {
+        self.set(self.get().wrapping_add(more));
+    }
+}
+
+impl Default for OwnUsize {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 own! {
     OwnU32: u32, AtomicU32;
     OwnU64: u64, AtomicU64;

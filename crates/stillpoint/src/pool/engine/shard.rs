@@ -4,7 +4,7 @@ use crossbeam_utils::CachePadded;
 
 use super::cache::Cache;
 use super::list::List;
-use super::own::{OwnIsize, OwnU32};
+use super::own::{OwnIsize, OwnU32, OwnUsize};
 use super::row::{Row, Spot, NONE};
 use super::Core;
 use crate::pool::busted::{is, Variant};
@@ -30,6 +30,8 @@ pub(crate) struct Shard {
     pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
+    /// What its holders have done. The holder's, on a line that nobody else writes to.
+    pub(crate) calls: CachePadded<Calls>,
     core: *const Core,
     /// The thread that holds it for longer, or 0.
     thread: AtomicUsize,
@@ -38,6 +40,16 @@ pub(crate) struct Shard {
     inbox: CachePadded<Inbox>,
     /// Objects of this shard's buckets that were freed without any shard.
     pub(crate) strays: CachePadded<AtomicIsize>,
+}
+
+/// What was asked of a shard, in the order of [`CacheStats`](crate::pool::CacheStats).
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) gets: OwnUsize,
+    pub(crate) puts: OwnUsize,
+    pub(crate) blocks_got: OwnUsize,
+    pub(crate) blocks_put: OwnUsize,
+    pub(crate) failures: OwnUsize,
 }
 
 /// Two lists of rows, both taken as a whole.
@@ -64,6 +76,7 @@ impl Shard {
             wants_blocks: OwnU32::new(0),
             partial: List::new(Spot::Partial),
             whole: List::new(Spot::Whole),
+            calls: CachePadded::new(Calls::default()),
             core,
             thread: AtomicUsize::new(0),
             state: AtomicU32::new(FREE),

@@ -2,7 +2,8 @@
 
 #![cfg(stillpoint_busted)]
 
-use super::{ENDS, PILED_UP, UNORDERED};
+use super::waits::{DEADLOCK, ELSEWHERE, SLEPT};
+use super::{EARLY, ENDS, PILED_UP, UNORDERED};
 use crate::timer::busted::{self, Variant};
 
 /// Which model catches which variant, and how.
@@ -20,6 +21,18 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::PublishRelaxed, "messages::a_mailbox_hands_over", UNORDERED),
     (Variant::RoomRelaxed, "messages::a_place_in_the_ring_is_used_again", UNORDERED),
     (Variant::TakeTwice, "messages::a_late_message_rewinds_no_beat", ENDS),
+    (Variant::BeginRelaxed, "waits::a_canceller_is_not_taken_for_the_owner", ELSEWHERE),
+    (Variant::LockRelaxed, "messages::a_reset_keeps_the_period", ENDS),
+    (Variant::ResetRelaxed, "messages::a_reset_against_a_cancellation_and_an_expiry", EARLY),
+    (Variant::ResetByStore, "messages::a_reset_against_a_cancellation_and_an_expiry", ENDS),
+    (Variant::SettleByStore, "messages::a_late_reset_does_not_write_to_a_later_arming", EARLY),
+    (Variant::EndRelaxed, "waits::a_cancellation_waits_for_the_callback", DEADLOCK),
+    (Variant::EndUntold, "waits::a_cancellation_waits_for_the_callback", DEADLOCK),
+    (Variant::SleepRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),
+    (Variant::RouseRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),
+    (Variant::RousedRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),
+    (Variant::SleepUnfenced, "waits::an_owner_does_not_sleep_through_a_message", SLEPT),
+    (Variant::PostUnfenced, "waits::an_owner_does_not_sleep_through_a_message", SLEPT),
     (Variant::HintRelaxed, "messages::two_threads_give_hints", PILED_UP),
     (Variant::HintByStore, "messages::a_hint_is_not_lost", PILED_UP),
     (Variant::HintMarkLate, "messages::a_hint_is_not_lost", PILED_UP),

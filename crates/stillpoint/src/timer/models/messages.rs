@@ -227,3 +227,107 @@ fn a_burst_goes_on_when_the_owner_has_made_room() {
         assert_eq!(first + second, added, "{ENDS}");
     });
 }
+
+/// A timer is reset while the owner takes it in and another thread cancels it: it has one end, and is not early.
+#[test]
+fn a_reset_against_a_cancellation_and_an_expiry() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        add(&mut mailbox, &timer, 1);
+        let mut beside = service.remote().mailbox(2);
+        let (one, other) = (timer.clone(), timer.clone());
+        let resetter = thread::spawn(move || {
+            turn();
+            beside.reset(&one, 5).is_ok()
+        });
+        let canceller = thread::spawn(move || cancel(&other));
+        let (first, _) = run(&mut service, 1);
+        let (was_reset, cancelled) = (resetter.join().unwrap(), canceller.join().unwrap());
+        let (second, _) = run(&mut service, 4);
+        assert!(first + second == 0 || !was_reset, "{EARLY}");
+        let (last, _) = run(&mut service, 5);
+        assert_eq!(first + second + last + cancelled, 1, "{ENDS}");
+        assert_eq!(service.stats().timers, 0, "{PILED_UP}");
+        assert_eq!(add(&mut mailbox, &timer, 9), 1, "{ENDS}");
+    });
+}
+
+/// Two threads reset a timer, which keeps its value; one of them goes through at least.
+#[test]
+fn two_threads_reset_a_timer() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(4);
+        add(&mut mailbox, &timer, 9);
+        let other = timer.clone();
+        let mut beside = service.remote().mailbox(4);
+        let thread = thread::spawn(move || {
+            turn();
+            beside.reset(&other, 3).is_ok()
+        });
+        turn();
+        let here = mailbox.reset(&timer, 4).is_ok();
+        let there = thread.join().unwrap();
+        assert!(here || there, "{ENDS}");
+        let mut fired = 0;
+        let progress = service.run(2, Limit::NONE, |_, _| fired += 2);
+        assert!(progress.is_done());
+        let progress = service.run(4, Limit::NONE, |_, _| fired += 1);
+        assert!(progress.is_done());
+        assert_eq!(fired, 1, "{ENDS}");
+    });
+}
+
+/// Whoever resets a timer sees how it was armed: a periodic one stays so.
+#[test]
+fn a_reset_keeps_the_period() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        let mut beside = service.remote().mailbox(2);
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            let _ = beside.reset(&other, 3);
+        });
+        turn();
+        let schedule = Schedule::at(2).every(std::num::NonZeroU64::MIN);
+        assert!(mailbox.add_with(&timer, schedule, Object::new(2)).is_ok());
+        thread.join().unwrap();
+        turn();
+        let progress = service.run(3, Limit::NONE, |_, _| {});
+        assert_eq!((progress.expired(), service.stats().timers), (1, 1), "{ENDS}");
+    });
+}
+
+/// The thread that resets comes too late, and lets go of the timer; it is armed again by another one meanwhile.
+#[test]
+fn a_late_reset_does_not_write_to_a_later_arming() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let mut mailbox = service.remote().mailbox(4);
+        let mut beside = service.remote().mailbox(4);
+        let other = timer.clone();
+        let resetter = thread::spawn(move || {
+            turn();
+            beside.reset(&other, 1).is_ok()
+        });
+        let cancelled = cancel(&timer);
+        // Refused while the other thread is at it.
+        let armed = add(&mut mailbox, &timer, 7);
+        let was_reset = resetter.join().unwrap();
+        let mut fired = 0;
+        let progress = service.run(6, Limit::NONE, |_, _| fired += 1);
+        assert!(progress.is_done());
+        assert!(fired == 0 || was_reset, "{EARLY}");
+        let progress = service.run(9, Limit::NONE, |_, _| fired += 1);
+        assert!(progress.is_done());
+        assert_eq!(fired, 1 - cancelled + armed, "{ENDS}");
+    });
+}

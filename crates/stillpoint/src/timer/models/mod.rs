@@ -5,6 +5,7 @@
 mod controls;
 mod ends;
 mod messages;
+mod waits;
 
 use std::sync::Arc;
 

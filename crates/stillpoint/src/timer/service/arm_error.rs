@@ -29,12 +29,14 @@ pub enum ArmErrorKind {
     Full,
     /// The timer is armed already: it is to be cancelled first.
     Armed,
-    /// Its callback runs, or another thread is just arming or cancelling it, or the owner has not seen to its revocation yet.
+    /// Its callback runs, or another thread is just arming, resetting or cancelling it, or the owner has not seen to its revocation yet.
     Busy,
     /// Its service is gone.
     Gone,
     /// It belongs to another service.
     Foreign,
+    /// It is not armed, so that it cannot be reset: it has fired, or was cancelled.
+    AtRest,
 }
 
 impl<T> ArmError<T> {
@@ -58,6 +60,7 @@ impl<T> From<(Occupied, T)> for ArmError<T> {
         let kind = match occupied {
             Occupied::Armed => ArmErrorKind::Armed,
             Occupied::Busy => ArmErrorKind::Busy,
+            Occupied::AtRest => ArmErrorKind::AtRest,
         };
         Self { kind, value }
     }
@@ -72,6 +75,7 @@ impl fmt::Display for ArmErrorKind {
                 "the timer's callback runs, or another thread is arming or cancelling it: try again later"
             }
             Self::Gone => "the timer's service is gone: make a timer of another one",
+            Self::AtRest => "the timer has fired, or was cancelled: arm it, with a value",
             Self::Foreign => "the timer belongs to another service: use a mailbox of that",
         })
     }

@@ -6,11 +6,13 @@
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
+use super::alarm::Bed;
 use super::record::Record;
 use super::ring::{ring, Sink, Source};
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use stillpoint_sys::linux::{wait, wake_all};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use stillpoint_sys::sync::Mutex;
 
 pub(super) struct Home<T> {
@@ -19,6 +21,10 @@ pub(super) struct Home<T> {
     rings: Mutex<Option<Vec<Sink<T>>>>,
     /// Whether there are such rings.
     has_rings: AtomicBool,
+    /// Callbacks that have ended while somebody waited for it: a futex.
+    ended: AtomicU32,
+    /// Of a service that sleeps between its calls.
+    pub(super) bed: Option<Bed>,
 }
 
 /// Not a record: stands on top of a stack that is closed.
@@ -32,7 +38,41 @@ impl<T> Home<T> {
             hints: AtomicPtr::new(std::ptr::null_mut()),
             rings: Mutex::new(Some(Vec::new())),
             has_rings: AtomicBool::new(false),
+            ended: AtomicU32::new(0),
+            bed: None,
         }
+    }
+
+    /// Wakes the owner if it sleeps until this time or longer. What the caller has published before is seen then.
+    #[inline]
+    pub(super) fn rouse(&self, deadline: u64) {
+        if let Some(bed) = &self.bed {
+            bed.rouse(deadline);
+        }
+    }
+
+    /// Whether there is nothing for the owner but what is in the rings that it knows.
+    pub(super) fn is_quiet(&self) -> bool {
+        // Relaxed: ordered by the fence in `Bed::sleep`.
+        !self.has_rings.load(Ordering::Relaxed) && self.has_no_hints()
+    }
+
+    /// How many callbacks have ended that somebody waited for.
+    pub(super) fn ended(&self) -> u32 {
+        self.ended.load(orders::await_end())
+    }
+
+    pub(super) fn tell_end(&self) {
+        if busted::is(Variant::EndUntold) {
+            return;
+        }
+        self.ended.fetch_add(1, orders::end());
+        wake_all(&self.ended);
+    }
+
+    /// Sleeps until another one has ended. It may return early.
+    pub(super) fn await_end(&self, seen: u32) {
+        wait(&self.ended, seen, None);
     }
 
     /// Makes a ring that the owner will serve; one that is closed when the service is gone.

@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use super::arm_error::{ArmError, ArmErrorKind};
 use super::home::Home;
+use super::record::{Occupied, Record};
 use super::ring::Source;
 use super::shared::SharedTimer;
-use crate::timer::wheel::Schedule;
+use crate::timer::wheel::{Schedule, RELATIVE};
 
 /// A way to a service from other threads: makes timers and mailboxes. It can be cloned and shared.
 pub struct Remote<T> {
@@ -27,7 +28,7 @@ impl<T> Remote<T> {
     /// If `capacity` is greater than 2³¹.
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
         assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 are possible");
-        Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home) }
+        Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home), earliest: u64::MAX }
     }
 }
 
@@ -49,6 +50,8 @@ impl<T> fmt::Debug for Remote<T> {
 pub struct Mailbox<T> {
     source: Source<T>,
     home: Arc<Home<T>>,
+    /// Of the messages that were not published yet, in a service that sleeps.
+    earliest: u64,
 }
 
 impl<T> Mailbox<T> {
@@ -74,6 +77,28 @@ impl<T> Mailbox<T> {
         self.add_with(timer, Schedule::at(deadline), value)
     }
 
+    /// Arms a timer to fire `delay` after the time of the owner's first [`manage`](super::TimerService::manage) after it has
+    /// taken the message: see [`Schedule::after`]. This thread needs no clock.
+    ///
+    /// # Errors
+    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let mut mailbox = service.remote().mailbox(1);
+    /// mailbox.add_after(&service.remote().timer(), 30, "idle")?;
+    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 0); // it counts from here
+    /// assert_eq!(service.run(1_029, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// ```
+    #[inline]
+    pub fn add_after(&mut self, timer: &SharedTimer<T>, delay: u64, value: T) -> Result<(), ArmError<T>> {
+        self.add_with(timer, Schedule::after(delay), value)
+    }
+
     /// Arms a timer that is periodic, or coarse, or both.
     ///
     /// # Errors
@@ -86,8 +111,72 @@ impl<T> Mailbox<T> {
         value: T,
     ) -> Result<(), ArmError<T>> {
         let result = self.push(timer, schedule, value);
-        self.source.publish();
+        self.publish();
         result
+    }
+
+    /// Gives a timer that is armed another deadline, whoever has armed it, in one operation: there is no moment at which it is not
+    /// armed, and its value stays where it is. A periodic timer goes on from there; a coarse one stays coarse. Until the owner
+    /// has seen the message, the timer does not fire.
+    ///
+    /// # Errors
+    /// [`ArmErrorKind::AtRest`] when the timer is not armed, or was cancelled meanwhile; `Busy` when its callback runs, or another
+    /// thread is just arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for [`add`](Self::add). The timer is
+    /// as it was then.
+    ///
+    /// ```
+    /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// service.arm(&timer, 10, "alive").expect("it is at rest");
+    ///
+    /// let mut mailbox = service.remote().mailbox(4);
+    /// mailbox.reset(&timer, 25)?; // there was traffic
+    /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
+    /// assert_eq!(mailbox.reset(&timer, 40).unwrap_err().kind(), ArmErrorKind::AtRest);
+    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// ```
+    pub fn reset(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
+        self.reset_to(timer, Schedule::at(deadline))
+    }
+
+    /// Resets a timer to fire `delay` after the owner's time, as [`add_after`](Self::add_after) arms one.
+    ///
+    /// # Errors
+    /// As [`reset`](Self::reset).
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// service.arm(&timer, 10, "alive").expect("it is at rest");
+    /// service.remote().mailbox(4).reset_after(&timer, 25)?;
+    /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(35, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// ```
+    pub fn reset_after(&mut self, timer: &SharedTimer<T>, delay: u64) -> Result<(), ArmError<()>> {
+        self.reset_to(timer, Schedule::after(delay))
+    }
+
+    fn reset_to(&mut self, timer: &SharedTimer<T>, schedule: Schedule) -> Result<(), ArmError<()>> {
+        let result = self.send(timer, schedule, (), |record, ()| {
+            record.reset(schedule).map_err(|occupied| (occupied, ()))
+        });
+        self.publish();
+        result
+    }
+
+    /// Shows the owner what was pushed, and wakes it if that is earlier than what it sleeps for.
+    #[inline]
+    fn publish(&mut self) {
+        self.source.publish();
+        if self.home.bed.is_some() && self.earliest != u64::MAX {
+            self.home.rouse(std::mem::replace(&mut self.earliest, u64::MAX));
+        }
     }
 
     /// Adds several timers, which the owner sees together, when the burst is dropped, or when it finds the mailbox full:
@@ -117,6 +206,18 @@ impl<T> Mailbox<T> {
 
     #[inline]
     fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<(), ArmError<T>> {
+        self.send(timer, schedule, value, |record, value| record.arm(schedule, value, false))
+    }
+
+    /// Sends a message about a timer when `change` has gone through.
+    #[inline]
+    fn send<V>(
+        &mut self,
+        timer: &SharedTimer<T>,
+        schedule: Schedule,
+        value: V,
+        change: impl FnOnce(&Record<T>, V) -> Result<(), (Occupied, V)>,
+    ) -> Result<(), ArmError<V>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, value));
@@ -126,12 +227,18 @@ impl<T> Mailbox<T> {
         }
         // First, since what is armed cannot be taken back.
         if !self.source.has_room() {
-            // A burst's own messages may fill the ring: the owner has to see them to make room.
-            self.source.publish();
+            // A burst's own messages may fill the ring: the owner has to see them to make room, and to be awake for it.
+            self.earliest = 0;
+            self.publish();
             return Err(ArmError::new(ArmErrorKind::Full, value));
         }
-        record.arm(schedule, value, false)?;
+        change(record, value)?;
         self.source.push(Arc::clone(record));
+        if self.home.bed.is_some() {
+            // The deadline of a delay is the owner's to find out. The end of time is none that anybody sleeps beyond.
+            let deadline = if schedule.flags & RELATIVE == 0 { schedule.deadline } else { 0 };
+            self.earliest = self.earliest.min(deadline);
+        }
         Ok(())
     }
 }
@@ -176,6 +283,6 @@ impl<T> Burst<'_, T> {
 
 impl<T> Drop for Burst<'_, T> {
     fn drop(&mut self) {
-        self.mailbox.source.publish();
+        self.mailbox.publish();
     }
 }

@@ -1,5 +1,6 @@
 //! The wheel of a thread, with a mailbox for the others.
 
+mod alarm;
 mod arm_error;
 mod event;
 mod home;
@@ -13,13 +14,15 @@ mod shared;
 use std::fmt;
 use std::sync::Arc;
 
+pub use alarm::{Alarm, Sleep};
 pub use arm_error::{ArmError, ArmErrorKind};
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
 pub use shared::{Outcome, SharedTimer};
 
 use super::busted::{self, Variant};
-use super::wheel::{Full, Key, Schedule, Wheel, WheelStats};
+use super::wheel::{Full, Key, Schedule, Wheel, WheelStats, RELATIVE};
+use alarm::Bed;
 use home::{Hints, Home};
 use record::Record;
 use rest::Rest;
@@ -31,6 +34,8 @@ enum Entry<T> {
     Local(T),
     /// With the generation of the arming that it belongs to.
     Shared(SharedTimer<T>, u64),
+    /// The same, whose delay counts from the next time that the wheel is told.
+    Delayed(SharedTimer<T>, u64),
 }
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
@@ -73,6 +78,8 @@ pub struct TimerService<T> {
     favour: bool,
     /// Whether the wheel had no room for what is in a mailbox.
     held_up: bool,
+    /// Whether `sleep` was the last call.
+    asleep: bool,
 }
 
 impl<T> TimerService<T> {
@@ -108,7 +115,28 @@ impl<T> TimerService<T> {
             hints: Hints::default(),
             favour: false,
             held_up: false,
+            asleep: false,
         }
+    }
+
+    /// The same service, for a thread that [sleeps](Self::sleep) between its calls. Each message costs its sender a fence more,
+    /// or each burst.
+    ///
+    /// # Panics
+    /// If other threads have a way to this service already, by [`remote`](Self::remote).
+    ///
+    /// ```
+    /// use stillpoint::timer::TimerService;
+    ///
+    /// let service = TimerService::<u32>::new(0).sleeping();
+    /// # drop(service);
+    /// ```
+    pub fn sleeping(mut self) -> Self {
+        let Some(home) = Arc::get_mut(&mut self.home) else {
+            panic!("a service that sleeps is made so before `remote` is called: its senders have to know")
+        };
+        home.bed = Some(Bed::new());
+        self
     }
 
     /// The way to this service for other threads.
@@ -130,6 +158,20 @@ impl<T> TimerService<T> {
     /// When to manage next; see [`Wheel::next_deadline`]. What is in the mailboxes is not known yet.
     pub fn next_deadline(&self) -> Option<u64> {
         self.wheel.next_deadline()
+    }
+
+    /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for what it costs.
+    ///
+    /// ```
+    /// use stillpoint::timer::TimerService;
+    ///
+    /// let mut service = TimerService::new(0);
+    /// service.add(5_000, ())?;
+    /// assert_eq!(service.earliest_deadline(), Some(5_000));
+    /// # Ok::<(), stillpoint::timer::Full<()>>(())
+    /// ```
+    pub fn earliest_deadline(&self) -> Option<u64> {
+        self.wheel.earliest_deadline()
     }
 
     /// Sets the time of the wheel, also to an earlier one; see [`Wheel::set_time`].
@@ -193,7 +235,7 @@ impl<T> TimerService<T> {
         match self.wheel.get(key) {
             // The key of a shared timer's entry cannot have come from here. One that was made up, and is used while the
             // timer's own callback has the entry, is not told from that of a local timer: the beat is the last, then.
-            Some(Entry::Shared(..)) => None,
+            Some(Entry::Shared(..) | Entry::Delayed(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }
     }
@@ -201,7 +243,8 @@ impl<T> TimerService<T> {
     /// Gives one of this thread's own timers another deadline; see [`Wheel::reset`].
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
-        !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline)
+        !matches!(self.wheel.get(key), Some(Entry::Shared(..) | Entry::Delayed(..)))
+            && self.wheel.reset(key, deadline)
     }
 
     /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless it was
@@ -236,6 +279,37 @@ impl<T> TimerService<T> {
         Ok(())
     }
 
+    /// Gives a shared timer that is armed another deadline, from the owner's thread: as
+    /// [`Mailbox::reset`](super::Mailbox::reset), without a mailbox.
+    ///
+    /// # Errors
+    /// As [`Mailbox::reset`](super::Mailbox::reset).
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// service.arm(&timer, 10, "alive").expect("it is at rest");
+    /// service.reset_shared(&timer, 20)?;
+    /// assert_eq!(service.run(19, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// ```
+    pub fn reset_shared(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
+        let record = &timer.0;
+        if !Arc::ptr_eq(record.home(), &self.home) {
+            return Err(ArmError::new(ArmErrorKind::Foreign, ()));
+        }
+        // First, as in `arm_with`.
+        if !has_room_for(&mut self.wheel, record) {
+            return Err(ArmError::new(ArmErrorKind::Full, ()));
+        }
+        record.reset(Schedule::at(deadline)).map_err(|occupied| (occupied, ()))?;
+        take_in(&mut self.wheel, timer.clone());
+        Ok(())
+    }
+
     /// Closes the service, and hands the values of all its timers out, in no order. Its shared timers are
     /// [`Gone`](Outcome::Gone).
     ///
@@ -261,7 +335,7 @@ impl<T> TimerService<T> {
 fn local<T>(full: Full<Entry<T>>) -> Full<T> {
     match full.0 {
         Entry::Local(value) => Full(value),
-        Entry::Shared(..) => unreachable!("it was local"),
+        Entry::Shared(..) | Entry::Delayed(..) => unreachable!("it was local"),
     }
 }
 
@@ -286,11 +360,33 @@ fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     if let Some(key) = Key::from_bits(timer.0.key.load(Ordering::Relaxed)) {
         wheel.cancel(key);
     }
-    if let Ok(key) = wheel.add_with(schedule, Entry::Shared(timer, generation)) {
+    let is_delay = schedule.flags & RELATIVE != 0;
+    // A delay counts from the next time: so it waits among what is due by then.
+    let (schedule, entry) = if is_delay {
+        (Schedule::at(wheel.now()), Entry::Delayed(timer, generation))
+    } else {
+        (schedule, Entry::Shared(timer, generation))
+    };
+    file(wheel, schedule, entry);
+}
+
+/// Puts the entry of a shared timer into the wheel, where there is room.
+#[inline]
+fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, entry: Entry<T>) {
+    if let Ok(key) = wheel.add_with(schedule, entry) {
         // The handle is in the wheel; another one would take two atomic read-modify-writes.
-        if let Some(Entry::Shared(timer, _)) = wheel.get(key) {
+        if let Some(Entry::Shared(timer, generation) | Entry::Delayed(timer, generation)) = wheel.get(key) {
             timer.0.key.store(key.to_bits(), Ordering::Relaxed);
-            timer.0.taken.store(generation, Ordering::Relaxed);
+            timer.0.taken.store(*generation, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Files a timer whose delay begins now, in a place that has just become free.
+fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
+    if let Some((generation, schedule)) = timer.0.schedule() {
+        if generation == of {
+            file(wheel, schedule.resolved(wheel.now()), Entry::Shared(timer, of));
         }
     }
 }
@@ -299,7 +395,7 @@ impl<T> Entry<T> {
     fn into_local(self) -> Option<T> {
         match self {
             Self::Local(value) => Some(value),
-            Self::Shared(..) => None,
+            Self::Shared(..) | Self::Delayed(..) => None,
         }
     }
 }

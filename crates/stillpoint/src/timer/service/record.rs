@@ -11,6 +11,10 @@
 //!                              `---> REVOKED --> CANCELLED
 //! ```
 //!
+//! In ARMED, whoever resets the timer sets a bit besides, the lock, writes the new schedule, and goes on to ARMED of the next
+//! generation. A cancellation does not wait for that: the bit stays until the one who has set it takes it away. STOPPING
+//! becomes WAITED when a canceller sleeps until the callback has ended.
+//!
 //! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has a generation of its own, which the state carries:
 //! so an entry in the wheel that belongs to an earlier arming is recognised.
 
@@ -21,12 +25,14 @@ use super::home::Home;
 use super::shared::Outcome;
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
-use crate::timer::wheel::{Schedule, PERIODIC};
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::timer::wheel::{Schedule, PERIODIC, RELATIVE};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
-const PHASE_BITS: u32 = 4;
-const PHASES: u64 = (1 << PHASE_BITS) - 1;
+const PHASES: u64 = 15;
+/// Whoever has set it writes the schedule of a timer that is armed, or was when the bit was set.
+const LOCKED: u64 = 16;
+const GENERATION: u32 = 5;
 
 const IDLE: u64 = 0;
 /// Whoever arms it writes the value.
@@ -47,11 +53,15 @@ const GONE: u64 = 9;
 /// The owner puts the value of a periodic timer back.
 const RESTORING: u64 = 10;
 
-/// Why a timer cannot be armed.
+/// As STOPPING, and a canceller sleeps until the callback has ended.
+const WAITED: u64 = 11;
+
+/// Why a timer cannot be armed, or reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occupied {
     Armed,
     Busy,
+    AtRest,
 }
 
 pub(super) struct Record<T> {
@@ -67,6 +77,8 @@ pub(super) struct Record<T> {
     pub(super) key: AtomicU64,
     /// The generation that the owner has taken into its wheel last. The owner's alone.
     pub(super) taken: AtomicU64,
+    /// The thread that runs its callback, or that did the last time. The owner's alone, until the callback runs.
+    runner: AtomicUsize,
     /// The next hint, written by whoever set `hinted`.
     pub(super) next: AtomicPtr<Record<T>>,
     value: UnsafeCell<Option<T>>,
@@ -85,11 +97,11 @@ fn phase(state: u64) -> u64 {
 }
 
 fn generation(state: u64) -> u64 {
-    state >> PHASE_BITS
+    state >> GENERATION
 }
 
 fn state(generation: u64, phase: u64) -> u64 {
-    generation << PHASE_BITS | phase
+    generation << GENERATION | phase
 }
 
 impl<T> Record<T> {
@@ -102,6 +114,7 @@ impl<T> Record<T> {
             hinted: AtomicBool::new(false),
             key: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            runner: AtomicUsize::new(0),
             next: AtomicPtr::new(std::ptr::null_mut()),
             value: UnsafeCell::new(None),
             home,
@@ -139,9 +152,11 @@ impl<T> Record<T> {
             match phase(found) {
                 ARMED => return Err((Occupied::Armed, value)),
                 RUNNING if owner => {}
-                ARMING | RUNNING | STOPPING | RESTORING | TAKING | REVOKED => {
+                ARMING | RUNNING | STOPPING | WAITED | RESTORING | TAKING | REVOKED => {
                     return Err((Occupied::Busy, value));
                 }
+                // Another thread may still write the schedule of an arming that is over.
+                _ if found & LOCKED != 0 => return Err((Occupied::Busy, value)),
                 _ => {}
             }
             let next = generation(found) + 1;
@@ -162,6 +177,51 @@ impl<T> Record<T> {
         Ok(())
     }
 
+    /// Gives a timer that is armed another deadline, or delay. The value stays where it is, and the timer can be cancelled all
+    /// the time.
+    pub(super) fn reset(&self, to: Schedule) -> Result<(), Occupied> {
+        // Relaxed: the exchange below acquires.
+        let mut found = self.state.load(Ordering::Relaxed);
+        loop {
+            match phase(found) {
+                ARMED if found & LOCKED == 0 => {}
+                IDLE | FIRED | CANCELLED | GONE => return Err(Occupied::AtRest),
+                _ => return Err(Occupied::Busy),
+            }
+            match self.state.compare_exchange(found, found | LOCKED, orders::lock(), Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        // Relaxed, all: nobody else writes them before the lock is taken away; ordered by the state.
+        self.deadline.store(to.deadline, Ordering::Relaxed);
+        let flags = self.flags.load(Ordering::Relaxed) & !RELATIVE;
+        self.flags.store(flags | to.flags & RELATIVE, Ordering::Relaxed);
+        let armed = state(generation(found) + 1, ARMED);
+        if busted::is(Variant::ResetByStore) {
+            self.state.store(armed, Ordering::Release);
+            return Ok(());
+        }
+        // Relaxed on failure: nothing is read then.
+        let done = self.state.compare_exchange(found | LOCKED, armed, orders::reset(), Ordering::Relaxed);
+        done.map(drop).map_err(|_| {
+            // It was cancelled meanwhile.
+            // Release: pairs with the claim in `arm`: the schedule is written anew after this.
+            self.state.fetch_and(!LOCKED, Ordering::Release);
+            Occupied::AtRest
+        })
+    }
+
+    /// Changes the phase of an arming whose value the caller has taken. The lock stays if somebody else has it, who may just
+    /// be taking it away; nobody sets it any more.
+    fn settle(&self, found: u64, to: u64, order: Ordering) {
+        if found & LOCKED == 0 || busted::is(Variant::SettleByStore) {
+            self.state.store(state(generation(found), to), order);
+        } else {
+            self.state.fetch_xor(phase(found) ^ to, order);
+        }
+    }
+
     /// The present arming's generation and schedule, or `None` when the timer is not armed.
     ///
     /// When the timer is cancelled and armed again meanwhile, the schedule may be that of another arming, or of two: then
@@ -170,7 +230,8 @@ impl<T> Record<T> {
     pub(super) fn schedule(&self) -> Option<(u64, Schedule)> {
         // Acquire: pairs with the release in `arm`: these loads see what this arming has stored, or a later one.
         let found = self.state.load(Ordering::Acquire);
-        if phase(found) != ARMED {
+        // Whoever has the lock sends a message when the schedule is whole.
+        if phase(found) != ARMED || found & LOCKED != 0 {
             return None;
         }
         // Relaxed: ordered by the state.
@@ -192,8 +253,8 @@ impl<T> Record<T> {
                 }
                 continue;
             }
-            let taking =
-                state(generation(found), if busted::is(Variant::TakeLate) { CANCELLED } else { TAKING });
+            let taking = if busted::is(Variant::TakeLate) { CANCELLED } else { TAKING };
+            let taking = state(generation(found), taking) | found & LOCKED;
             if busted::is(Variant::CancelByStore) {
                 self.state.store(taking, Ordering::Release);
             } else {
@@ -203,7 +264,7 @@ impl<T> Record<T> {
                 }
             }
             let value = self.take();
-            self.state.store(state(generation(found), CANCELLED), orders::taken());
+            self.settle(taking, CANCELLED, orders::taken());
             return value.map_or(Outcome::Gone, Outcome::Cancelled);
         }
     }
@@ -215,7 +276,7 @@ impl<T> Record<T> {
             let attempt = if phase(found) == ARMED {
                 // Release: pairs with the acquire in `take_revoked`: the owner sees what the caller did before. Being a
                 // read-modify-write, it continues the release sequence of `arm`.
-                let revoked = state(generation(found), REVOKED);
+                let revoked = state(generation(found), REVOKED) | found & LOCKED;
                 self.move_on(found, revoked, Ordering::Release).map(|_| Outcome::Cancelled(()))
             } else {
                 self.cancel_elsewhere(found)
@@ -236,18 +297,22 @@ impl<T> Record<T> {
                 self.move_on(found, state(generation(found), STOPPING), Ordering::Relaxed)?;
                 Outcome::Running
             }
-            STOPPING => Outcome::Running,
+            STOPPING | WAITED => Outcome::Running,
             FIRED => Outcome::Fired,
             _ => Outcome::Gone,
         })
     }
 
     /// The value for the callback, if the arming of this generation has not been cancelled.
+    ///
+    /// A lock counts as another arming, since its message is on its way.
     #[inline]
-    pub(super) fn begin(&self, of: u64) -> Option<T> {
-        // Relaxed: the owner has seen the value with the acquire in `schedule`, when it took this arming in, or has written
+    pub(super) fn begin(&self, of: u64, me: usize) -> Option<T> {
+        // Relaxed: whoever sees RUNNING sees this.
+        self.runner.store(me, Ordering::Relaxed);
+        // No acquire: the owner has seen the value with the acquire in `schedule`, when it took this arming in, or has written
         // it itself.
-        self.move_on(state(of, ARMED), state(of, RUNNING), Ordering::Relaxed).ok()?;
+        self.move_on(state(of, ARMED), state(of, RUNNING), orders::begin()).ok()?;
         self.take()
     }
 
@@ -256,11 +321,34 @@ impl<T> Record<T> {
     pub(super) fn finish(&self, of: u64) {
         let mut found = state(of, RUNNING);
         // The callback may have armed the timer again: then this does nothing.
-        while generation(found) == of && matches!(phase(found), RUNNING | STOPPING) {
+        while generation(found) == of && matches!(phase(found), RUNNING | STOPPING | WAITED) {
             match self.move_on(found, state(of, FIRED), orders::finish()) {
+                Ok(_) if phase(found) == WAITED => return self.home.tell_end(),
                 Ok(_) => return,
                 Err(other) => found = other,
             }
+        }
+    }
+
+    /// Whether the calling thread is within the callback that runs.
+    pub(super) fn runs_here(&self) -> bool {
+        // Relaxed: the caller has seen RUNNING, or what came of it, by an acquire. Only this thread stores its own name.
+        self.runner.load(Ordering::Relaxed) == stillpoint_sys::linux::thread_handle()
+    }
+
+    /// Sleeps, if the callback still runs, until one of this service has ended after `seen` was asked for. It may return
+    /// early.
+    pub(super) fn await_end(&self, seen: u32) {
+        let mut found = self.state.load(Ordering::Acquire);
+        if phase(found) == STOPPING {
+            // Relaxed: nothing but the state itself is told.
+            match self.move_on(found, state(generation(found), WAITED), Ordering::Relaxed) {
+                Ok(_) => found = state(generation(found), WAITED),
+                Err(other) => found = other,
+            }
+        }
+        if phase(found) == WAITED {
+            self.home.await_end(seen);
         }
     }
 
@@ -276,7 +364,7 @@ impl<T> Record<T> {
         if self.move_on(state(of, RESTORING), state(of, ARMED), orders::finish_beat()).is_ok() {
             return None;
         }
-        // STOPPING, which the owner alone leaves.
+        // STOPPING or WAITED, which the owner alone leaves.
         let value = self.take();
         self.finish(of);
         value
@@ -288,8 +376,8 @@ impl<T> Record<T> {
         matches!(phase(self.state.load(Ordering::Relaxed)), CANCELLED | TAKING | FIRED | GONE)
     }
 
-    /// The value of a timer that was revoked, for the owner, its generation, and the deadline it was armed with.
-    pub(super) fn take_revoked(&self) -> Option<(T, u64, u64)> {
+    /// The value of a timer that was revoked, for the owner, its generation, and the schedule it was armed with.
+    pub(super) fn take_revoked(&self) -> Option<(T, u64, Schedule)> {
         // Acquire: reads from the release sequence of `arm`, or of `finish_beat`.
         let found = self.state.load(Ordering::Acquire);
         if phase(found) != REVOKED {
@@ -298,8 +386,9 @@ impl<T> Record<T> {
         let value = self.take();
         // Relaxed: nobody arms the timer before the store below.
         let deadline = self.deadline.load(Ordering::Relaxed);
-        self.state.store(state(generation(found), CANCELLED), orders::revoked());
-        Some((value?, generation(found), deadline))
+        let flags = self.flags.load(Ordering::Relaxed);
+        self.settle(found, CANCELLED, orders::revoked());
+        Some((value?, generation(found), Schedule { deadline, period: None, flags }))
     }
 
     /// The service is gone: the value of the arming that is left, if any.
@@ -308,18 +397,16 @@ impl<T> Record<T> {
         loop {
             match phase(found) {
                 // Acquire: pairs with the release in `arm`.
-                ARMED | REVOKED => {
-                    match self.move_on(found, state(generation(found), TAKING), Ordering::Acquire) {
-                        Ok(_) => break,
-                        Err(other) => found = other,
-                    }
-                }
+                ARMED | REVOKED => match self.move_on(found, found & !PHASES | TAKING, Ordering::Acquire) {
+                    Ok(_) => break,
+                    Err(other) => found = other,
+                },
                 _ => return None,
             }
         }
         let value = self.take();
         // Release: pairs with the acquire in `arm`.
-        self.state.store(state(generation(found), GONE), Ordering::Release);
+        self.settle(found & !PHASES | TAKING, GONE, Ordering::Release);
         value
     }
 

@@ -1,15 +1,17 @@
 //! What the owner does in its own time: messages, hints, expiries.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use stillpoint_sys::linux::thread_handle;
 use stillpoint_sys::sync::atomic::Ordering;
 
 use super::event::{Cause, Event, Which};
 use super::record::Record;
 use super::shared::SharedTimer;
-use super::{has_room_for, take_in, Entry, TimerService};
+use super::{begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService};
 use crate::timer::busted::{self, Variant};
-use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress};
+use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 
 /// Messages whose records are fetched ahead.
 const AHEAD: usize = 8;
@@ -50,6 +52,7 @@ impl<T> TimerService<T> {
     where
         F: FnMut(&mut Self, Event<'_, T>),
     {
+        self.wake_up();
         let mut has_more = self.home.take_rings(&mut self.sinks);
         let mut left = limit;
         // Hints and messages share the limit, so that neither holds the other up: of an odd one, each has the rest in turn.
@@ -144,11 +147,13 @@ impl<T> TimerService<T> {
         let mut revoked = record.take_revoked();
         // Relaxed, here and below: the owner's alone.
         let entry = Key::from_bits(record.key.load(Ordering::Relaxed));
-        if let (Some((_, generation, deadline)), Some(key)) = (&mut revoked, entry) {
+        if let (Some((_, generation, schedule)), Some(key)) = (&mut revoked, entry) {
             // A periodic timer has gone on since it was armed. Another thread may have armed the timer again by now: the
             // entry is still that of the arming that was taken in.
-            if record.taken.load(Ordering::Relaxed) == *generation {
-                *deadline = self.wheel.deadline(key).unwrap_or(*deadline);
+            if let (true, Some(deadline)) =
+                (record.taken.load(Ordering::Relaxed) == *generation, self.wheel.deadline(key))
+            {
+                *schedule = Schedule::at(deadline);
             }
         }
         if let (true, Some(key)) = (record.is_over(), entry) {
@@ -158,13 +163,130 @@ impl<T> TimerService<T> {
         if busted::is(Variant::HintMarkLate) {
             record.hinted.store(false, Ordering::Release);
         }
-        if let Some((value, _, deadline)) = revoked {
+        if let Some((value, _, schedule)) = revoked {
+            let deadline = schedule.resolved(self.wheel.now()).deadline;
             let which = Which::Shared(&timer);
             callback(
                 self,
                 Event { cause: Cause::Revoked, deadline, missed: 0, which, value: Lent::Given(value) },
             );
         }
+    }
+
+    /// Says that this thread is about to sleep, and how it is woken, in a service that was made so: by
+    /// [`sleeping`](Self::sleeping). After any answer but [`Sleep::Not`], the alarm is rung once, as soon as another thread
+    ///
+    /// - arms a timer, or resets one, whose deadline is before that of the answer, or whose delay begins when this thread has
+    ///   seen it;
+    /// - [revokes](super::SharedTimer::revoke) a timer; or finds its mailbox full.
+    ///
+    /// Cancellations do not wake anybody. The next [`run`](Self::run), [`process`](Self::process) or [`manage`](Self::manage)
+    /// takes the alarm back; one that was rung already may wake this thread in vain later. The time is that of
+    /// [`next_deadline`](Self::next_deadline), a bound from below.
+    ///
+    /// Waits for nobody. Complexity: by the number of mailboxes.
+    ///
+    /// # Panics
+    /// If the service was not made so.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use stillpoint::timer::{Limit, Sleep, TimerService};
+    ///
+    /// let mut service = TimerService::new(0).sleeping();
+    /// let remote = service.remote();
+    /// let other = thread::spawn(move || {
+    ///     remote.mailbox(4).add(&remote.timer(), 10, "early").expect("there is room");
+    /// });
+    /// let mut fired = Vec::new();
+    /// while fired.is_empty() {
+    ///     match service.sleep(thread::current()) {
+    ///         Sleep::Not => {}
+    ///         Sleep::Forever => thread::park(),
+    ///         // With a clock: `thread::park_timeout`.
+    ///         Sleep::Until(deadline) => assert_eq!(deadline, 10),
+    ///     }
+    ///     let _ = service.run(10, Limit::NONE, |_, event| fired.extend(event.into_value()));
+    /// }
+    /// assert_eq!(fired, ["early"]);
+    /// # other.join().unwrap();
+    /// ```
+    pub fn sleep(&mut self, alarm: impl Into<Alarm>) -> Sleep {
+        self.wake_up();
+        let Some(bed) = &self.home.bed else {
+            panic!("a service whose thread sleeps is made by `TimerService::sleeping`")
+        };
+        let next = self.wheel.next_deadline();
+        let is_due = next.is_some_and(|next| next <= self.wheel.now());
+        if is_due || !self.hints.is_empty() || !bed.lie_down(next.unwrap_or(u64::MAX), alarm.into()) {
+            return Sleep::Not;
+        }
+        self.asleep = true;
+        // What the wheel has no room for is no reason to stay awake before a timer has fired.
+        let has_messages = !self.held_up && self.sinks.iter_mut().any(|sink| sink.look() > 0);
+        if has_messages || !self.home.is_quiet() {
+            self.wake_up();
+            return Sleep::Not;
+        }
+        next.map_or(Sleep::Forever, Sleep::Until)
+    }
+
+    #[inline]
+    fn wake_up(&mut self) {
+        if self.asleep {
+            self.asleep = false;
+            if let Some(bed) = &self.home.bed {
+                bed.rise();
+            }
+        }
+    }
+
+    /// [`run`](Self::run) for a task: `Ready` as soon as the callback was called, or the limit was reached. Otherwise the task is
+    /// woken when it is to ask again on behalf of another thread, as after [`sleep`](Self::sleep); that time has come to
+    /// [`next_deadline`](Self::next_deadline) is up to the caller, who has the clock: with `tokio::time::Sleep`, say.
+    ///
+    /// The example `delay_queue` makes a queue of this, with `poll_expired`, which is the `poll_next` of a `Stream`.
+    ///
+    /// # Panics
+    /// With the panic of the callback, and if the service was not made by [`sleeping`](Self::sleeping).
+    ///
+    /// ```
+    /// use std::future::poll_fn;
+    /// use std::task::{Context, Waker};
+    /// use stillpoint::timer::{Limit, TimerService};
+    ///
+    /// let mut service = TimerService::new(0).sleeping();
+    /// let timer = service.remote().timer();
+    /// let mut mailbox = service.remote().mailbox(4);
+    /// let mut cx = Context::from_waker(Waker::noop());
+    ///
+    /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_pending());
+    /// mailbox.add(&timer, 10, "due")?; // wakes the task
+    /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_ready());
+    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// ```
+    pub fn poll_run<F>(
+        &mut self,
+        now: u64,
+        limit: Limit,
+        cx: &mut Context<'_>,
+        mut callback: F,
+    ) -> Poll<Progress>
+    where
+        F: FnMut(&mut Self, Event<'_, T>),
+    {
+        let mut was_called = false;
+        let progress = self.run(now, limit, |service, event| {
+            was_called = true;
+            callback(service, event);
+        });
+        if was_called || !progress.is_done() {
+            return Poll::Ready(progress);
+        }
+        if self.sleep(cx.waker().clone()) == Sleep::Not {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 
     /// Fires what is due at `now`; see [`Wheel::poll`](crate::timer::Wheel::poll), which this is for the service's wheel.
@@ -178,6 +300,8 @@ impl<T> TimerService<T> {
     where
         F: FnMut(&mut Self, Event<'_, T>),
     {
+        self.wake_up();
+        let mut me = None;
         poll_within(
             self,
             |service| &mut service.wheel,
@@ -191,13 +315,21 @@ impl<T> TimerService<T> {
                     Lent::Given(Entry::Local(value)) => callback(service, event(local, Lent::Given(value))),
                     Lent::Lent(Entry::Local(value)) => callback(service, event(local, Lent::Lent(value))),
                     Lent::Given(Entry::Shared(timer, generation)) => {
-                        // Nothing, when it was cancelled and the hint has not been seen to yet.
-                        let Some(value) = timer.0.begin(generation) else { return false };
+                        // Nothing, when it was cancelled and the hint has not been seen to yet, or was reset.
+                        let me = *me.get_or_insert_with(thread_handle);
+                        let Some(value) = timer.0.begin(generation, me) else { return false };
                         let _running = Running { record: &timer.0, generation };
                         callback(service, event(Which::Shared(&timer), Lent::Given(value)));
                     }
+                    Lent::Given(Entry::Delayed(timer, generation)) => {
+                        begin_delay(&mut service.wheel, timer, generation);
+                        return false;
+                    }
+                    // It is filed without a period.
+                    Lent::Lent(Entry::Delayed(..)) => return false,
                     Lent::Lent(Entry::Shared(timer, generation)) => {
-                        let Some(value) = timer.0.begin(*generation) else {
+                        let me = *me.get_or_insert_with(thread_handle);
+                        let Some(value) = timer.0.begin(*generation, me) else {
                             service.wheel.cancel(key);
                             return false;
                         };

@@ -67,13 +67,47 @@ impl<T> SharedTimer<T> {
         Self(Arc::new(Record::new(Arc::clone(home))))
     }
 
-    /// Cancels the timer, from any thread. Waits for nobody.
+    /// Cancels the timer, from any thread. Waits for nobody: see [`cancel_wait`](Self::cancel_wait).
     pub fn cancel(&self) -> Outcome<T> {
         let outcome = self.0.cancel();
         if outcome.is_cancelled() {
             self.0.home().hint(&self.0);
         }
         outcome
+    }
+
+    /// Cancels the timer, and waits for its callback if that runs: what the callback uses can be taken away after this,
+    /// whatever the answer is but `Running`. `Running` is the answer to a call from within that very callback, by its
+    /// thread, which would wait for itself: the callback runs for the last time.
+    ///
+    /// Another thread may arm the timer again meanwhile: then that arming is cancelled, too.
+    ///
+    /// Waits for as long as the callback takes, asleep. Two callbacks of two services that wait for each other's timers wait for
+    /// ever.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Limit, Outcome, TimerService};
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let timer = service.remote().timer();
+    /// service.arm(&timer, 10, ()).expect("it is at rest");
+    /// let progress = service.run(10, Limit::NONE, |_, event| {
+    ///     let own = event.timer().expect("it is shared");
+    ///     assert_eq!(own.cancel_wait(), Outcome::Running); // it would wait for itself
+    /// });
+    /// assert!(progress.is_done());
+    /// assert_eq!(timer.cancel_wait(), Outcome::Fired);
+    /// ```
+    pub fn cancel_wait(&self) -> Outcome<T> {
+        loop {
+            // First: an end that comes after this is not slept through.
+            let ended = self.0.home().ended();
+            match self.cancel() {
+                Outcome::Running if self.0.runs_here() => return Outcome::Running,
+                Outcome::Running => self.0.await_end(ended),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Cancels the timer, and leaves its value to the owner: the callback of the owner's next
@@ -98,6 +132,8 @@ impl<T> SharedTimer<T> {
         let outcome = self.0.revoke();
         if outcome.is_cancelled() {
             self.0.home().hint(&self.0);
+            // Its callback is waited for.
+            self.0.home().rouse(0);
         }
         outcome
     }

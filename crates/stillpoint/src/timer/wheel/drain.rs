@@ -17,7 +17,7 @@ impl<T> Iterator for Drain<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        let slab = &mut self.wheel.slab;
+        let slab = &mut self.wheel.core.store;
         loop {
             let index = slab.in_use(self.index)?;
             self.index = index + 1;

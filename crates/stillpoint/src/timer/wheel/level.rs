@@ -148,6 +148,15 @@ pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
     }
 }
 
+/// The first occupied slot of a row after `now`, and a deadline that none of its timers is before.
+pub(super) fn first_slot(row: u32, occupied: u64, now: u64) -> (u32, u64) {
+    let next = index(row, now) + 1;
+    let slot = next + u64::from(occupied.rotate_right(next as u32 % SLOTS).trailing_zeros());
+    // A coarse slot begins when the last of its timers is due.
+    let least = if row < EXACT_LEVELS { start(row, slot) } else { start(row, slot - 1) + 1 };
+    (head(row, slot), least)
+}
+
 /// The exact levels, a bit for each.
 const EXACT: u64 = (1 << EXACT_LEVELS) - 1;
 /// The exact levels but the lowest.
@@ -165,6 +174,12 @@ pub(super) fn coarse_rows(rows: u64) -> u64 {
 #[inline]
 pub(super) fn is_moved(row: u32) -> bool {
     MOVED >> row & 1 == 1
+}
+
+/// Whether the lists of a row are slots.
+#[inline]
+pub(super) fn is_slots(row: u32) -> bool {
+    row < LIST_ROW
 }
 
 /// Whether there are timers in a list that is no slot.

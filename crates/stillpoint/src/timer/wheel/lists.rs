@@ -1,41 +1,108 @@
 //! The lists that timers wait in.
 //!
-//! Heads of lists are links, too, in the same index space: so a timer is unlinked by two stores, without a question. When
-//! its two neighbours are one and the same link, that is the head, and the list is empty now; its index is row and slot.
+//! Heads of lists are links, too, of the same kind: so a timer is unlinked by two stores, without a question. When
+//! its two neighbours are one and the same link, that is the head, and the list is empty now; the head tells row and slot.
 //! Neither is stored in a timer, since a list that is spliced onto another changes the place of all its timers at once.
 //!
-//! **Every index is that of a link.** Those in links are written only here; callers pass heads, and indices that they have got
-//! from [`Lists::grow`] or from a list. [`Lists::shrink`] gives back only links that no list leads to, and its caller forgets
-//! their indices.
+//! What a link is, and where it lies, is up to the [`Links`] below the lists: a vector of links that are named by indices
+//! (see `slab.rs`), or the nodes of the user's own structures, which are named by their addresses (see `nodes.rs`).
+//!
+//! **Every name is that of a link.** Those in links are written only here; callers pass numbers of lists, and names that they
+//! have got from a list, from [`Lists::grow`], or from a caller who promises it.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 use super::level::{ROWS, SENTINELS, SLOTS};
+use stillpoint_sys::bits::bits;
 
-/// 8 bytes apart from all else of a timer: eight to a cache line, as neighbours in a list are none in memory.
+/// The neighbours of a link.
 #[derive(Debug, Clone, Copy)]
-struct Link {
-    prev: u32,
-    /// In a link that is in no list: what its owner has left there.
-    next: u32,
+pub(super) struct Link<A> {
+    pub(super) prev: A,
+    /// In an index that is in no list: what its owner has left there.
+    pub(super) next: A,
 }
+
+/// Links, the heads of the lists among them. Every name that is passed to one of these functions is that of a link.
+pub(super) trait Links {
+    type Name: Copy + PartialEq;
+
+    /// The head of a list.
+    fn head(&self, list: u32) -> Self::Name;
+    /// The list of a head.
+    fn list(&self, head: Self::Name) -> u32;
+    fn link(&self, name: Self::Name) -> Link<Self::Name>;
+    fn set(&mut self, name: Self::Name, link: Link<Self::Name>);
+    fn set_prev(&mut self, name: Self::Name, prev: Self::Name);
+    fn set_next(&mut self, name: Self::Name, next: Self::Name);
+}
+
+/// The name of a link.
+pub(super) type NameOf<L> = <<L as Deref>::Target as Links>::Name;
 
 /// All lists, and which of them have timers.
 #[derive(Debug)]
-pub(super) struct Lists {
-    links: Vec<Link>,
+pub(super) struct Lists<L> {
+    links: L,
     occupied: [u64; ROWS],
     /// Rows that have an occupied slot.
     rows: u64,
 }
 
-impl Lists {
+/// Links by index: 8 bytes apart from all else of a timer, eight to a cache line, as neighbours in a list are none in memory.
+impl Links for [Link<u32>] {
+    type Name = u32;
+
+    #[inline(always)]
+    fn head(&self, list: u32) -> u32 {
+        list
+    }
+
+    #[inline(always)]
+    fn list(&self, head: u32) -> u32 {
+        head
+    }
+
+    #[inline(always)]
+    fn link(&self, index: u32) -> Link<u32> {
+        touch();
+        debug_assert!((index as usize) < self.len());
+        // SAFETY: every index is that of a link, as the module says.
+        unsafe { *self.get_unchecked(index as usize) }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, index: u32, link: Link<u32>) {
+        *at_mut(self, index) = link;
+    }
+
+    #[inline(always)]
+    fn set_prev(&mut self, index: u32, prev: u32) {
+        at_mut(self, index).prev = prev;
+    }
+
+    #[inline(always)]
+    fn set_next(&mut self, index: u32, next: u32) {
+        at_mut(self, index).next = next;
+    }
+}
+
+#[inline(always)]
+fn at_mut(links: &mut [Link<u32>], index: u32) -> &mut Link<u32> {
+    touch();
+    debug_assert!((index as usize) < links.len());
+    // SAFETY: every index is that of a link, as the module says.
+    unsafe { links.get_unchecked_mut(index as usize) }
+}
+
+impl Lists<Vec<Link<u32>>> {
     /// Empty lists, with memory for so many timers.
     pub(super) fn new(capacity: usize) -> Self {
         let mut links = Vec::with_capacity((SENTINELS as usize).saturating_add(capacity));
         links.extend((0..SENTINELS).map(|head| Link { prev: head, next: head }));
-        Self { links, occupied: [0; ROWS], rows: 0 }
+        Self::over(links)
     }
 
     pub(super) fn reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
@@ -62,75 +129,103 @@ impl Lists {
     /// What was left in a link that is in no list.
     #[inline]
     pub(super) fn left_in(&self, index: u32) -> u32 {
-        at(&self.links, index).next
+        self.links.link(index).next
     }
 
     #[inline]
     pub(super) fn leave_in(&mut self, index: u32, what: u32) {
-        at_mut(&mut self.links, index).next = what;
+        self.links.set_next(index, what);
+    }
+
+    /// Links there is memory for.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn memory(&self) -> usize {
+        self.links.capacity()
+    }
+}
+
+impl<L: DerefMut<Target: Links>> Lists<L> {
+    /// Lists whose heads are linked to themselves.
+    pub(super) fn over(links: L) -> Self {
+        Self { links, occupied: [0; ROWS], rows: 0 }
     }
 
     #[inline]
-    pub(super) fn append(&mut self, head: u32, index: u32) {
-        let links = self.links.as_mut_slice();
-        let last = at(links, head).prev;
-        *at_mut(links, index) = Link { prev: last, next: head };
-        at_mut(links, head).prev = index;
-        at_mut(links, last).next = index;
+    pub(super) fn append(&mut self, list: u32, name: NameOf<L>) {
+        let links = &mut *self.links;
+        let head = links.head(list);
+        let last = links.link(head).prev;
+        links.set(name, Link { prev: last, next: head });
+        links.set_prev(head, name);
+        links.set_next(last, name);
         if last == head {
-            self.occupy(head);
+            self.occupy(list);
         }
     }
 
     #[inline]
-    pub(super) fn unlink(&mut self, index: u32) {
-        let links = self.links.as_mut_slice();
-        let Link { prev, next } = *at(links, index);
-        at_mut(links, prev).next = next;
-        at_mut(links, next).prev = prev;
+    pub(super) fn unlink(&mut self, name: NameOf<L>) {
+        let links = &mut *self.links;
+        let Link { prev, next } = links.link(name);
+        links.set_next(prev, next);
+        links.set_prev(next, prev);
         if prev == next {
-            self.vacate(prev);
+            let list = links.list(prev);
+            self.vacate(list);
         }
     }
 
     /// The first of a list.
     #[inline]
-    pub(super) fn first(&self, head: u32) -> Option<u32> {
-        let first = at(&self.links, head).next;
+    pub(super) fn first(&self, list: u32) -> Option<NameOf<L>> {
+        let head = self.links.head(list);
+        let first = self.links.link(head).next;
         (first != head).then_some(first)
+    }
+
+    /// All of a list, from the first to the last.
+    pub(super) fn iter(&self, list: u32) -> impl Iterator<Item = NameOf<L>> + '_ {
+        let head = self.links.head(list);
+        core::iter::successors(self.first(list), move |&name| {
+            let next = self.links.link(name).next;
+            (next != head).then_some(next)
+        })
     }
 
     /// Unlinks the first of a list.
     #[inline]
-    pub(super) fn pop(&mut self, head: u32) -> Option<u32> {
-        let first = self.first(head)?;
-        let links = self.links.as_mut_slice();
-        let next = at(links, first).next;
-        at_mut(links, head).next = next;
-        at_mut(links, next).prev = head;
+    pub(super) fn pop(&mut self, list: u32) -> Option<NameOf<L>> {
+        let first = self.first(list)?;
+        let links = &mut *self.links;
+        let head = links.head(list);
+        let next = links.link(first).next;
+        links.set_next(head, next);
+        links.set_prev(next, head);
         if next == head {
-            self.vacate(head);
+            self.vacate(list);
         }
         Some(first)
     }
 
     /// Puts a link before the first of a list.
     #[inline]
-    pub(super) fn prepend(&mut self, head: u32, index: u32) {
-        let links = self.links.as_mut_slice();
-        let first = at(links, head).next;
-        *at_mut(links, index) = Link { prev: head, next: first };
-        at_mut(links, head).next = index;
-        at_mut(links, first).prev = index;
+    pub(super) fn prepend(&mut self, list: u32, name: NameOf<L>) {
+        let links = &mut *self.links;
+        let head = links.head(list);
+        let first = links.link(head).next;
+        links.set(name, Link { prev: head, next: first });
+        links.set_next(head, name);
+        links.set_prev(first, name);
         if first == head {
-            self.occupy(head);
+            self.occupy(list);
         }
     }
 
     /// Unlinks the last of a list.
     #[inline]
-    pub(super) fn pop_last(&mut self, head: u32) -> Option<u32> {
-        let last = at(&self.links, head).prev;
+    pub(super) fn pop_last(&mut self, list: u32) -> Option<NameOf<L>> {
+        let head = self.links.head(list);
+        let last = self.links.link(head).prev;
         if last == head {
             return None;
         }
@@ -141,21 +236,24 @@ impl Lists {
     /// Appends all of one list to another.
     #[inline]
     pub(super) fn splice(&mut self, from: u32, to: u32) {
-        let links = self.links.as_mut_slice();
-        let Link { prev: last, next: first } = *at(links, from);
-        if first == from {
+        let links = &mut *self.links;
+        let (source, target) = (links.head(from), links.head(to));
+        let Link { prev: last, next: first } = links.link(source);
+        if first == source {
             return;
         }
-        let tail = at(links, to).prev;
-        at_mut(links, tail).next = first;
-        at_mut(links, first).prev = tail;
-        at_mut(links, last).next = to;
-        at_mut(links, to).prev = last;
-        *at_mut(links, from) = Link { prev: from, next: from };
+        let tail = links.link(target).prev;
+        links.set_next(tail, first);
+        links.set_prev(first, tail);
+        links.set_next(last, target);
+        links.set_prev(target, last);
+        links.set(source, Link { prev: source, next: source });
         self.vacate(from);
         self.occupy(to);
     }
+}
 
+impl<L> Lists<L> {
     #[inline]
     fn occupy(&mut self, head: u32) {
         let row = (head / SLOTS) as usize % ROWS;
@@ -174,10 +272,10 @@ impl Lists {
         }
     }
 
-    /// Links there is memory for.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn memory(&self) -> usize {
-        self.links.capacity()
+    /// A list that has timers: the first one of all.
+    pub(super) fn any(&self) -> Option<u32> {
+        let row = bits(self.rows).next()?;
+        Some(row * SLOTS + self.occupied(row).trailing_zeros())
     }
 
     /// A bit for each row that has an occupied slot.
@@ -199,32 +297,16 @@ impl Lists {
     }
 }
 
-#[inline]
-fn at(links: &[Link], index: u32) -> &Link {
-    #[cfg(all(test, not(loom)))]
-    touch();
-    debug_assert!((index as usize) < links.len());
-    // SAFETY: every index is that of a link, as the module says.
-    unsafe { links.get_unchecked(index as usize) }
-}
-
-#[inline]
-fn at_mut(links: &mut [Link], index: u32) -> &mut Link {
-    #[cfg(all(test, not(loom)))]
-    touch();
-    debug_assert!((index as usize) < links.len());
-    // SAFETY: every index is that of a link, as the module says.
-    unsafe { links.get_unchecked_mut(index as usize) }
-}
-
 #[cfg(all(test, not(loom)))]
 std::thread_local! {
     /// Links and timers that were looked at, for tests that count work.
     static TOUCHED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
 }
 
-#[cfg(all(test, not(loom)))]
+/// Counts a link or a timer that is looked at, in tests.
+#[inline(always)]
 pub(super) fn touch() {
+    #[cfg(all(test, not(loom)))]
     TOUCHED.with(|touched| touched.set(touched.get() + 1));
 }
 

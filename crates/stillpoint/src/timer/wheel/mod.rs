@@ -1,12 +1,14 @@
 //! The wheel of one thread.
 
 mod drain;
+mod engine;
 mod expired;
 mod key;
 mod lent;
 mod level;
 mod lists;
 mod moves;
+mod nodes;
 mod poll;
 mod schedule;
 mod slab;
@@ -20,14 +22,15 @@ pub use expired::{Expired, Full, Limit, Popped, Progress};
 pub use key::Key;
 #[cfg(feature = "std")]
 pub(crate) use lent::Lent;
+pub use nodes::{Node, NodeWheel};
 #[cfg(feature = "std")]
 pub(crate) use poll::poll_within;
 pub use schedule::Schedule;
 #[cfg(feature = "std")]
-pub(crate) use schedule::PERIODIC;
+pub(crate) use schedule::{PERIODIC, RELATIVE};
 
+use engine::Core;
 use level::{Place, LATE};
-use schedule::COARSE;
 use slab::Slab;
 
 /// A hierarchical timer wheel, for one thread.
@@ -79,13 +82,7 @@ use slab::Slab;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 pub struct Wheel<T> {
-    slab: Slab<T>,
-    now: u64,
-    /// No slot is to be looked at before this time: 0 when there is something to do already. A bound from below, since a
-    /// cancellation leaves it.
-    next: u64,
-    moved: u64,
-    went_back: u64,
+    core: Core<Slab<T>>,
 }
 
 /// What a wheel counts.
@@ -146,19 +143,19 @@ impl<T> Wheel<T> {
     }
 
     fn make(now: u64, capacity: usize, limit: usize) -> Self {
-        Self { slab: Slab::new(capacity, limit), now, next: u64::MAX, moved: 0, went_back: 0 }
+        Self { core: Core::new(Slab::new(capacity, limit), now) }
     }
 
     /// The time of the last poll or advance.
     #[inline]
     pub fn now(&self) -> u64 {
-        self.now
+        self.core.now
     }
 
     /// The number of timers, those that are due and have not fired included.
     #[inline]
     pub fn len(&self) -> usize {
-        self.slab.len()
+        self.core.store.len()
     }
 
     /// Whether there is no timer.
@@ -169,13 +166,7 @@ impl<T> Wheel<T> {
 
     /// What the wheel has counted.
     pub fn stats(&self) -> WheelStats {
-        WheelStats {
-            timers: self.len(),
-            capacity: self.slab.capacity(),
-            moved: self.moved,
-            levels: self.levels_in_use().count_ones(),
-            time_went_back: self.went_back,
-        }
+        self.core.stats(self.len(), self.core.store.capacity())
     }
 
     /// Adds a timer that fires at `deadline`. One that is not in the future fires in the next poll.
@@ -184,15 +175,15 @@ impl<T> Wheel<T> {
     /// [`Full`], with the value, when there is no room.
     #[inline]
     pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
-        let head = if deadline > self.now {
-            let Place { head, due } = level::exact(self.now, deadline);
-            self.expect(due);
+        let head = if deadline > self.core.now {
+            let Place { head, due } = level::exact(self.core.now, deadline);
+            self.core.expect(due);
             head
         } else {
-            self.next = 0;
+            self.core.next = 0;
             LATE
         };
-        self.slab.insert(head, deadline, value).map_err(Full)
+        self.core.store.insert(head, deadline, value).map_err(Full)
     }
 
     /// Adds a timer that fires `delay` after the time of the last poll, at the end of time at the latest. No clock is
@@ -202,7 +193,7 @@ impl<T> Wheel<T> {
     /// [`Full`], with the value, when there is no room.
     #[inline]
     pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
-        self.add(self.now.saturating_add(delay), value)
+        self.add(self.core.now.saturating_add(delay), value)
     }
 
     /// Adds a timer that is periodic, or coarse, or both.
@@ -225,10 +216,11 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        let head = self.place(schedule.deadline, schedule.flags, LATE);
-        let key = self.slab.insert(head, schedule.deadline, value).map_err(Full)?;
+        let schedule = schedule.resolved(self.core.now);
+        let head = self.core.place(schedule.deadline, schedule.flags, LATE);
+        let key = self.core.store.insert(head, schedule.deadline, value).map_err(Full)?;
         if schedule.flags != 0 {
-            self.slab.set_schedule(key.index(), schedule);
+            self.core.store.set_schedule(key.index(), schedule);
         }
         Ok(key)
     }
@@ -237,7 +229,7 @@ impl<T> Wheel<T> {
     /// that it has, or that it was cancelled before.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        self.slab.remove(key)
+        self.core.store.remove(key)
     }
 
     /// Gives a timer another deadline, due or not; whether it had not fired yet. A periodic timer goes on from there.
@@ -255,12 +247,12 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
-        let Some(index) = self.slab.find(key) else { return false };
-        self.slab.lists.unlink(index);
-        let timer = self.slab.timer_mut(index);
+        let Some(index) = self.core.store.find(key) else { return false };
+        self.core.store.lists.unlink(index);
+        let timer = self.core.store.timer_mut(index);
         timer.deadline = deadline;
         let flags = timer.flags;
-        self.file(index, deadline, flags, LATE);
+        self.core.file(index, deadline, flags, LATE);
         true
     }
 
@@ -268,32 +260,32 @@ impl<T> Wheel<T> {
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        self.slab.has_room()
+        self.core.store.has_room()
     }
 
     /// Whether there will be room for another timer once this one is cancelled.
     #[cfg(feature = "std")]
     pub(crate) fn can_be_replaced(&self, key: Key) -> bool {
-        self.slab.find(key).is_some() && key.generation() != u32::MAX
+        self.core.store.find(key).is_some() && key.generation() != u32::MAX
     }
 
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
-        self.slab.timer(self.slab.find(key)?).value.as_ref()
+        self.core.store.timer(self.core.store.find(key)?).value.as_ref()
     }
 
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.slab.find(key)?;
-        self.slab.timer_mut(index).value.as_mut()
+        let index = self.core.store.find(key)?;
+        self.core.store.timer_mut(index).value.as_mut()
     }
 
     /// The deadline of a timer that has not fired.
     #[inline]
     pub fn deadline(&self, key: Key) -> Option<u64> {
-        Some(self.slab.timer(self.slab.find(key)?).deadline)
+        Some(self.core.store.timer(self.core.store.find(key)?).deadline)
     }
 
     /// When to poll next: `None` when there is no timer, the time of the last poll when there is something to do already.
@@ -315,13 +307,33 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<()>>(())
     /// ```
     pub fn next_deadline(&self) -> Option<u64> {
-        self.next_event().map(|next| next.max(self.now))
+        self.core.next_deadline()
+    }
+
+    /// The earliest deadline of all timers, those that are due included: `None` when there is no timer. A thread that sleeps
+    /// until then does not wake up in vain; a [coarse](Schedule::coarse) timer may fire later.
+    ///
+    /// Complexity: the timers of one slot of each level are looked at, the first one that has any and that may begin
+    /// before what was found, and all those that are due and have not fired. So it depends on how crowded these slots are:
+    /// all timers, if all are in one slot. See [`next_deadline`](Self::next_deadline) for a bound in constant time.
+    ///
+    /// ```
+    /// use stillpoint::timer::Wheel;
+    ///
+    /// let mut wheel = Wheel::new(0);
+    /// wheel.add(5_000, ())?;
+    /// assert_eq!(wheel.earliest_deadline(), Some(5_000));
+    /// assert!(wheel.next_deadline() < Some(5_000)); // when it is to be moved
+    /// # Ok::<(), stillpoint::timer::Full<()>>(())
+    /// ```
+    pub fn earliest_deadline(&self) -> Option<u64> {
+        self.core.earliest()
     }
 
     /// Sets the time, also to an earlier one: after a clock that has told a wrong time, say. What is not in the future is due
     /// then, and fires in the next poll; what is, is not due, even if it was before. All deadlines stay as they are.
     ///
-    /// Complexity: by the capacity of the wheel. Timers with the same deadline fire in no order afterwards.
+    /// Complexity: by the number of timers. Timers with the same deadline fire in no order afterwards.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Wheel};
@@ -335,17 +347,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn set_time(&mut self, now: u64) {
-        self.now = now;
-        let mut from = 0;
-        while let Some(index) = self.slab.in_use(from) {
-            from = index + 1;
-            let timer = self.slab.timer(index);
-            let (deadline, flags) = (timer.deadline, timer.flags);
-            self.slab.lists.unlink(index);
-            // In slots of the time before, too: the timers in them are unlinked in this very loop.
-            self.file(index, deadline, flags, LATE);
-        }
-        self.look_ahead();
+        self.core.set_time(now);
     }
 
     /// Gives memory back that no timer needs: all places behind the last one that is in use. An empty wheel keeps 17 KiB.
@@ -367,7 +369,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn shrink(&mut self) {
-        self.slab.shrink();
+        self.core.store.shrink();
     }
 
     /// Takes all timers out of the wheel, in no order, as an iterator over their values. What the iterator has not
@@ -375,45 +377,13 @@ impl<T> Wheel<T> {
     pub fn drain(&mut self) -> Drain<'_, T> {
         Drain::new(self)
     }
-
-    /// The list for a deadline; `late` is the one for a deadline that is not in the future.
-    #[inline]
-    fn place(&mut self, deadline: u64, flags: u32, late: u32) -> u32 {
-        if deadline <= self.now {
-            self.next = 0;
-            return late;
-        }
-        let Place { head, due } = if flags & COARSE == 0 {
-            level::exact(self.now, deadline)
-        } else {
-            level::coarse(self.now, deadline)
-        };
-        self.expect(due);
-        head
-    }
-
-    /// A slot is to be looked at at this time.
-    #[inline]
-    fn expect(&mut self, due: u64) {
-        // A branch: the compiler's conditional move would make each addition wait for the one before.
-        if due < self.next {
-            self.next = due;
-        }
-    }
-
-    /// Links a timer where it belongs.
-    #[inline]
-    fn file(&mut self, index: u32, deadline: u64, flags: u32, late: u32) {
-        let head = self.place(deadline, flags, late);
-        self.slab.lists.append(head, index);
-    }
 }
 
 impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wheel")
             .field("timers", &self.len())
-            .field("now", &self.now)
+            .field("now", &self.core.now)
             .field("next_deadline", &self.next_deadline())
             .finish_non_exhaustive()
     }

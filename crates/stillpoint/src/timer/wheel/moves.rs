@@ -1,8 +1,11 @@
 //! How time goes on: slots that are reached, and timers that are moved to lower levels before their slots begin.
 
+use super::engine::{Core, NameIn, Store};
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
-use super::Wheel;
 use stillpoint_sys::bits::bits;
+
+/// Timers of each level that an advance moves, and a pop that finds none that is due.
+pub(super) const MOVES: usize = 64;
 
 /// How many timers one call may still move, of each exact level.
 pub(super) struct Budget {
@@ -22,15 +25,15 @@ impl Budget {
     }
 }
 
-impl<T> Wheel<T> {
+impl<S: Store> Core<S> {
     /// The exact levels whose timers are to be moved some time, a bit for each.
     pub(super) fn levels_in_use(&self) -> u64 {
-        self.slab.lists.rows() & level::MOVED | self.overdue()
+        self.store.lists().rows() & level::MOVED | self.overdue()
     }
 
     /// The levels with overdue timers.
     fn overdue(&self) -> u64 {
-        level::overdue_levels(|row| self.slab.lists.occupied(row))
+        level::overdue_levels(|row| self.store.lists().occupied(row))
     }
 
     /// The same share for each level in use.
@@ -39,12 +42,15 @@ impl<T> Wheel<T> {
     }
 
     /// Lets time go on, and moves at most that many timers of each level in use, all levels together.
+    ///
+    /// Apart, so that the loop that fires has the registers.
+    #[inline(never)]
     pub(super) fn go_on(&mut self, now: u64, moves: usize) {
         let before = self.now;
         if now < before {
             self.went_back += 1;
         }
-        self.slab.lists.splice(LATE, READY);
+        self.store.lists_mut().splice(LATE, READY);
         let now = now.max(before);
         self.now = now;
         if now < self.next {
@@ -60,7 +66,7 @@ impl<T> Wheel<T> {
     /// Makes what was reached since `before` ready: slots that are past as a whole, and what is due in those that the time is
     /// in now.
     fn cross(&mut self, before: u64, budget: &mut Budget) {
-        let lists = &self.slab.lists;
+        let lists = self.store.lists();
         // Of each level: which of its slots are left, and when the first of them begins.
         let mut reached = [(0, 0); EXACT_LEVELS as usize];
         let mut some = 0u64;
@@ -92,14 +98,14 @@ impl<T> Wheel<T> {
             if level::is_moved(row) && index == level::index(row, self.now) {
                 self.sift(row, head, budget);
             } else {
-                self.slab.lists.splice(head, READY);
+                self.store.lists_mut().splice(head, READY);
             }
         }
-        for row in bits(level::coarse_rows(self.slab.lists.rows())) {
-            let slots = level::reached(row, self.slab.lists.occupied(row), before, self.now);
+        for row in bits(level::coarse_rows(self.store.lists().rows())) {
+            let slots = level::reached(row, self.store.lists().occupied(row), before, self.now);
             for further in bits(slots) {
                 let index = level::index(row, before) + 1 + u64::from(further);
-                self.slab.lists.splice(level::head(row, index), READY);
+                self.store.lists_mut().splice(level::head(row, index), READY);
             }
         }
     }
@@ -109,16 +115,16 @@ impl<T> Wheel<T> {
         let overdue = level::overdue(level);
         let left = budget.left(level);
         // Whatever has waited for longer is moved first.
-        if self.slab.lists.first(overdue).is_none() {
+        if self.store.lists().first(overdue).is_none() {
             while *left > 0 {
-                let Some(index) = self.slab.lists.pop(head) else { return };
-                let is_due = self.slab.timer(index).deadline <= self.now;
-                self.slab.lists.append(if is_due { READY } else { SIFTED }, index);
+                let Some(name) = self.store.lists_mut().pop(head) else { return };
+                let is_due = self.store.when(name).0 <= self.now;
+                self.store.lists_mut().append(if is_due { READY } else { SIFTED }, name);
                 *left -= 1;
                 self.moved += 1;
             }
         }
-        self.slab.lists.splice(head, overdue);
+        self.store.lists_mut().splice(head, overdue);
     }
 
     /// Moves the timers of overdue slots, and those of the slots that begin next.
@@ -131,21 +137,21 @@ impl<T> Wheel<T> {
         for level in bits(overdue) {
             self.move_overdue(level, budget.left(level));
         }
-        for level in bits(self.slab.lists.rows() & level::MOVED) {
+        for level in bits(self.store.lists().rows() & level::MOVED) {
             let next = level::head(level, level::index(level, self.now).wrapping_add(1));
-            if !self.slab.lists.is_occupied(next) {
+            if !self.store.lists().is_occupied(next) {
                 continue;
             }
             let left = budget.left(level);
             while *left > 0 {
-                let Some(index) = self.slab.lists.pop_last(next) else { break };
-                self.move_down(index);
+                let Some(name) = self.store.lists_mut().pop_last(next) else { break };
+                self.move_down(name);
                 *left -= 1;
                 self.moved += 1;
             }
         }
-        while let Some(index) = self.slab.lists.pop_last(SIFTED) {
-            self.move_down(index);
+        while let Some(name) = self.store.lists_mut().pop_last(SIFTED) {
+            self.move_down(name);
         }
         if overdue != 0 {
             let mut rest = budget.rest();
@@ -158,19 +164,19 @@ impl<T> Wheel<T> {
     /// Moves at most that many overdue timers of a level to where they belong now, those that have waited longest first.
     fn move_overdue(&mut self, level: u32, left: &mut usize) {
         while *left > 0 {
-            let Some(index) = self.slab.lists.pop(level::overdue(level)) else { break };
-            let (deadline, flags) = (self.slab.timer(index).deadline, self.slab.timer(index).flags);
-            self.file(index, deadline, flags, READY);
+            let Some(name) = self.store.lists_mut().pop(level::overdue(level)) else { break };
+            let (deadline, flags) = self.store.when(name);
+            self.file(name, deadline, flags, READY);
             *left -= 1;
             self.moved += 1;
         }
     }
 
     /// Puts a timer that is not due before all others of the place where it belongs now.
-    fn move_down(&mut self, index: u32) {
-        let (deadline, flags) = (self.slab.timer(index).deadline, self.slab.timer(index).flags);
+    fn move_down(&mut self, name: NameIn<S>) {
+        let (deadline, flags) = self.store.when(name);
         let head = self.place(deadline, flags, READY);
-        self.slab.lists.prepend(head, index);
+        self.store.lists_mut().prepend(head, name);
     }
 
     /// The same as in [`go_on`](Self::go_on), for time that stands still.
@@ -186,7 +192,7 @@ impl<T> Wheel<T> {
 
     /// When there is something to do next: 0 for at once, `None` for never.
     pub(super) fn next_event(&self) -> Option<u64> {
-        let lists = &self.slab.lists;
+        let lists = self.store.lists();
         let rows = lists.rows();
         if level::has_lists(rows) {
             return Some(0);

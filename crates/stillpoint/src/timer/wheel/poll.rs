@@ -3,12 +3,10 @@
 use super::expired::{Expired, Limit, Popped, Progress};
 use super::lent::Lent;
 use super::level::{LATE, READY};
+use super::moves::MOVES;
 use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
-
-/// Timers of each level that an advance moves, and a pop that finds none that is due.
-const MOVES: usize = 64;
 
 /// A timer that fires: its value is in `Some` unless it is periodic.
 struct Fired<T> {
@@ -97,7 +95,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn advance(&mut self, now: u64) {
-        self.go_on(now, MOVES);
+        self.core.go_on(now, MOVES);
     }
 
     /// Takes a timer that is due at the time of the last [`advance`](Self::advance), in the order of
@@ -122,11 +120,11 @@ impl<T> Wheel<T> {
     /// ```
     pub fn pop(&mut self) -> Option<Popped<T>> {
         let fired = self.fire().or_else(|| {
-            self.move_some(MOVES);
+            self.core.move_some(MOVES);
             self.fire()
         });
         if fired.is_none() {
-            self.look_ahead();
+            self.core.look_ahead();
         }
         let Fired { key, deadline, missed, value } = fired?;
         Some(Popped { key, deadline, missed, value })
@@ -135,12 +133,12 @@ impl<T> Wheel<T> {
     /// Takes the first ready timer; a periodic one is armed again.
     #[inline]
     fn fire(&mut self) -> Option<Fired<T>> {
-        let index = self.slab.lists.pop(READY)?;
-        let key = self.slab.key(index);
-        let &Timer { deadline, flags, .. } = self.slab.timer(index);
+        let index = self.core.store.lists.pop(READY)?;
+        let key = self.core.store.key(index);
+        let &Timer { deadline, flags, .. } = self.core.store.timer(index);
         // At the end of time there is no next beat.
         if flags & PERIODIC == 0 || deadline == u64::MAX {
-            let value = self.slab.release(index);
+            let value = self.core.store.release(index);
             return Some(Fired { key, deadline, missed: 0, value });
         }
         Some(self.beat(index, key))
@@ -149,13 +147,13 @@ impl<T> Wheel<T> {
     /// Arms a periodic timer again.
     #[cold]
     fn beat(&mut self, index: u32, key: Key) -> Fired<T> {
-        let &Timer { deadline, flags, .. } = self.slab.timer(index);
-        let period = self.slab.period(index);
-        let behind = self.now.saturating_sub(deadline);
+        let &Timer { deadline, flags, .. } = self.core.store.timer(index);
+        let period = self.core.store.period(index);
+        let behind = self.core.now.saturating_sub(deadline);
         let missed = if behind < period { 0 } else { behind / period };
         let next = deadline.saturating_add(period.saturating_mul(missed.saturating_add(1)));
-        self.slab.timer_mut(index).deadline = next;
-        self.file(index, next, flags, LATE);
+        self.core.store.timer_mut(index).deadline = next;
+        self.core.file(index, next, flags, LATE);
         Fired { key, deadline, missed, value: None }
     }
 }
@@ -171,8 +169,8 @@ pub(crate) fn poll_within<H, T>(
     callback: impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> Progress {
     let wheel = wheel_of(host);
-    if wheel.now <= now && now < wheel.next {
-        wheel.now = now;
+    if wheel.core.now <= now && now < wheel.core.next {
+        wheel.core.now = now;
         return Progress::Done(0);
     }
     serve(host, wheel_of, now, limit, callback)
@@ -187,7 +185,7 @@ fn serve<H, T>(
     limit: Limit,
     mut callback: impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> Progress {
-    wheel_of(host).go_on(now, limit.moves);
+    wheel_of(host).core.go_on(now, limit.moves);
     let (mut expired, mut left) = (0, limit.expiries);
     while left > 0 {
         let Some(fired) = wheel_of(host).fire() else { break };
@@ -196,8 +194,8 @@ fn serve<H, T>(
         expired += usize::from(call(host, wheel_of, fired, &mut callback));
     }
     let wheel = wheel_of(host);
-    wheel.look_ahead();
-    if wheel.next == 0 {
+    wheel.core.look_ahead();
+    if wheel.core.next == 0 {
         Progress::More(expired)
     } else {
         Progress::Done(expired)
@@ -214,7 +212,7 @@ fn call<H, T>(
     let Fired { key, deadline, missed, value } = fired;
     if let Some(value) = value {
         callback(host, Expired { key, deadline, missed, value: Lent::Given(value) })
-    } else if let Some(value) = wheel_of(host).slab.lend(key) {
+    } else if let Some(value) = wheel_of(host).core.store.lend(key) {
         let mut lending = Lending { host, wheel_of, key, value: Some(value) };
         let Lending { host, value: Some(value), .. } = &mut lending else { return false };
         callback(host, Expired { key, deadline, missed, value: Lent::Lent(value) })
@@ -235,7 +233,7 @@ impl<H, T, W: Fn(&mut H) -> &mut Wheel<T>> Drop for Lending<'_, H, T, W> {
     fn drop(&mut self) {
         // The callback may even have put another wheel in this one's place.
         let value = self.value.take();
-        let rest = (self.wheel_of)(self.host).slab.give_back(self.key, value);
+        let rest = (self.wheel_of)(self.host).core.store.give_back(self.key, value);
         drop(rest);
     }
 }

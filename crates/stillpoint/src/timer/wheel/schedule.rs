@@ -24,6 +24,8 @@ pub struct Schedule {
 pub(crate) const COARSE: u32 = 1;
 /// Armed again when it fires.
 pub(crate) const PERIODIC: u32 = 2;
+/// What is called the deadline is a delay.
+pub(crate) const RELATIVE: u32 = 4;
 /// The value is with a callback: a flag of the timer, not of a schedule.
 pub(crate) const LENT: u32 = 8;
 
@@ -32,6 +34,32 @@ impl Schedule {
     #[inline]
     pub fn at(deadline: u64) -> Self {
         Self { deadline, period: None, flags: 0 }
+    }
+
+    /// Once, `delay` ticks after the time of the wheel, at the end of time at the latest. For a timer that goes through a
+    /// [`Mailbox`](super::Mailbox), that is the time of the owner's first [`manage`](super::TimerService::manage) after it has
+    /// taken the message: so the timer is never early, whoever sleeps, and late by what the message took.
+    ///
+    /// ```
+    /// use stillpoint::timer::{Schedule, Wheel};
+    ///
+    /// let mut wheel = Wheel::new(100);
+    /// let key = wheel.add_with(Schedule::after(50), "later")?;
+    /// assert_eq!(wheel.deadline(key), Some(150));
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
+    #[inline]
+    pub fn after(delay: u64) -> Self {
+        Self { deadline: delay, period: None, flags: RELATIVE }
+    }
+
+    /// With a deadline in place of a delay, at this time.
+    #[inline]
+    pub(crate) fn resolved(self, now: u64) -> Self {
+        if self.flags & RELATIVE == 0 {
+            return self;
+        }
+        Self { deadline: now.saturating_add(self.deadline), flags: self.flags & !RELATIVE, ..self }
     }
 
     /// And then after each `period`, which is counted from the deadline, so that beats do not drift. Beats that were

@@ -8,9 +8,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::engine::Store;
 use super::key::Key;
 use super::level::SENTINELS;
-use super::lists::Lists;
+use super::lists::{Link, Lists};
 use super::schedule::{Schedule, LENT};
 
 /// The end of the list of free timers: a sentinel is never free.
@@ -35,7 +36,7 @@ pub(super) struct Timer<T> {
 
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    pub(super) lists: Lists,
+    pub(super) lists: Lists<Vec<Link<u32>>>,
     /// Timer `index` is in place `index - SENTINELS`.
     timers: Vec<Timer<T>>,
     /// Of periodic timers; as many as there are timers.
@@ -208,7 +209,6 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn timer(&self, index: u32) -> &Timer<T> {
-        #[cfg(all(test, not(loom)))]
         super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
@@ -218,7 +218,6 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn timer_mut(&mut self, index: u32) -> &mut Timer<T> {
-        #[cfg(all(test, not(loom)))]
         super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
@@ -294,6 +293,26 @@ impl<T> Slab<T> {
     pub(super) fn use_up(&mut self, key: Key, generation: u32) -> Key {
         self.timer_mut(key.index()).generation = generation;
         self.key(key.index())
+    }
+}
+
+impl<T> Store for Slab<T> {
+    type Links = Vec<Link<u32>>;
+
+    #[inline(always)]
+    fn lists(&self) -> &Lists<Self::Links> {
+        &self.lists
+    }
+
+    #[inline(always)]
+    fn lists_mut(&mut self) -> &mut Lists<Self::Links> {
+        &mut self.lists
+    }
+
+    #[inline(always)]
+    fn when(&self, index: u32) -> (u64, u32) {
+        let timer = self.timer(index);
+        (timer.deadline, timer.flags)
     }
 }
 

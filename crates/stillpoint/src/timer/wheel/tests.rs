@@ -10,7 +10,7 @@ use stillpoint_sys::bits::bits;
 fn a_place_whose_generations_are_used_up_is_never_used_again() {
     let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, "first").unwrap();
-    let last = wheel.slab.wear_out(first);
+    let last = wheel.core.store.wear_out(first);
     assert_eq!(wheel.cancel(first), None, "the key of another generation");
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
@@ -26,7 +26,7 @@ fn a_place_whose_generations_are_used_up_is_never_used_again() {
 fn a_timer_that_fires_in_the_last_generation_retires_its_place() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add(10, ()).unwrap();
-    let last = wheel.slab.wear_out(key);
+    let last = wheel.core.store.wear_out(key);
     assert_eq!(wheel.poll(10, Limit::NONE, |_, _| {}).expired(), 1);
     assert!(!wheel.reset(last, 20));
     let next: Vec<Key> = (0..200).map(|_| wheel.add(20, ()).unwrap()).collect();
@@ -109,10 +109,10 @@ fn a_slot_before_which_timers_are_moved_has_something_to_do_at_once() {
 fn a_wheel_that_is_shrunk_keeps_nothing() {
     let mut wheel = Wheel::new(0);
     let keys: Vec<Key> = (0..1_000).map(|number| wheel.add(10, number).unwrap()).collect();
-    assert!(wheel.slab.memory().iter().all(|places| *places >= 1_000));
+    assert!(wheel.core.store.memory().iter().all(|places| *places >= 1_000));
     let _ = wheel.poll(10, Limit::NONE, |_, _| {});
     wheel.shrink();
-    assert_eq!(wheel.slab.memory(), [0, 0, 0]);
+    assert_eq!(wheel.core.store.memory(), [0, 0, 0]);
     // The same places come again, and the keys are others.
     let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
     for (old, new) in keys.iter().zip(&again) {
@@ -129,7 +129,7 @@ fn what_is_in_use_is_kept_by_a_shrink_and_what_is_free_is_used_again() {
         assert!(wheel.cancel(*key).is_some());
     }
     wheel.shrink();
-    assert_eq!((wheel.stats().capacity, wheel.slab.memory()), (301, [301; 3]));
+    assert_eq!((wheel.stats().capacity, wheel.core.store.memory()), (301, [301; 3]));
     assert_eq!((wheel.get(keys[10]), wheel.get(keys[300])), (Some(&10), Some(&300)));
     let again: Vec<Key> = (0..299).map(|number| wheel.add(9, number).unwrap()).collect();
     assert_eq!(wheel.stats().capacity, 301, "the free places are used first");
@@ -142,7 +142,7 @@ fn a_place_with_many_generations_is_kept_by_a_shrink() {
     for (generation, kept) in [(0xBFFF_FFFF, 0), (0xC000_0000, 64), (u32::MAX, 64)] {
         let mut wheel = Wheel::new(0);
         let keys: Vec<Key> = (0..64).map(|_| wheel.add(10, ()).unwrap()).collect();
-        let last = wheel.slab.use_up(keys[63], generation);
+        let last = wheel.core.store.use_up(keys[63], generation);
         keys[..63].iter().for_each(|key| assert!(wheel.cancel(*key).is_some()));
         // The generation of a free place is that of its next key.
         assert!(wheel.cancel(last).is_some());
@@ -160,7 +160,7 @@ fn a_place_with_many_generations_is_kept_by_a_shrink() {
 fn places_that_come_again_have_later_generations() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add(10, ()).unwrap();
-    let used = wheel.slab.use_up(key, 0xA000_0000);
+    let used = wheel.core.store.use_up(key, 0xA000_0000);
     assert!(wheel.cancel(used).is_some());
     wheel.shrink();
     for _ in 0..100 {
@@ -171,7 +171,10 @@ fn places_that_come_again_have_later_generations() {
 /// Work is counted in places that are touched: links, and timers.
 mod work {
     use super::super::lists::touched;
-    use super::super::{Limit, Schedule, Wheel};
+    use super::super::{Limit, Node, NodeWheel, Schedule, Wheel};
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+    use core::ptr::NonNull;
 
     fn of<R>(work: impl FnOnce() -> R) -> (u64, R) {
         let before = touched();
@@ -240,6 +243,88 @@ mod work {
                 assert!(work <= 64 * levels * 24 + 24, "pop: {work}");
             }
         }
+    }
+
+    /// The nodes of the user's structures, as many as asked, and the wheel over them.
+    fn nodes(count: u64) -> (NodeWheel, Vec<NonNull<Node>>) {
+        let mut wheel = NodeWheel::new(0);
+        let node = |number: u64| {
+            let node = NonNull::from(Box::leak(Box::new(Node::new())));
+            let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
+            // SAFETY: leaked until `free`, and used through the wheel only.
+            unsafe { wheel.add(node, Schedule::at(delay.max(1_000_000))) };
+            node
+        };
+        let all = (0..count).map(node).collect();
+        (wheel, all)
+    }
+
+    fn free(wheel: NodeWheel, nodes: Vec<NonNull<Node>>) {
+        drop(wheel);
+        // SAFETY: leaked in `nodes`, and the wheel is gone.
+        nodes.into_iter().for_each(|node| drop(unsafe { Box::from_raw(node.as_ptr()) }));
+    }
+
+    #[test]
+    fn operations_on_nodes_touch_a_fixed_number_of_places() {
+        for count in [0, 1, 100, if cfg!(miri) { 300 } else { 100_000 }] {
+            let (mut wheel, mut all) = nodes(count);
+            let node = NonNull::from(Box::leak(Box::new(Node::new())));
+            all.push(node);
+            for delay in [0, 1, 63, 64, 1 << 20, 1 << 50] {
+                // SAFETY: valid until `free`, and in this wheel or in none.
+                let (work, ()) = of(|| unsafe { wheel.add(node, Schedule::at(delay)) });
+                assert!(work <= 6, "add: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
+                let (work, was_in) = of(|| unsafe { wheel.reset(node, delay + 3) });
+                assert!(work <= 9 && was_in, "reset: {work}");
+                let (work, next) = of(|| (wheel.next_deadline(), wheel.stats(), wheel.len()));
+                assert!(work == 0 && next.0.is_some(), "look: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
+                let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
+                assert!(work <= 5 && was_in, "cancel: {work}");
+                // SAFETY: valid until `free`, and in this wheel or in none.
+                let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
+                assert!(work == 0 && !was_in, "cancel again: {work}");
+            }
+            let (work, any) = of(|| wheel.take_any());
+            assert!(work <= 6 && any.is_some() == (count > 0), "take_any: {work}");
+            free(wheel, all);
+        }
+    }
+
+    #[test]
+    fn an_advance_over_nodes_and_a_pop_touch_as_many_places_as_they_say() {
+        let (mut wheel, all) = nodes(if cfg!(miri) { 300 } else { 100_000 });
+        for now in [5_000_000u64, 1 << 30, 1 << 45, 1 << 60] {
+            let levels = u64::from(wheel.stats().levels);
+            let (work, ()) = of(|| wheel.advance(now));
+            assert!(work <= 64 * levels * 24 + 2_112 * 6, "advance: {work}");
+            for _ in 0..1_000 {
+                let levels = u64::from(wheel.stats().levels);
+                let (work, _) = of(|| wheel.pop());
+                assert!(work <= 64 * levels * 24 + 24, "pop: {work}");
+            }
+        }
+        free(wheel, all);
+    }
+
+    /// Timers in later slots are not looked at, nor slots that begin after what was found.
+    #[test]
+    fn the_earliest_deadline_looks_at_the_first_slots() {
+        let mut wheel = Wheel::new(0);
+        // Level 1 has slots of 32 ticks: 10 timers in the first one, 1,000 in later ones; 1,000 in one of level 3.
+        (0..10).for_each(|more| assert!(wheel.add(100 + more, 0).is_ok()));
+        (0..1_000).for_each(|more| assert!(wheel.add(200 + more, 0).is_ok()));
+        (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
+        let (work, earliest) = of(|| wheel.earliest_deadline());
+        assert_eq!(earliest, Some(100));
+        assert!(work <= 10 * 3 + 4, "{work}");
+        // All in one slot: all are looked at.
+        let mut wheel = Wheel::new(0);
+        (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
+        let (work, earliest) = of(|| wheel.earliest_deadline());
+        assert!(earliest == Some(5 << 15) && (1_000..=3_010).contains(&work), "{work}");
     }
 
     #[test]

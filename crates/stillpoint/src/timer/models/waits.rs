@@ -1,0 +1,148 @@
+//! Who waits: a canceller for a callback, and the owner for messages.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+use super::{add, explore, run, turn, Object, Service, Watched, ENDS};
+use crate::timer::{Limit, Outcome, Sleep};
+
+/// What a model says when an owner sleeps although there is a message.
+pub(super) const SLEPT: &str = "the owner sleeps through a message";
+/// What loom says when nobody goes on.
+pub(super) const DEADLOCK: &str = "deadlock";
+/// What a model says when a canceller is told that it is in a callback in which it is not.
+pub(super) const ELSEWHERE: &str = "the callback does not run in this thread";
+
+/// Whoever waits for a callback sees what it did, is not told that it runs, and goes on.
+#[test]
+fn a_cancellation_waits_for_the_callback() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let watched = Arc::new(Object::new(0));
+        let (seen, other) = (Watched(Arc::clone(&watched)), timer.clone());
+        let canceller = thread::spawn(move || {
+            turn();
+            let outcome = other.cancel_wait();
+            assert!(!matches!(outcome, Outcome::Running), "{ELSEWHERE}");
+            seen.write();
+            usize::from(outcome.is_cancelled())
+        });
+        let mut fired = 0;
+        let watched = Watched(watched);
+        turn();
+        let progress = service.run(1, Limit::NONE, |_, event| {
+            turn();
+            watched.write();
+            drop(event);
+            fired += 1;
+        });
+        assert!(progress.is_done());
+        assert_eq!(fired + canceller.join().unwrap(), 1, "{ENDS}");
+    });
+}
+
+/// The service has moved: the thread that it came from is not taken for the one that runs the callback.
+#[test]
+fn a_canceller_is_not_taken_for_the_owner() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        assert_eq!(run(&mut service, 1).0, 1);
+        let other = timer.clone();
+        let owner = thread::spawn(move || {
+            service.arm(&other, 2, Object::new(2)).expect("at rest");
+            run(&mut service, 2);
+        });
+        turn();
+        assert!(!matches!(timer.cancel_wait(), Outcome::Running), "{ELSEWHERE}");
+        owner.join().unwrap();
+    });
+}
+
+/// A waker that says that it was woken.
+struct Bell {
+    rung: AtomicBool,
+    object: Object,
+}
+
+// SAFETY: the object is only dropped, by the last owner, in an order that loom watches.
+unsafe impl Sync for Bell {}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.object.deadline();
+        // Relaxed: what was published is ordered by the service's own protocol.
+        self.rung.store(true, Ordering::Relaxed);
+    }
+}
+
+fn bell() -> Arc<Bell> {
+    Arc::new(Bell { rung: AtomicBool::new(false), object: Object::new(1) })
+}
+
+/// Either the owner sees the message before it sleeps, or it is woken.
+#[test]
+fn an_owner_does_not_sleep_through_a_message() {
+    explore(3, || {
+        let mut service = Service::new(0).sleeping();
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(2);
+        // So that the owner knows the ring.
+        run(&mut service, 0);
+        let source = thread::spawn(move || add(&mut mailbox, &timer, 1));
+        let bell = bell();
+        turn();
+        let sleep = service.sleep(Waker::from(Arc::clone(&bell)));
+        assert_eq!(source.join().unwrap(), 1);
+        let rung = bell.rung.load(Ordering::Relaxed);
+        assert!(sleep == Sleep::Not || rung, "{SLEPT}");
+        assert_eq!(run(&mut service, 1).0, 1, "{ENDS}");
+    });
+}
+
+/// The same for a revocation, whose callback is waited for, and a mailbox that is made meanwhile.
+#[test]
+fn an_owner_does_not_sleep_through_a_revocation() {
+    explore(3, || {
+        let mut service = Service::new(0).sleeping();
+        let timer = service.remote().timer();
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let other = timer.clone();
+        let revoker = thread::spawn(move || {
+            turn();
+            usize::from(other.revoke().is_cancelled())
+        });
+        let bell = bell();
+        turn();
+        let sleep = service.sleep(Waker::from(Arc::clone(&bell)));
+        assert_eq!(revoker.join().unwrap(), 1);
+        assert!(sleep == Sleep::Not || bell.rung.load(Ordering::Relaxed), "{SLEPT}");
+        assert_eq!(run(&mut service, 1), (0, 1), "{ENDS}");
+    });
+}
+
+/// The alarm is one thread's at a time: the owner's, which sleeps twice, or that of whoever rouses it.
+#[test]
+fn an_owner_that_sleeps_again_has_another_alarm() {
+    explore(3, || {
+        let mut service = Service::new(0).sleeping();
+        let timers = [service.remote().timer(), service.remote().timer()];
+        let mut mailbox = service.remote().mailbox(2);
+        let mut beside = service.remote().mailbox(2);
+        let [one, other] = timers;
+        let first = thread::spawn(move || add(&mut mailbox, &one, 1));
+        let second = thread::spawn(move || add(&mut beside, &other, 1));
+        for _ in 0..2 {
+            turn();
+            let _ = service.sleep(Waker::from(bell()));
+        }
+        let added = first.join().unwrap() + second.join().unwrap();
+        assert_eq!(run(&mut service, 1).0, added, "{ENDS}");
+    });
+}

@@ -1,0 +1,458 @@
+//! The wheel over nodes that lie in the user's own structures.
+//!
+//! Nodes are reached by the pointers that [`NodeWheel::add`] was given, and by no reference. **Every pointer in a link is that
+//! of a head or of a node in the wheel:** heads live as long as the wheel, and whoever adds a node promises that it stays
+//! where it is until it is out again. No pointer to a node is left when it is out.
+
+use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomPinned;
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+
+use super::engine::{Core, Store};
+use super::level::{LATE, READY, SENTINELS};
+use super::lists::{touch, Link, Links, Lists};
+use super::moves::MOVES;
+use super::{Schedule, WheelStats};
+
+/// A timer of a [`NodeWheel`], to be put into a structure of the user's. It takes 32 bytes.
+///
+/// ```
+/// use stillpoint::timer::Node;
+///
+/// struct Connection {
+///     timeout: Node,
+///     number: u32,
+/// }
+/// let connection = Connection { timeout: Node::new(), number: 7 };
+/// assert_eq!(connection.number, 7);
+/// assert_eq!(size_of::<Node>(), 32);
+/// ```
+#[repr(transparent)]
+pub struct Node {
+    /// Written by the wheel while others may have references to the structure around it.
+    inner: UnsafeCell<Inner>,
+    _stays: PhantomPinned,
+}
+
+#[repr(C)]
+struct Inner {
+    /// Null in a node that is in no wheel.
+    links: NodeLink,
+    deadline: u64,
+    flags: u32,
+}
+
+/// A head, or the first field of a node.
+#[derive(Clone, Copy)]
+struct NodeLink(Link<*mut NodeLink>);
+
+const APART: NodeLink = NodeLink(Link { prev: ptr::null_mut(), next: ptr::null_mut() });
+
+// SAFETY: a node in no wheel is plain data; one in a wheel goes where the wheel goes, which whoever adds it promises.
+unsafe impl Send for Node {}
+
+impl Node {
+    /// A node that is in no wheel.
+    pub const fn new() -> Self {
+        let inner = Inner { links: APART, deadline: 0, flags: 0 };
+        Self { inner: UnsafeCell::new(inner), _stays: PhantomPinned }
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}
+
+/// The heads of the lists, which are reached by pointers only.
+struct Heads {
+    start: NonNull<NodeLink>,
+}
+
+/// Owns the heads.
+struct Owned(Heads);
+
+// SAFETY: it owns the heads; the nodes that it leads to go with it, which whoever adds them promises.
+unsafe impl Send for Owned {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for Owned {}
+
+impl Owned {
+    fn new() -> Result<Self, TryReserveError> {
+        let mut heads = Vec::new();
+        heads.try_reserve_exact(SENTINELS as usize)?;
+        heads.resize(SENTINELS as usize, APART);
+        let heads = Box::into_raw(heads.into_boxed_slice()).cast();
+        // SAFETY: the address of a box is not null.
+        let mut owned = Self(Heads { start: unsafe { NonNull::new_unchecked(heads) } });
+        for list in 0..SENTINELS {
+            let head = owned.head(list);
+            owned.set(head, Link { prev: head, next: head });
+        }
+        Ok(owned)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let heads = ptr::slice_from_raw_parts_mut(self.0.start.as_ptr(), SENTINELS as usize);
+        // SAFETY: made from a box of this length.
+        drop(unsafe { Box::from_raw(heads) });
+    }
+}
+
+impl Deref for Owned {
+    type Target = Heads;
+
+    #[inline(always)]
+    fn deref(&self) -> &Heads {
+        &self.0
+    }
+}
+
+impl DerefMut for Owned {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Heads {
+        &mut self.0
+    }
+}
+
+impl Links for Heads {
+    type Name = *mut NodeLink;
+
+    #[inline(always)]
+    fn head(&self, list: u32) -> *mut NodeLink {
+        self.start.as_ptr().wrapping_add(list as usize)
+    }
+
+    #[inline(always)]
+    fn list(&self, head: *mut NodeLink) -> u32 {
+        ((head.addr() - self.start.as_ptr().addr()) / size_of::<NodeLink>()) as u32
+    }
+
+    #[inline(always)]
+    fn link(&self, name: *mut NodeLink) -> Link<*mut NodeLink> {
+        touch();
+        // SAFETY: every name is that of a link, as the module says.
+        unsafe { (*name).0 }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, name: *mut NodeLink, link: Link<*mut NodeLink>) {
+        touch();
+        // SAFETY: as above; nobody else uses the links of this wheel, which is borrowed mutably.
+        unsafe { (*name).0 = link };
+    }
+
+    #[inline(always)]
+    fn set_prev(&mut self, name: *mut NodeLink, prev: *mut NodeLink) {
+        touch();
+        // SAFETY: as in `set`.
+        unsafe { (*name).0.prev = prev };
+    }
+
+    #[inline(always)]
+    fn set_next(&mut self, name: *mut NodeLink, next: *mut NodeLink) {
+        touch();
+        // SAFETY: as in `set`.
+        unsafe { (*name).0.next = next };
+    }
+}
+
+struct Nodes {
+    lists: Lists<Owned>,
+    len: usize,
+}
+
+impl Store for Nodes {
+    type Links = Owned;
+
+    #[inline(always)]
+    fn lists(&self) -> &Lists<Owned> {
+        &self.lists
+    }
+
+    #[inline(always)]
+    fn lists_mut(&mut self) -> &mut Lists<Owned> {
+        &mut self.lists
+    }
+
+    #[inline(always)]
+    fn when(&self, name: *mut NodeLink) -> (u64, u32) {
+        touch();
+        let inner = name.cast::<Inner>();
+        // SAFETY: a name that is asked about is that of a node, whose first field is the link.
+        unsafe { ((*inner).deadline, (*inner).flags) }
+    }
+}
+
+#[inline(always)]
+fn name(node: NonNull<Node>) -> *mut NodeLink {
+    node.as_ptr().cast()
+}
+
+/// A [`Wheel`](super::Wheel) whose timers are [nodes](Node) in the user's own structures.
+///
+/// It takes 34 KiB when it is made, and no memory after that: additions never fail. Nothing calls back: after
+/// [`advance`](Self::advance), each [`pop`](Self::pop) takes one node that is due. From then on the wheel knows nothing of that
+/// node, so its memory may be used for anything, or given back, at once. The same holds after [`cancel`](Self::cancel), also for a
+/// node that is due and was not popped yet.
+///
+/// Levels, lists and the order of expiries are those of [`Wheel`](super::Wheel), and so is what is said there about short
+/// polls. Nodes fire once; whoever wants beats adds them again.
+///
+/// | operation | complexity |
+/// |---|---|
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset), [`take_any`](Self::take_any) | constant |
+/// | [`advance`](Self::advance) | by occupied slots that were reached, 2,112 at most; 64 nodes are moved for each level in use, at most |
+/// | [`pop`](Self::pop) | constant when a node is ready; otherwise at most 64 are moved for each level in use |
+///
+/// When the wheel is dropped, nodes that are in it are left as they are: they are not touched, and are to be
+/// [made anew](Node::new) before they are added to another wheel.
+///
+/// ```
+/// use std::ptr::NonNull;
+/// use stillpoint::timer::{Node, NodeWheel, Schedule};
+///
+/// #[repr(C)]
+/// struct Connection {
+///     timeout: Node, // the first field: its address is that of the connection
+///     number: u32,
+/// }
+///
+/// let mut wheel = NodeWheel::new(0);
+/// for number in [7, 8] {
+///     let connection = Box::new(Connection { timeout: Node::new(), number });
+///     let node = NonNull::from(Box::leak(connection)).cast();
+///     // SAFETY: it stays there, and nobody uses the node, until it is popped.
+///     unsafe { wheel.add(node, Schedule::at(u64::from(number) * 10)) };
+/// }
+///
+/// wheel.advance(75);
+/// let node = wheel.pop().expect("70 is past");
+/// // SAFETY: it was leaked above, and the wheel does not know it any more.
+/// let connection = unsafe { Box::from_raw(node.cast::<Connection>().as_ptr()) };
+/// assert_eq!(connection.number, 7);
+/// drop(connection);
+/// assert_eq!((wheel.pop(), wheel.len()), (None, 1));
+/// # let rest = wheel.take_any().expect("the other one");
+/// # drop(unsafe { Box::from_raw(rest.cast::<Connection>().as_ptr()) });
+/// ```
+pub struct NodeWheel {
+    core: Core<Nodes>,
+}
+
+impl NodeWheel {
+    /// An empty wheel, at the time `now`.
+    ///
+    /// As everywhere in the standard library, the process ends when there is no memory: see [`try_new`](Self::try_new).
+    pub fn new(now: u64) -> Self {
+        Self::try_new(now).unwrap_or_else(|_| {
+            alloc::alloc::handle_alloc_error(core::alloc::Layout::new::<[NodeLink; SENTINELS as usize]>())
+        })
+    }
+
+    /// An empty wheel, at the time `now`.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    ///
+    /// ```
+    /// use stillpoint::timer::NodeWheel;
+    ///
+    /// let wheel = NodeWheel::try_new(5)?;
+    /// assert_eq!((wheel.now(), wheel.is_empty()), (5, true));
+    /// # Ok::<(), std::collections::TryReserveError>(())
+    /// ```
+    pub fn try_new(now: u64) -> Result<Self, TryReserveError> {
+        Ok(Self { core: Core::new(Nodes { lists: Lists::over(Owned::new()?), len: 0 }, now) })
+    }
+
+    /// The time of the last advance.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.core.now
+    }
+
+    /// The number of nodes, those that are due and were not popped included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.core.store.len
+    }
+
+    /// Whether there is no node.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the wheel has counted. Its capacity is that of the nodes that are in it.
+    pub fn stats(&self) -> WheelStats {
+        self.core.stats(self.len(), self.len())
+    }
+
+    /// Adds a node. One whose deadline is not in the future can be popped after the next advance.
+    ///
+    /// A [period](Schedule::every) is left out: nodes fire once. [`Schedule::after`] counts from the time of the last advance.
+    ///
+    /// # Safety
+    /// Until it is popped, cancelled or taken, or the wheel is dropped,
+    ///
+    /// - the node stays valid, and where it is;
+    /// - nobody reads, writes or moves it, and it is in no other wheel, nor twice in this one;
+    /// - no reference to it, or to what it is part of, is made that excludes other accesses (`&mut`), and none that was made before
+    ///   `node` is used again: structures are reached by pointers, or by shared references.
+    ///
+    /// Where the wheel goes to another thread, so may accesses to the node. The pointer that `pop` returns is this one: it may be
+    /// used for as much memory around the node as this one.
+    #[inline]
+    pub unsafe fn add(&mut self, node: NonNull<Node>, schedule: Schedule) {
+        let schedule = schedule.resolved(self.core.now);
+        let inner = node.as_ptr().cast::<Inner>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            debug_assert!((*inner).links.0.next.is_null(), "the node is in a wheel already");
+            (*inner).deadline = schedule.deadline;
+            (*inner).flags = schedule.flags;
+        }
+        self.core.file(name(node), schedule.deadline, schedule.flags, LATE);
+        self.core.store.len += 1;
+    }
+
+    /// Takes a node out, due or not; whether it was in the wheel. Afterwards the wheel does not know it any more.
+    ///
+    /// # Safety
+    /// The node is valid, and in this wheel or in none.
+    #[inline]
+    pub unsafe fn cancel(&mut self, node: NonNull<Node>) -> bool {
+        // SAFETY: the caller's promise.
+        if !unsafe { self.contains(node) } {
+            return false;
+        }
+        self.core.store.lists.unlink(name(node));
+        self.release(name(node));
+        true
+    }
+
+    /// Gives a node another deadline, due or not; whether it was in the wheel.
+    ///
+    /// # Safety
+    /// As [`cancel`](Self::cancel).
+    #[inline]
+    pub unsafe fn reset(&mut self, node: NonNull<Node>, deadline: u64) -> bool {
+        // SAFETY: the caller's promise.
+        if !unsafe { self.contains(node) } {
+            return false;
+        }
+        self.core.store.lists.unlink(name(node));
+        let inner = node.as_ptr().cast::<Inner>();
+        // SAFETY: the caller's promise.
+        let flags = unsafe {
+            (*inner).deadline = deadline;
+            (*inner).flags
+        };
+        self.core.file(name(node), deadline, flags, LATE);
+        true
+    }
+
+    /// Whether a node is in the wheel.
+    ///
+    /// # Safety
+    /// As [`cancel`](Self::cancel).
+    #[inline]
+    pub unsafe fn contains(&self, node: NonNull<Node>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { !(*name(node)).0.next.is_null() }
+    }
+
+    /// When a node is to fire; `None` when it is not in the wheel.
+    ///
+    /// # Safety
+    /// As [`cancel`](Self::cancel).
+    #[inline]
+    pub unsafe fn deadline(&self, node: NonNull<Node>) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        unsafe { self.contains(node).then(|| self.core.store.when(name(node)).0) }
+    }
+
+    /// Sets the time, as [`Wheel::advance`](super::Wheel::advance).
+    pub fn advance(&mut self, now: u64) {
+        self.core.go_on(now, MOVES);
+    }
+
+    /// Takes a node that is due at the time of the last [`advance`](Self::advance), as
+    /// [`Wheel::pop`](super::Wheel::pop). Afterwards the wheel does not know it any more.
+    ///
+    /// Between two calls, other nodes may be added, and cancelled, those that are due included.
+    #[inline]
+    pub fn pop(&mut self) -> Option<NonNull<Node>> {
+        let found = self.core.store.lists.pop(READY).or_else(|| self.pop_slowly())?;
+        Some(self.release(found))
+    }
+
+    #[cold]
+    fn pop_slowly(&mut self) -> Option<*mut NodeLink> {
+        self.core.move_some(MOVES);
+        let found = self.core.store.lists.pop(READY);
+        if found.is_none() {
+            self.core.look_ahead();
+        }
+        found
+    }
+
+    /// Takes any node out, due or not: all of them, call by call. Constant time.
+    pub fn take_any(&mut self) -> Option<NonNull<Node>> {
+        let list = self.core.store.lists.any()?;
+        let found = self.core.store.lists.pop(list)?;
+        Some(self.release(found))
+    }
+
+    /// A node that was unlinked: no pointer to it is left.
+    #[inline]
+    fn release(&mut self, name: *mut NodeLink) -> NonNull<Node> {
+        self.core.store.len -= 1;
+        // SAFETY: it was in the wheel until now, so that it is valid.
+        unsafe {
+            *name = APART;
+            NonNull::new_unchecked(name.cast())
+        }
+    }
+
+    /// When to advance next, as [`Wheel::next_deadline`](super::Wheel::next_deadline): a bound from below.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.core.next_deadline()
+    }
+
+    /// The earliest deadline of all nodes, as [`Wheel::earliest_deadline`](super::Wheel::earliest_deadline).
+    pub fn earliest_deadline(&self) -> Option<u64> {
+        self.core.earliest()
+    }
+
+    /// Sets the time, also to an earlier one, as [`Wheel::set_time`](super::Wheel::set_time). Complexity: by the number of
+    /// nodes.
+    pub fn set_time(&mut self, now: u64) {
+        self.core.set_time(now);
+    }
+}
+
+impl fmt::Debug for NodeWheel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeWheel")
+            .field("nodes", &self.len())
+            .field("now", &self.now())
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! Layouts and memory of the user's, blocks many at a time, and what each cache has counted.
+
+use std::alloc::{alloc, dealloc, Layout};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use stillpoint::pool::{Backing, BuildError, Objects, Pool, RawPool};
+
+/// Memory that says when it was given back.
+struct Region {
+    start: NonNull<u8>,
+    layout: Layout,
+    released: Arc<AtomicUsize>,
+}
+
+impl Region {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, 64).unwrap();
+        // SAFETY: not of size zero.
+        let start = NonNull::new(unsafe { alloc(layout) }).expect("a little memory");
+        Self { start, layout, released: Arc::default() }
+    }
+
+    fn release(&self) -> impl FnOnce() + Send + Sync + 'static {
+        let (start, layout, released) =
+            (self.start.as_ptr().expose_provenance(), self.layout, Arc::clone(&self.released));
+        move || {
+            released.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: allocated with this layout, and nobody uses it any more.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+        }
+    }
+
+    fn released(&self) -> usize {
+        self.released.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn a_pool_lies_in_memory_that_was_given() {
+    let region = Region::new(64 << 10);
+    // SAFETY: it is used by the pool only, until it is released.
+    let builder = unsafe { RawPool::builder(64, 256, 64).memory(region.start, 64 << 10, region.release()) };
+    let pool = builder.stride(256).bucket_bytes(4096).build().unwrap();
+    let info = pool.info();
+    assert_eq!((info.stride, info.objects_per_block, info.memory.len()), (256, 16, 1));
+    assert_eq!((info.memory[0].start, info.memory[0].backing), (region.start.addr().get(), Backing::Given));
+    let local = pool.local().unwrap();
+    let mut objects = [const { MaybeUninit::uninit() }; 64];
+    let objects = local.alloc_many(&mut objects).unwrap();
+    assert!(local.alloc().is_none(), "it does not grow");
+    for object in objects.iter() {
+        // SAFETY: 256 bytes, which are the caller's.
+        unsafe { object.write_bytes(0xAB, 256) };
+        assert_eq!((object.addr().get() - region.start.addr().get()) % 256, 0);
+        assert_eq!(pool.iova(*object), None);
+    }
+    // SAFETY: handed out above, and not used any more.
+    unsafe { local.free_many(objects) }.unwrap();
+    pool.audit().unwrap();
+    drop(local);
+    assert_eq!(region.released(), 0);
+    drop(pool);
+    assert_eq!(region.released(), 1);
+}
+
+/// Objects are dropped before their memory is given back, also those of a constructor that panics.
+#[test]
+fn typed_objects_live_in_memory_that_was_given() {
+    for panics in [false, true] {
+        let region = Region::new(1 << 16);
+        let made = Arc::new(AtomicUsize::new(0));
+        let make = {
+            let (made, released) = (Arc::clone(&made), Arc::clone(&region.released));
+            move || {
+                assert!(!panics || made.fetch_add(1, Ordering::SeqCst) < 5, "as asked");
+                Counted(Arc::clone(&released), Box::new(7))
+            }
+        };
+        // SAFETY: it is used by the pool only, until it is released.
+        let builder =
+            unsafe { Pool::builder(100, Objects::new(make)).memory(region.start, 1 << 16, region.release()) };
+        let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.build().unwrap()));
+        assert_eq!(built.is_err(), panics);
+        if let Ok(pool) = built {
+            let local = pool.local().unwrap();
+            assert_eq!(*local.alloc().unwrap().1, 7);
+            drop(local);
+            drop(pool);
+        }
+        assert_eq!(region.released(), 1);
+    }
+}
+
+/// It must not outlive the memory that it is in.
+struct Counted(Arc<AtomicUsize>, Box<u64>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert_eq!(self.0.load(Ordering::SeqCst), 0, "dropped in memory that was given back");
+    }
+}
+
+#[test]
+fn memory_that_does_not_do_is_handed_back() {
+    let refused = |bytes: usize, shift: usize, most: Option<usize>| {
+        let region = Region::new(64 << 10);
+        // SAFETY: within the region, and used by the pool only.
+        let builder = unsafe {
+            RawPool::builder(64, 256, 64).bucket_bytes(4096).stride(256).memory(
+                region.start.add(shift),
+                bytes,
+                region.release(),
+            )
+        };
+        let builder = if let Some(most) = most { builder.max_objects(most) } else { builder };
+        let error = builder.build().unwrap_err();
+        assert_eq!(region.released(), 1);
+        assert!(error.to_string().contains("16384"), "{error}");
+        let BuildError::Given { bytes, needed } = error else { panic!("{error}") };
+        (bytes, needed)
+    };
+    assert_eq!(refused(16_383, 0, None), (16_383, 16_384));
+    assert_eq!(refused(16_384, 8, None), (16_384, 16_384));
+    assert_eq!(refused(60_000, 0, Some(1_000)), (60_000, 16_384));
+    // A shape that is impossible hands it back, too.
+    let region = Region::new(4096);
+    // SAFETY: used by nobody.
+    let builder = unsafe { RawPool::builder(1, 0, 8).memory(region.start, 4096, region.release()) };
+    assert!(matches!(builder.build(), Err(BuildError::SizeZero)));
+    assert_eq!(region.released(), 1);
+}
+
+#[test]
+fn blocks_come_all_or_none() {
+    let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build().unwrap();
+    let local = pool.local().unwrap();
+    let mut blocks = Vec::new();
+    local.alloc_blocks(3, &mut blocks).unwrap();
+    for too_many in [6, 8, 9, usize::MAX] {
+        assert!(local.alloc_blocks(too_many, &mut blocks).is_err());
+        assert_eq!((blocks.len(), pool.stats().in_use), (3, 3 * 64));
+    }
+    local.alloc_blocks(5, &mut blocks).unwrap();
+    local.alloc_blocks(0, &mut blocks).unwrap();
+    assert_eq!((blocks.len(), pool.stats().available), (8, 0));
+    let mut starts: Vec<_> = blocks.iter().map(|block| block.as_ptr().addr()).collect();
+    starts.sort_unstable();
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 512));
+    drop(blocks);
+    pool.audit().unwrap();
+    assert_eq!(pool.stats().in_use, 0);
+
+    let raw = RawPool::builder(256, 64, 64).bucket_bytes(4096).stride(64).build().unwrap();
+    let local = raw.local().unwrap();
+    let mut five = [const { MaybeUninit::uninit() }; 5];
+    assert!(local.alloc_blocks(&mut five).is_err());
+    assert_eq!(raw.stats().in_use, 0);
+    let four = local.alloc_blocks(&mut five[..4]).unwrap();
+    assert_eq!((four.len(), raw.stats().available), (4, 0));
+    for block in four {
+        // SAFETY: handed out above, and not used.
+        unsafe { local.free_block(*block) }.unwrap();
+    }
+    assert_eq!(raw.stats().in_use, 0);
+}
+
+/// The vector is what it was when `reset` panics, and the blocks are back.
+#[test]
+fn blocks_go_back_when_a_reset_panics() {
+    let count = AtomicUsize::new(0);
+    let reset = move |_: &mut u64| assert!(count.fetch_add(1, Ordering::SeqCst) < 150, "as asked");
+    let pool = Pool::builder(512, Objects::new(|| 0u64).reset(reset)).bucket_bytes(512).build().unwrap();
+    let local = pool.local().unwrap();
+    let mut blocks = Vec::new();
+    let call = std::panic::AssertUnwindSafe(|| local.alloc_blocks(4, &mut blocks));
+    assert!(std::panic::catch_unwind(call).is_err());
+    assert_eq!((blocks.len(), pool.stats().in_use), (0, 0));
+    pool.audit().unwrap();
+}
+
+#[test]
+fn each_cache_counts_what_was_asked_of_it() {
+    let pool = RawPool::builder(1_000, 64, 64).bucket_bytes(4096).stride(64).build().unwrap();
+    let per_block = pool.info().objects_per_block;
+    let local = pool.local().unwrap();
+    let mut objects = [const { MaybeUninit::uninit() }; 600];
+    let objects = local.alloc_many(&mut objects).unwrap();
+    let one = local.alloc().unwrap();
+    let block = local.alloc_block().unwrap();
+    // SAFETY: handed out above, and not used.
+    unsafe { local.free_many(&objects[..500]) }.unwrap();
+    // SAFETY: as above.
+    unsafe { local.free(one) }.unwrap();
+    let mut far_too_many = vec![MaybeUninit::uninit(); 100_000];
+    assert!(local.alloc_many(&mut far_too_many).is_err());
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
+    // SAFETY: nothing is freed.
+    let nothing = unsafe { local.free_many(&[]) };
+    assert!(local.alloc_many(&mut []).is_ok() && nothing.is_ok(), "not counted");
+    let stats = pool.cache_stats()[0];
+    assert_eq!((stats.gets, stats.puts), (601, 501));
+    assert_eq!((stats.blocks_got, stats.blocks_put, stats.failures), (1 + all.len(), 0, 2));
+    for block in all.into_iter().chain([block]) {
+        // SAFETY: as above.
+        unsafe { local.free_block(block) }.unwrap();
+    }
+    // Another thread frees the rest.
+    let rest: Vec<usize> = objects[500..].iter().map(|object| object.as_ptr().expose_provenance()).collect();
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        scope.spawn(move || {
+            let local = pool.local().unwrap();
+            for object in rest {
+                let object = NonNull::new(std::ptr::with_exposed_provenance_mut(object)).unwrap();
+                // SAFETY: handed out above, and not used.
+                unsafe { local.free(object) }.unwrap();
+            }
+        });
+    });
+    let caches = pool.cache_stats();
+    let sum = |of: fn(&stillpoint::pool::CacheStats) -> usize| caches.iter().map(of).sum::<usize>();
+    assert_eq!(caches[1].puts, 100);
+    let out = sum(|stats| stats.gets) - sum(|stats| stats.puts);
+    let blocks = sum(|stats| stats.blocks_got) - sum(|stats| stats.blocks_put);
+    assert_eq!((out + blocks * per_block, pool.stats().in_use), (0, 0));
+}
+
+/// Typed objects count where they are dropped in the thread that they came from, at all hardening levels.
+#[test]
+fn typed_calls_are_counted_alike() {
+    use stillpoint::pool::Hardening;
+    for hardening in [Hardening::None, Hardening::Verify, Hardening::Trace] {
+        let pool = Pool::builder(1_000, || 0u64).hardening(hardening).build().unwrap();
+        let local = pool.local().unwrap();
+        let mut objects = Vec::new();
+        local.alloc_many(100, &mut objects).unwrap();
+        let mut bulk = local.bulk(50);
+        local.alloc_bulk(50, &mut bulk).unwrap();
+        objects.truncate(60);
+        local.free_many(objects.drain(30..));
+        local.free(objects.pop().unwrap());
+        local.free_bulk(20, &mut bulk);
+        drop(local.alloc_block());
+        let stats = pool.cache_stats()[0];
+        assert_eq!((stats.gets, stats.puts, stats.failures), (150, 40 + 30 + 1 + 20, 0), "{hardening:?}");
+        assert_eq!((stats.blocks_got, stats.blocks_put), (1, 1));
+        assert_eq!(pool.stats().in_use, stats.gets - stats.puts);
+    }
+}

@@ -1,0 +1,359 @@
+//! What other threads do to a service: they reset timers, wait for callbacks, add delays, and wake the owner.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::timer::{Alarm, ArmErrorKind, Limit, Outcome, Schedule, Sleep, TimerService};
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rung(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn fired(service: &mut TimerService<u64>, now: u64) -> Vec<(u64, u64)> {
+    let mut fired = Vec::new();
+    let progress =
+        service.run(now, Limit::NONE, |_, mut event| fired.push((event.deadline(), *event.value())));
+    assert!(progress.is_done());
+    fired
+}
+
+#[test]
+fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
+    let mut service = TimerService::new(0);
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    // Before the owner has seen the arming, and after.
+    mailbox.add(&timer, 100, 7).unwrap();
+    mailbox.reset(&timer, 50).unwrap();
+    assert_eq!(fired(&mut service, 49), []);
+    mailbox.reset(&timer, 30).unwrap();
+    assert_eq!(fired(&mut service, 49), [(30, 7)]);
+    mailbox.add(&timer, 60, 8).unwrap();
+    assert_eq!(fired(&mut service, 55), []);
+    mailbox.reset(&timer, 90).unwrap();
+    assert_eq!((fired(&mut service, 89), service.stats().timers), (vec![], 1));
+    service.reset_shared(&timer, 95).unwrap();
+    assert_eq!((fired(&mut service, 94), fired(&mut service, 95)), (vec![], vec![(95, 8)]));
+    for error in [mailbox.reset(&timer, 99), service.reset_shared(&timer, 99)] {
+        assert_eq!(error.unwrap_err().kind(), ArmErrorKind::AtRest);
+    }
+    mailbox.add(&timer, 200, 9).unwrap();
+    mailbox.reset(&timer, 300).unwrap();
+    assert_eq!(timer.cancel(), Outcome::Cancelled(9));
+    assert_eq!((fired(&mut service, 1_000), service.stats().timers), (vec![], 0));
+}
+
+#[test]
+fn a_reset_keeps_the_period_and_is_refused_during_the_callback() {
+    let mut service = TimerService::new(0);
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    service.arm_with(&timer, Schedule::at(10).every(10.try_into().unwrap()), 1).unwrap();
+    assert_eq!(fired(&mut service, 10), [(10, 1)]);
+    mailbox.reset(&timer, 15).unwrap();
+    assert_eq!((fired(&mut service, 20), fired(&mut service, 25)), (vec![(15, 1)], vec![(25, 1)]));
+    let mut kinds = Vec::new();
+    let progress = service.run(35, Limit::NONE, |service, event| {
+        kinds.extend(mailbox.reset(&timer, 99).map_err(|error| error.kind()).err());
+        kinds.extend(service.reset_shared(event.timer().unwrap(), 99).map_err(|error| error.kind()).err());
+    });
+    assert_eq!((progress.expired(), kinds), (1, vec![ArmErrorKind::Busy; 2]));
+}
+
+#[test]
+fn a_reset_that_cannot_be_sent_changes_nothing() {
+    let mut service = TimerService::new(0);
+    let other = TimerService::<u64>::new(0);
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(1));
+    mailbox.add(&timer, 10, 7).unwrap();
+    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Full);
+    let foreign = other.remote().mailbox(1).reset(&timer, 99).unwrap_err();
+    assert_eq!(foreign.kind(), ArmErrorKind::Foreign);
+    assert_eq!(fired(&mut service, 10), [(10, 7)]);
+    drop(service);
+    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Gone);
+}
+
+/// Four threads reset a timer, and cancel it in the end: it never fires, and nothing of it is left.
+#[test]
+fn threads_reset_a_timer_that_never_fires() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm(&timer, 1 << 40, 7).unwrap();
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let done = AtomicUsize::new(0);
+    let (timer, done) = (&timer, &done);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let mut mailbox = service.remote().mailbox(16);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    while let Err(error) = mailbox.reset(timer, (1 << 40) + number * 100 + round) {
+                        assert!(matches!(error.kind(), ArmErrorKind::Busy | ArmErrorKind::Full), "{error}");
+                        thread::yield_now();
+                    }
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while done.load(Ordering::SeqCst) < 4 {
+            assert_eq!(fired(&mut service, 1 << 39), []);
+            assert!(timer.is_armed());
+        }
+    });
+    assert_eq!((fired(&mut service, 1 << 39), service.stats().timers), (vec![], 1));
+    assert_eq!(timer.cancel(), Outcome::Cancelled(7));
+    assert_eq!((fired(&mut service, 1 << 39), service.stats().timers), (vec![], 0));
+}
+
+#[test]
+fn a_delay_counts_from_the_first_time_after_the_message() {
+    let mut service = TimerService::new(0);
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    mailbox.add_with(&timer, Schedule::after(50).every(20.try_into().unwrap()), 7).unwrap();
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    assert_eq!(service.next_deadline(), Some(0), "the next time is waited for");
+    assert_eq!(fired(&mut service, 1_000), []);
+    assert_eq!((fired(&mut service, 1_049), fired(&mut service, 1_050)), (vec![], vec![(1_050, 7)]));
+    assert_eq!(fired(&mut service, 1_070), [(1_070, 7)]);
+    mailbox.reset_after(&timer, 5).unwrap();
+    assert_eq!((fired(&mut service, 1_071), fired(&mut service, 1_076)), (vec![], vec![(1_076, 7)]));
+    // Cancelled between the message and the time.
+    assert!(timer.cancel().is_cancelled());
+    mailbox.add_after(&timer, 5, 8).unwrap();
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    assert!(timer.cancel().is_cancelled());
+    assert_eq!((fired(&mut service, 2_000), service.stats().timers), (vec![], 0));
+    // At the end of time.
+    mailbox.add_after(&timer, u64::MAX, 9).unwrap();
+    assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
+}
+
+#[test]
+fn a_revoked_delay_has_a_deadline() {
+    let mut service = TimerService::new(100);
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    mailbox.add_after(&timer, 50, 7).unwrap();
+    assert!(timer.revoke().is_cancelled());
+    assert_eq!(fired(&mut service, 100), [(150, 7)]);
+}
+
+#[test]
+fn a_cancellation_waits_until_the_callback_has_ended() {
+    let mut service = TimerService::new(0);
+    let timer = service.remote().timer();
+    service.arm(&timer, 10, 7).unwrap();
+    let (begun, has_begun) = mpsc::channel();
+    let ended = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (other, seen) = (timer.clone(), &ended);
+        scope.spawn(move || {
+            has_begun.recv().unwrap();
+            assert_eq!(other.cancel(), Outcome::Running, "at once");
+            assert_eq!(other.cancel_wait(), Outcome::Fired);
+            assert_eq!(seen.load(Ordering::Relaxed), 1, "what the callback did is seen");
+        });
+        let progress = service.run(10, Limit::NONE, |_, event| {
+            let own = event.timer().unwrap().clone();
+            begun.send(()).unwrap();
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(own.cancel_wait(), Outcome::Running, "it would wait for itself");
+            ended.store(1, Ordering::Relaxed);
+        });
+        assert_eq!(progress.expired(), 1);
+    });
+    assert_eq!(timer.cancel_wait(), Outcome::Fired);
+    service.arm(&timer, 20, 8).unwrap();
+    assert_eq!(timer.cancel_wait(), Outcome::Cancelled(8));
+}
+
+/// A periodic timer's callback is the last one, and a callback that panics has ended, too.
+#[test]
+fn a_cancellation_waits_for_a_beat_and_a_panic() {
+    for panics in [false, true] {
+        let mut service = TimerService::new(0);
+        let timer = service.remote().timer();
+        service.arm_with(&timer, Schedule::at(10).every(10.try_into().unwrap()), 7).unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        thread::scope(|scope| {
+            let other = timer.clone();
+            let waiter = scope.spawn(move || {
+                has_begun.recv().unwrap();
+                other.cancel_wait()
+            });
+            let run = std::panic::AssertUnwindSafe(|| {
+                service.run(10, Limit::NONE, |_, _| {
+                    begun.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(10));
+                    assert!(!panics, "as asked");
+                })
+            });
+            assert_eq!(std::panic::catch_unwind(run).is_err(), panics);
+            assert!(!matches!(waiter.join().unwrap(), Outcome::Running));
+        });
+        assert_eq!((fired(&mut service, 100), service.stats().timers), (vec![], 0));
+    }
+}
+
+#[test]
+fn only_what_is_earlier_wakes_the_owner() {
+    let mut service = TimerService::new(0).sleeping();
+    let timers: Vec<_> = (0..8).map(|_| service.remote().timer()).collect();
+    let mut mailbox = service.remote().mailbox(4);
+    let bell = Arc::new(Bell::default());
+    let sleep = |service: &mut TimerService<u64>| service.sleep(Waker::from(Arc::clone(&bell)));
+    assert_eq!(sleep(&mut service), Sleep::Not, "a mailbox was made");
+    assert_eq!(fired(&mut service, 0), []);
+    assert_eq!(sleep(&mut service), Sleep::Forever);
+    mailbox.add(&timers[0], 20, 0).unwrap();
+    assert_eq!((bell.rung(), sleep(&mut service)), (1, Sleep::Not));
+    assert_eq!(fired(&mut service, 1), []);
+    assert_eq!(sleep(&mut service), Sleep::Until(20));
+    mailbox.add(&timers[1], 20, 1).unwrap();
+    assert_eq!(bell.rung(), 1, "no earlier");
+    mailbox.add(&timers[2], 19, 2).unwrap();
+    assert_eq!(bell.rung(), 2);
+    mailbox.add(&timers[3], 18, 3).unwrap();
+    assert_eq!(bell.rung(), 2, "once");
+    assert_eq!(fired(&mut service, 2), []);
+    // A cancellation does not wake it, a revocation does.
+    assert_eq!(sleep(&mut service), Sleep::Until(18));
+    assert!(timers[3].cancel().is_cancelled());
+    assert_eq!(bell.rung(), 2);
+    assert!(timers[2].revoke().is_cancelled());
+    assert_eq!(bell.rung(), 3);
+    assert_eq!(fired(&mut service, 3), [(19, 2)]);
+    // A delay, a reset, and a mailbox that is full.
+    assert_eq!(sleep(&mut service), Sleep::Until(20));
+    mailbox.add_after(&timers[4], 1_000, 4).unwrap();
+    assert_eq!((bell.rung(), fired(&mut service, 4)), (4, vec![]));
+    assert_eq!(sleep(&mut service), Sleep::Until(20));
+    mailbox.reset(&timers[0], 10).unwrap();
+    assert_eq!((bell.rung(), fired(&mut service, 5)), (5, vec![]));
+    assert_eq!(sleep(&mut service), Sleep::Until(10));
+    let mut burst = mailbox.burst();
+    for _ in 0..4 {
+        let timer = service.remote().timer();
+        burst.add(&timer, 500, 5).unwrap();
+    }
+    assert_eq!(bell.rung(), 5);
+    assert_eq!(burst.add(&timers[5], 500, 5).unwrap_err().kind(), ArmErrorKind::Full);
+    assert_eq!(bell.rung(), 6, "it has to make room");
+    drop(burst);
+    assert_eq!(service.stats().timers, 3);
+}
+
+#[test]
+fn an_alarm_is_taken_back_when_the_owner_wakes_by_itself() {
+    let mut service = TimerService::new(0).sleeping();
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(4));
+    let bell = Arc::new(Bell::default());
+    service.add(10, 1).unwrap();
+    assert_eq!(fired(&mut service, 0), []);
+    assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Until(10));
+    assert_eq!(fired(&mut service, 10), [(10, 1)]);
+    assert_eq!(Arc::strong_count(&bell), 1);
+    mailbox.add(&timer, 11, 2).unwrap();
+    assert_eq!(bell.rung(), 0);
+    // What the owner has due it does first.
+    service.add(5, 3).unwrap();
+    assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Not);
+}
+
+#[test]
+#[should_panic(expected = "sleeping")]
+fn a_service_that_was_not_made_so_does_not_sleep() {
+    let _ = TimerService::<u64>::new(0).sleep(Waker::noop().clone());
+}
+
+#[test]
+#[should_panic(expected = "before `remote`")]
+fn a_service_whose_senders_do_not_know_is_not_made_so() {
+    let service = TimerService::<u64>::new(0);
+    let _remote = service.remote();
+    drop(service.sleeping());
+}
+
+/// Threads send deadlines that are always earlier than what the owner sleeps for; a lost one would be slept through.
+#[test]
+fn an_owner_that_parks_gets_every_message() {
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let mut service = TimerService::new(0).sleeping();
+    let remote = service.remote();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let remote = remote.clone();
+            scope.spawn(move || {
+                let mut mailbox = remote.mailbox(64);
+                for round in 0..rounds {
+                    let timer = remote.timer();
+                    while mailbox.add(&timer, 1, round).is_err() {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut got = 0;
+        while got < 2 * rounds {
+            match service.sleep(thread::current()) {
+                Sleep::Not => {}
+                // Without a limit: a message that is slept through hangs the test.
+                Sleep::Forever => thread::park(),
+                Sleep::Until(time) => panic!("what is due is done: {time}"),
+            }
+            got += fired(&mut service, 2).len() as u64;
+        }
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot call the system this way")]
+fn a_descriptor_becomes_readable() {
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("a descriptor");
+    let mut service = TimerService::new(0).sleeping();
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(4));
+    let event: Arc<OwnedFd> = Arc::new(event);
+    assert_eq!(fired(&mut service, 0), []);
+    assert_eq!(service.sleep(Alarm::from(Arc::clone(&event))), Sleep::Forever);
+    mailbox.add(&timer, 10, 7).unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(rustix::io::read(event.as_fd(), &mut bytes).unwrap(), 8);
+    assert_eq!(u64::from_ne_bytes(bytes), 1);
+    assert_eq!(fired(&mut service, 10), [(10, 7)]);
+}
+
+#[test]
+fn a_task_is_woken_and_asks_again() {
+    let mut service = TimerService::new(0).sleeping();
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(4));
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut cx = Context::from_waker(&waker);
+    let mut got = Vec::new();
+    let mut poll = |service: &mut TimerService<u64>, now| {
+        service
+            .poll_run(now, Limit::NONE, &mut cx, |_, mut event| got.push(*event.value()))
+            .map(|p| p.expired())
+    };
+    assert_eq!(poll(&mut service, 5), Poll::Pending);
+    mailbox.add(&timer, 10, 7).unwrap();
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(poll(&mut service, 6), Poll::Pending);
+    assert_eq!(service.next_deadline(), Some(10));
+    assert_eq!(poll(&mut service, 10), Poll::Ready(1));
+    assert_eq!(poll(&mut service, 10), Poll::Pending);
+    assert_eq!(got, [7]);
+}
