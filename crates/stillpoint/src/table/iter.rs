@@ -72,8 +72,9 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
                     Some((largest, _)) if largest.len() > array.len() => of,
                     _ => (of.is_some() || next.len() < array.len()).then_some((array, index)),
                 };
+                // Of these chains, only those that such entries can be in.
                 let targets = array.targets(index, next).filter(|&target| {
-                    of.is_none_or(|(of, at)| of.len() > next.len() || of.index_of(target as u64) == at)
+                    of.is_none_or(|(of, at)| (target ^ at) & (of.len().min(next.len()) - 1) == 0)
                 });
                 self.moved.extend(targets.map(|index| Chain { array: next, index, of }));
                 return true;

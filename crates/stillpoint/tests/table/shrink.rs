@@ -73,7 +73,7 @@ fn a_table_that_fits_stays_as_it_is() {
 /// Everything that is there all the while is found, and seen once, by lookups and iterations that a shrink comes to anywhere.
 #[test]
 fn readers_see_each_entry_once_while_a_table_shrinks_and_grows() {
-    let rounds = if cfg!(miri) { 2 } else { 150 };
+    let rounds = if cfg!(miri) { 2 } else { 40 };
     let domain = Domain::new();
     let table: Table<u64, u64> = Table::new_in(&domain);
     for key in 0..FEW {
