@@ -23,8 +23,19 @@ pub struct Iter<'g, K, V, S = RandomState> {
     moved: Vec<Chain<'g>>,
     /// Entries of the chain that was read last.
     entries: Vec<u32>,
-    /// The hash of an entry's key, for chains that several have moved to.
-    hash: fn(&Inner<K, V, S>, u32) -> u64,
+    /// [`hash_of`], for chains that several have moved to. Without its types, so that this one stays covariant in the hasher.
+    hash: unsafe fn(*const (), u32) -> u64,
+}
+
+/// The hash of an entry's key.
+///
+/// # Safety
+/// `inner` is an `Inner<K, V, S>`, and the entry was linked in a region that lasts.
+unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u64 {
+    // SAFETY: the caller's promise.
+    let inner = unsafe { &*inner.cast::<Inner<K, V, S>>() };
+    // SAFETY: linked in the region, so alive until its end.
+    inner.hash(unsafe { &inner.arena().pair(entry).as_ref().key })
 }
 
 /// A chain to be read.
@@ -41,10 +52,7 @@ impl<'g, K: Hash, V, S: BuildHasher> Iter<'g, K, V, S> {
     pub(super) unsafe fn new(inner: &'g Inner<K, V, S>) -> Self {
         // SAFETY: the caller's promise.
         let array = unsafe { inner.view_in_region() }.array;
-        // SAFETY: called with entries that were linked in the region.
-        let hash =
-            |inner: &Inner<K, V, S>, entry| inner.hash(unsafe { &inner.arena().pair(entry).as_ref().key });
-        Self { inner, array, chain: 0, moved: Vec::new(), entries: Vec::new(), hash }
+        Self { inner, array, chain: 0, moved: Vec::new(), entries: Vec::new(), hash: hash_of::<K, V, S> }
     }
 }
 
@@ -81,7 +89,9 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
             }
         }
         if let Some((array, index)) = of {
-            let is_of = |&entry: &u32| array.index_of((self.hash)(self.inner, entry)) == index;
+            let (inner, hash) = (std::ptr::from_ref(self.inner).cast(), self.hash);
+            // SAFETY: the table that it was made for, and entries that were linked in the region.
+            let is_of = |&entry: &u32| array.index_of(unsafe { hash(inner, entry) }) == index;
             // Taken: a panic of `Hash` must leave nothing that was not looked at.
             self.entries = std::mem::take(&mut self.entries).into_iter().filter(is_of).collect();
         }
