@@ -1,7 +1,7 @@
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
-pub fn main() {
+fn main() {
     let domain = Domain::new();
     let mut table: Table<u64, u64> = Table::new_in(&domain);
     table.insert(1, 1).unwrap();

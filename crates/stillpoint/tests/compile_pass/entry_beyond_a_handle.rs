@@ -3,7 +3,7 @@ use std::sync::Arc;
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
-pub fn main() {
+fn main() {
     let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
     table.insert(1, 1).unwrap();
     let mut handle = table.handle();
