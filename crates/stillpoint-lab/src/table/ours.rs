@@ -18,10 +18,13 @@ pub(super) struct InHand<'a, K: TableKey, V: TableValue> {
     lookup: TableReader<'a, K, V>,
 }
 
+/// As [`InHand`], for a thread that keeps it.
+pub(super) struct Kept<K: TableKey, V: TableValue>(TableHandle<K, V>);
+
 impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
     type Reader = Reader;
     type Bound<'a> = InHand<'a, K, V>;
-    type Handle = TableHandle<K, V>;
+    type Handle = Kept<K, V>;
 
     fn with_capacity(entries: usize) -> Self {
         let domain = Domain::new();
@@ -37,8 +40,8 @@ impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
         InHand { table: &self.table, lookup: self.table.reader(reader) }
     }
 
-    fn handle(map: &Arc<Self>) -> TableHandle<K, V> {
-        map.table.handle()
+    fn handle(map: &Arc<Self>) -> Kept<K, V> {
+        Kept(map.table.handle())
     }
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
@@ -93,25 +96,24 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for InHand<'_, K, V> {
     }
 }
 
-/// As [`InHand`], kept.
-impl<K: TableKey, V: TableValue> Bound<K, V> for TableHandle<K, V> {
+impl<K: TableKey, V: TableValue> Bound<K, V> for Kept<K, V> {
     fn get(&mut self, key: &K) -> Option<u64> {
-        self.reader().get(key).map(|value| value.number())
+        self.0.reader().get(key).map(|value| value.number())
     }
 
     fn insert(&mut self, key: K, value: V) -> bool {
-        self.table().insert(key, value).is_ok_and(|replaced| replaced.is_none())
+        self.0.insert(key, value).is_ok_and(|replaced| replaced.is_none())
     }
 
     fn remove(&mut self, key: &K) -> bool {
-        self.table().remove(key).is_some()
+        self.0.remove(key).is_some()
     }
 
     fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
-        self.reader().update(key, value).is_ok_and(|replaced| replaced.is_some())
+        self.0.reader().update(key, value).is_ok_and(|replaced| replaced.is_some())
     }
 
     fn get_or_insert(&mut self, key: K, value: V) -> u64 {
-        self.reader().get_or_insert(key, value).map_or(0, |(there, _)| there.number())
+        self.0.reader().get_or_insert(key, value).map_or(0, |(there, _)| there.number())
     }
 }

@@ -343,6 +343,7 @@ where
     /// assert!(matches!(table.compute("a", count)?, Compute::Removed(_)));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
     pub fn compute<T>(
         &self,
         key: K,

@@ -195,6 +195,7 @@ where
     /// let Err(TryInsertError::Occupied { current, value, .. }) = lookup.try_insert("a", 2) else { panic!() };
     /// assert_eq!((*current, value), (1, 2));
     /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
     pub fn try_insert(
         &mut self,
         key: K,
@@ -224,6 +225,7 @@ where
     /// let again = lookup.try_insert_with("a", || unreachable!());
     /// assert!(matches!(again, Err(TryInsertError::Occupied { key: "a", value: None, .. })));
     /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
     pub fn try_insert_with(
         &mut self,
         key: K,
@@ -364,6 +366,7 @@ where
     /// assert_eq!(count(2)?, Err("even"));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
     pub fn compute<T>(
         &mut self,
         key: K,
