@@ -338,8 +338,8 @@ where
     ///     Some((_, 2)) => Operation::Remove,
     ///     Some((_, count)) => Operation::<u64>::Insert(count + 1),
     /// };
-    /// assert!(matches!(table.compute("a", count)?, Compute::Inserted(("a", 1))));
-    /// assert!(matches!(table.compute("a", count)?, Compute::Updated { new: ("a", 2), .. }));
+    /// assert!(matches!(table.compute("a", count)?, Compute::Inserted((&"a", 1))));
+    /// assert!(matches!(table.compute("a", count)?, Compute::Updated { new: (&"a", 2), .. }));
     /// assert!(matches!(table.compute("a", count)?, Compute::Removed(_)));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```

@@ -253,25 +253,24 @@ fn a_function_that_panics_has_done_nothing() {
     {
         let lookup = std::cell::RefCell::new(&mut lookup);
         let (lookup, view) = (&lookup, &view);
-        let mut calls: Vec<Box<dyn FnMut() + '_>> = Vec::new();
-        calls.push(Box::new(move || drop(lookup.borrow_mut().get_or_insert_with(2, bang))));
-        calls.push(Box::new(move || drop(lookup.borrow_mut().try_insert_with(2, bang))));
-        calls.push(Box::new(move || drop(lookup.borrow_mut().update(&1, |_| bang()))));
-        calls.push(Box::new(move || drop(lookup.borrow_mut().update_or_insert_with(1, |_| bang(), bang))));
-        calls.push(Box::new(move || drop(lookup.borrow_mut().update_or_insert_with(2, |_| bang(), bang))));
-        for key in [1, 2] {
-            calls.push(Box::new(move || {
-                drop(lookup.borrow_mut().compute(key, |_| Operation::<_>::Insert(bang())));
-            }));
-            calls.push(Box::new(move || drop(view.compute(key, |_| Operation::<_>::Insert(bang())))));
-        }
-        calls.push(Box::new(move || drop(lookup.borrow_mut().remove_if(&1, |_, _| bang().value == 0))));
-        calls.push(Box::new(move || drop(view.get_or_insert_with(2, bang))));
-        calls.push(Box::new(move || drop(view.try_insert_with(2, bang))));
-        calls.push(Box::new(move || drop(view.update(&1, |_| bang()))));
-        calls.push(Box::new(move || drop(view.update_or_insert_with(2, |_| bang(), bang))));
-        calls.push(Box::new(move || drop(view.remove_if(&1, |_, _| bang().value == 0))));
-        calls.push(Box::new(move || view.retain(|_, _| bang().value == 0)));
+        let mut calls: Vec<Box<dyn FnMut() + '_>> = vec![
+            Box::new(move || drop(lookup.borrow_mut().get_or_insert_with(2, bang))),
+            Box::new(move || drop(lookup.borrow_mut().try_insert_with(2, bang))),
+            Box::new(move || drop(lookup.borrow_mut().update(&1, |_| bang()))),
+            Box::new(move || drop(lookup.borrow_mut().update_or_insert_with(1, |_| bang(), bang))),
+            Box::new(move || drop(lookup.borrow_mut().update_or_insert_with(2, |_| bang(), bang))),
+            Box::new(move || drop(lookup.borrow_mut().compute(1, |_| Operation::<_>::Insert(bang())))),
+            Box::new(move || drop(lookup.borrow_mut().compute(2, |_| Operation::<_>::Insert(bang())))),
+            Box::new(move || drop(lookup.borrow_mut().remove_if(&1, |_, _| bang().value == 0))),
+            Box::new(move || drop(view.compute(1, |_| Operation::<_>::Insert(bang())))),
+            Box::new(move || drop(view.compute(2, |_| Operation::<_>::Insert(bang())))),
+            Box::new(move || drop(view.get_or_insert_with(2, bang))),
+            Box::new(move || drop(view.try_insert_with(2, bang))),
+            Box::new(move || drop(view.update(&1, |_| bang()))),
+            Box::new(move || drop(view.update_or_insert_with(2, |_| bang(), bang))),
+            Box::new(move || drop(view.remove_if(&1, |_, _| bang().value == 0))),
+            Box::new(move || view.retain(|_, _| bang().value == 0)),
+        ];
         for (number, call) in calls.iter_mut().enumerate() {
             assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{number}");
             assert_eq!((table.len(), census.alive()), (1, 1), "{number}");
