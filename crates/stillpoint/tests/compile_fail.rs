@@ -38,6 +38,7 @@ twins! {
     bound_while_protected
     change_a_protected_object
     change_a_retired_object
+    change_a_table_that_is_read
     child_beyond_a_protected_parent
     child_beyond_its_retired_parent
     child_beyond_the_guard_of_its_parent
@@ -49,6 +50,7 @@ twins! {
     contents_not_sync
     deferred_call_not_static
     dropped_after_borrow
+    entry_beyond_a_handle
     exclusive_access_while_loaded
     exchange_found_beyond_guard
     forge_static_through_a_block

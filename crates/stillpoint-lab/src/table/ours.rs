@@ -1,13 +1,15 @@
 //! stillpoint's table as a contender, through its public interface.
 
+use std::sync::Arc;
+
 use stillpoint::rcu::{Domain, Reader};
-use stillpoint::table::{Table, TableReader};
+use stillpoint::table::{Table, TableHandle, TableReader};
 use stillpoint_peers::table::{BURST, Bound, Map, TableKey, TableValue};
 
 /// Protected lookups, through a reader that is bound to the table once.
 pub(super) struct Ours<K: TableKey, V: TableValue> {
     domain: Domain,
-    table: Table<K, V>,
+    table: Arc<Table<K, V>>,
 }
 
 /// The table in the hands of one thread.
@@ -16,13 +18,17 @@ pub(super) struct InHand<'a, K: TableKey, V: TableValue> {
     lookup: TableReader<'a, K, V>,
 }
 
+/// As [`InHand`], for a thread that keeps it.
+pub(super) struct Kept<K: TableKey, V: TableValue>(TableHandle<K, V>);
+
 impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
     type Reader = Reader;
     type Bound<'a> = InHand<'a, K, V>;
+    type Handle = Kept<K, V>;
 
     fn with_capacity(entries: usize) -> Self {
         let domain = Domain::new();
-        let table = Table::with_capacity_in(&domain, entries);
+        let table = Arc::new(Table::with_capacity_in(&domain, entries));
         Self { domain, table }
     }
 
@@ -32,6 +38,10 @@ impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
 
     fn bind<'a>(&'a self, reader: &'a mut Reader) -> InHand<'a, K, V> {
         InHand { table: &self.table, lookup: self.table.reader(reader) }
+    }
+
+    fn handle(map: &Arc<Self>) -> Kept<K, V> {
+        Kept(map.table.handle())
     }
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
@@ -82,6 +92,28 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for InHand<'_, K, V> {
     }
 
     fn get_or_insert(&mut self, key: K, value: V) -> u64 {
-        self.lookup.get_or_insert_with(key, || value).map_or(0, |there| there.number())
+        self.lookup.get_or_insert(key, value).map_or(0, |(there, _)| there.number())
+    }
+}
+
+impl<K: TableKey, V: TableValue> Bound<K, V> for Kept<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.0.reader().get(key).map(|value| value.number())
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.0.insert(key, value).is_ok_and(|replaced| replaced.is_none())
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        self.0.remove(key).is_some()
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.0.reader().update(key, value).is_ok_and(|replaced| replaced.is_some())
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.0.reader().get_or_insert(key, value).map_or(0, |(there, _)| there.number())
     }
 }

@@ -1,8 +1,6 @@
 //! Maps as the collections of `bustle`, a harness that others have written.
 
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bustle::{Collection, CollectionHandle};
@@ -15,13 +13,10 @@ pub struct Collected<K, V, M> {
     pairs: PhantomData<fn(K, V)>,
 }
 
-/// What a thread of the harness has for the whole of its run: the map, and its own reader, bound to each other.
-pub struct Handle<K: TableKey, V: TableValue, M: Map<K, V>> {
-    /// Borrows what the other two fields keep.
-    bound: ManuallyDrop<M::Bound<'static>>,
-    /// From `Box::into_raw`.
-    reader: NonNull<M::Reader>,
-    _map: Arc<M>,
+/// What a thread of the harness has for the whole of its run.
+pub struct Handle<K, V, H> {
+    map: H,
+    pairs: PhantomData<fn(K, V)>,
 }
 
 /// A key as the harness makes it, from a random number.
@@ -35,48 +30,33 @@ impl<K: TableKey> From<u64> for Key<K> {
 }
 
 impl<K: TableKey, V: TableValue, M: Map<K, V>> Collection for Collected<K, V, M> {
-    type Handle = Handle<K, V, M>;
+    type Handle = Handle<K, V, M::Handle>;
 
     fn with_capacity(capacity: usize) -> Self {
         Self { map: Arc::new(M::with_capacity(capacity)), pairs: PhantomData }
     }
 
     fn pin(&self) -> Self::Handle {
-        let map = Arc::clone(&self.map);
-        let reader = NonNull::from(Box::leak(Box::new(map.reader())));
-        // SAFETY: the handle keeps the map, at one address, and drops what borrows it first.
-        let kept: &'static M = unsafe { &*Arc::as_ptr(&map) };
-        // SAFETY: nothing else refers to the reader, which is freed after what borrows it.
-        let bound = kept.bind(unsafe { &mut *reader.as_ptr() });
-        Handle { bound: ManuallyDrop::new(bound), reader, _map: map }
+        Handle { map: M::handle(&self.map), pairs: PhantomData }
     }
 }
 
-impl<K: TableKey, V: TableValue, M: Map<K, V>> Drop for Handle<K, V, M> {
-    fn drop(&mut self) {
-        // SAFETY: dropped here only, before what it borrows.
-        unsafe { ManuallyDrop::drop(&mut self.bound) };
-        // SAFETY: from a box, and nothing refers to it any more.
-        drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
-    }
-}
-
-impl<K: TableKey, V: TableValue, M: Map<K, V>> CollectionHandle for Handle<K, V, M> {
+impl<K: TableKey, V: TableValue, H: Bound<K, V>> CollectionHandle for Handle<K, V, H> {
     type Key = Key<K>;
 
     fn get(&mut self, Key(key): &Key<K>) -> bool {
-        self.bound.get(key).is_some()
+        self.map.get(key).is_some()
     }
 
     fn insert(&mut self, Key(key): &Key<K>) -> bool {
-        self.bound.insert(key.clone(), V::holding(0))
+        self.map.insert(key.clone(), V::holding(0))
     }
 
     fn remove(&mut self, Key(key): &Key<K>) -> bool {
-        self.bound.remove(key)
+        self.map.remove(key)
     }
 
     fn update(&mut self, Key(key): &Key<K>) -> bool {
-        self.bound.update(key, |value| V::holding(value.number() + 1))
+        self.map.update(key, |value| V::holding(value.number() + 1))
     }
 }

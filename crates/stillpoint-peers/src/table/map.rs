@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use super::{TableContender, mixed};
 
@@ -70,6 +71,8 @@ pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
     type Reader: 'static;
     /// This map, bound to a thread's reader.
     type Bound<'a>: Bound<K, V>;
+    /// This map, and what a thread needs to use it.
+    type Handle: Bound<K, V> + 'static;
 
     /// A map for that many entries; 0 to let it grow from nothing.
     fn with_capacity(entries: usize) -> Self;
@@ -79,6 +82,9 @@ pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
 
     /// Once for each run of operations.
     fn bind<'a>(&'a self, reader: &'a mut Self::Reader) -> Self::Bound<'a>;
+
+    /// Once for each thread that keeps what it uses.
+    fn handle(map: &Arc<Self>) -> Self::Handle;
 
     /// As [`TableContender::lookup_bursts`].
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {

@@ -1,5 +1,7 @@
 //! papaya, dashmap, scc; with the hasher that stillpoint's table has. None has a handle for a thread.
 
+use std::sync::Arc;
+
 use foldhash::quality::RandomState;
 
 use super::{Bound, Map, TableKey, TableValue};
@@ -13,11 +15,40 @@ pub struct Dash<K, V>(dashmap::DashMap<K, V, RandomState>);
 /// [`scc::HashMap`].
 pub struct Scc<K, V>(scc::HashMap<K, V, RandomState>);
 
+/// A map that several threads keep.
+pub struct Shared<M>(Arc<M>);
+
+impl<K, V, M> Bound<K, V> for Shared<M>
+where
+    for<'a> &'a M: Bound<K, V>,
+{
+    fn get(&mut self, key: &K) -> Option<u64> {
+        (&*self.0).get(key)
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
+        (&*self.0).insert(key, value)
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        (&*self.0).remove(key)
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        (&*self.0).update(key, value)
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        (&*self.0).get_or_insert(key, value)
+    }
+}
+
 macro_rules! maps {
     ($($name:ident of $map:ty),*) => {$(
         impl<K: TableKey, V: TableValue> Map<K, V> for $name<K, V> {
             type Reader = ();
             type Bound<'a> = &'a Self;
+            type Handle = Shared<Self>;
 
             fn with_capacity(entries: usize) -> Self {
                 Self(<$map>::with_capacity_and_hasher(entries, RandomState::default()))
@@ -27,6 +58,10 @@ macro_rules! maps {
 
             fn bind<'a>(&'a self, (): &'a mut ()) -> &'a Self {
                 self
+            }
+
+            fn handle(map: &Arc<Self>) -> Shared<Self> {
+                Shared(Arc::clone(map))
             }
         }
     )*};

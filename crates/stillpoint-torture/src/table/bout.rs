@@ -78,7 +78,7 @@ impl Bout<'_> {
         let present = self.roll.enter(Slot::Reader as usize);
         let mut look_up = |key: &Key, again| match (&mut qsbr, self.hold.kind) {
             (Some(qsbr), _) => {
-                seeing.see(key, again, self.table.get_in(qsbr, key));
+                seeing.see(key, again, self.table.within(qsbr).get(key));
                 qsbr.quiescent();
             }
             (None, Kind::Guard) => seeing.see(key, again, lookup.pin().get(key)),

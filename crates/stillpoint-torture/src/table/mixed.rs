@@ -133,9 +133,10 @@ fn write(world: &World, mut actor: Actor<'_>) -> Did {
 fn end(context: &Context, world: World) {
     let World { domain, table, .. } = &world;
     let reader = domain.reader();
-    let entries = table.iter(&reader.pin()).count();
+    let entries = table.within(&reader.pin()).iter().count();
     let stats = table.stats();
-    if entries != table.len() || (0..64).any(|key| table.get_in(&reader.pin(), &world.key(key)).is_none()) {
+    if entries != table.len() || (0..64).any(|key| table.within(&reader.pin()).get(&world.key(key)).is_none())
+    {
         let hold = world.hold(Kind::Guard);
         context.findings.add(|| format!("{hold} counted {entries} entries in a table at rest, {stats:?}"));
     }

@@ -93,7 +93,8 @@ impl<'w> Reading<'w> {
         let since = actor.begin(&world.sections);
         let mut times = [0; RESIDENT as usize];
         let mut remembered: Vec<(&Content, Identity)> = Vec::new();
-        for (key, content) in world.table.iter(&guard) {
+        let view = world.table.within(&guard);
+        for (key, content) in &view {
             let Some(number) = key.number() else {
                 world.context.findings.add(|| "an iteration came upon a key that had been freed".to_owned());
                 break;
@@ -132,7 +133,8 @@ impl<'w> Reading<'w> {
         for _ in 0..actor.rng.u32(1..=64) {
             let since = actor.begin(&world.sections);
             let numbers: [u64; BURST] = std::array::from_fn(|_| world.any(&mut actor.rng));
-            let found = numbers.map(|number| (number, world.table.get_in(&reader, &world.key(number))));
+            let view = world.table.within(&reader);
+            let found = numbers.map(|number| (number, view.get(&world.key(number))));
             self.counts.add_many(Event::QsbrGets, BURST as u64);
             self.hold(actor, found.into_iter(), hold);
             actor.end(&world.sections, since);

@@ -208,7 +208,7 @@ impl<'w> Writing<'w> {
         let mut reader = self.world.domain.reader();
         let mut lookup = self.world.table.reader(&mut reader);
         match lookup.get_or_insert_with(self.world.key(key), || content) {
-            Ok(entry) => {
+            Ok((entry, _)) => {
                 self.counts.add(Event::GotOrInserted);
                 let looks = &mut actor.tally.looks;
                 if let Some(identity) = entry.meet(context, key, hold, looks) {
@@ -245,7 +245,7 @@ impl<'w> Writing<'w> {
         let since = actor.begin(&world.sections);
         let own = &mut self.own;
         let mut gone = Vec::new();
-        world.table.retain(&guard, |key, content| {
+        world.table.within(&guard).retain(|key, content| {
             let Some(index) = index(key).filter(|_| content.version % 2 == 0) else { return true };
             own[index as usize] = None;
             gone.extend(content.identity());

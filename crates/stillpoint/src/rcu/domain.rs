@@ -388,6 +388,11 @@ impl Domain {
         &self.core
     }
 
+    /// Another handle.
+    pub(crate) fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
     #[inline(always)]
     fn value_of(&self, token: Token) -> u64 {
         if token.domain != self.core.id() {
@@ -420,7 +425,7 @@ pub struct Token {
 }
 
 impl Token {
-    pub(super) fn new(core: &Core, value: u64) -> Self {
+    pub(crate) fn new(core: &Core, value: u64) -> Self {
         Self { value, domain: core.id() }
     }
 }

@@ -58,7 +58,7 @@ mod reader;
 mod reclaimer;
 pub(crate) mod region;
 mod retire;
-mod retired;
+pub(crate) mod retired;
 mod stall;
 mod stats;
 #[cfg(all(test, not(loom)))]

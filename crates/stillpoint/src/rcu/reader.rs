@@ -57,7 +57,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
         let (claim, fence) = core.register(Kind::Reader);
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });

@@ -11,6 +11,8 @@ use super::engine::Core;
 /// ```
 pub trait Region: sealed::Sealed {}
 
+impl<R: Region + ?Sized> Region for &R {}
+
 pub(crate) mod sealed {
     use super::Core;
 
@@ -19,5 +21,13 @@ pub(crate) mod sealed {
     /// load made through the borrow.
     pub unsafe trait Sealed {
         fn core(&self) -> &Core;
+    }
+
+    // SAFETY: a borrow of what the promise holds for, as long as that is borrowed.
+    unsafe impl<R: Sealed + ?Sized> Sealed for &R {
+        #[inline(always)]
+        fn core(&self) -> &Core {
+            (**self).core()
+        }
     }
 }

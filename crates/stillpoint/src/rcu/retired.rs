@@ -233,12 +233,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
             return true; // without a handle there is no reader
         };
         let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
-        let over = matches!(core.protocol.check(token), Ok(Grace::Over));
-        over && {
-            let mut hazards = Vec::new();
-            core.protocol.gather_hazards(&mut hazards);
-            hazards.binary_search(&self.parts.object.as_ptr().addr()).is_err()
-        }
+        is_free(&core, token, self.parts.object.as_ptr().addr())
     }
 
     /// The object, which [`is_free`](Retired::is_free).
@@ -267,6 +262,16 @@ impl<T: Send + Sync + 'static> Retired<T> {
 
     pub(super) fn parts(&self) -> &Parts<T> {
         &self.parts
+    }
+}
+
+/// Whether no reader can hold the object at `address` any more, which was unlinked before `token` was started.
+pub(crate) fn is_free(core: &Core, token: u64, address: usize) -> bool {
+    let over = matches!(core.protocol.check(token), Ok(Grace::Over));
+    over && {
+        let mut hazards = Vec::new();
+        core.protocol.gather_hazards(&mut hazards);
+        hazards.binary_search(&address).is_err()
     }
 }
 

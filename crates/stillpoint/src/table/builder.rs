@@ -42,6 +42,24 @@ impl<K, V> TableBuilder<K, V> {
 }
 
 impl<K, V, S> TableBuilder<K, V, S> {
+    /// For a table like another one, with room for as many entries as that has.
+    pub(super) fn like(table: &Table<K, V, S>) -> Self
+    where
+        K: Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        S: Clone,
+    {
+        let inner = table.inner();
+        Self {
+            domain: Domain::of(Arc::clone(inner.core())),
+            capacity: table.len(),
+            max_len: Some(inner.arena().max_len()),
+            hasher: table.hasher().clone(),
+            handle: inner.handle().cloned(),
+            entries: PhantomData,
+        }
+    }
+
     /// Entries that the table takes without growing. Their memory is asked for at once, in huge pages where the system
     /// has some.
     pub fn capacity(mut self, entries: usize) -> Self {

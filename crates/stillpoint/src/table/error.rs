@@ -31,6 +31,12 @@ impl<K, V> Full<K, V> {
     }
 }
 
+impl<K, V> From<(K, V)> for Full<K, V> {
+    fn from((key, value): (K, V)) -> Self {
+        Self(key, value)
+    }
+}
+
 impl<K, V> fmt::Debug for Full<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Full").finish_non_exhaustive()

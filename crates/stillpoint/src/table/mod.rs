@@ -19,23 +19,64 @@
 //! flows.remove(&7); // the entry is freed after the reader has let it go
 //! assert_eq!(*entry, "seven");
 //! drop(entry);
-//! assert!(!lookup.contains(&7));
+//! assert!(!lookup.contains_key(&7));
 //! # Ok::<(), stillpoint::table::Full<u64, String>>(())
 //! ```
 //!
-//! # Three ways to read
+//! # Usage
 //!
 //! | call | what a preempted thread holds up | for |
 //! |---|---|---|
-//! | [`TableReader::get`] | the entry in its hand | the default |
-//! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many) | everything retired since | bursts, traversals |
-//! | [`Table::get_in`] with a [`QsbrReader`](crate::rcu::QsbrReader) or any other region | as that region | loops that have one already |
+//! | [`TableReader::get`] and what else it has | the entry in its hand | the default |
+//! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
+//! | [`Table::within`] a [`QsbrReader`](crate::rcu::QsbrReader) or any other region: the same calls | as that region | loops that have one already |
+//!
+//! [`Table::insert`] and [`Table::remove`] need no reader. [`Table::handle`] gives a thread that keeps an `Arc` of the table a reader of its
+//! own in one value: nothing borrows. A [`Set`] is a table without values.
 //!
 //! # Consistency
 //!
 //! Single operations are linearizable: each takes effect at one instant between its call and its return. Iteration,
-//! [`retain`](Table::retain), [`clear`](Table::clear) and [`len`](Table::len) are not instants: an entry that is there
-//! all the while is seen exactly once, one that comes or goes meanwhile may be seen or not.
+//! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what they are used for (clones, comparisons,
+//! `Debug`, serialization) are not instants: an entry that is there all the while is seen exactly once, one that comes or
+//! goes meanwhile may be seen or not.
+//!
+//! Two operations that follow each other are two instants. What has to be one is an atomic operation.
+//!
+//! # Atomic operations
+//!
+//! | call | key is there | key is not there |
+//! |---|---|---|
+//! | [`Table::insert`] | replaces | inserts |
+//! | [`TableReader::update`] | replaces | – |
+//! | [`update_or_insert`](TableReader::update_or_insert), `_with` | replaces | inserts |
+//! | [`get_or_insert`](TableReader::get_or_insert), `_with` | – | inserts |
+//! | [`try_insert`](TableReader::try_insert), `_with` | hands the pair back | inserts |
+//! | [`remove_if`](TableReader::remove_if) | removes, or not | – |
+//! | [`compute`](TableReader::compute) | replaces, removes, or not | inserts, or not |
+//!
+//! Values are replaced, and never changed: a reader that holds the old one keeps it as it is. (Values that are to change in
+//! place are atomics, or locks.) The functions that these calls are given run without a lock, on an entry that is kept: they may use the
+//! table, and may be called again when another writer comes first. When one panics, nothing has been done.
+//!
+//! # Lifetimes
+//!
+//! A [`Ref`] keeps one entry, a [`TableGuard`] lends references as long as it lives, and what is [`Removed`] is the
+//! caller's: to be read, to be retired by dropping it, or to be [taken apart](Removed::try_into_entry) once no reader can hold it any more.
+//! So an entry is freed when nobody can hold it, and not before; who holds one for ever holds up its memory, and who forgets a guard, all
+//! memory. Key and value are `'static`, since their destructors may run on any thread, later; those of everything that was
+//! not handed elsewhere have run when the drop of the table returns.
+//!
+//! Who has the table to himself needs no reader: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut), and `into_iter`.
+//!
+//! # Performance
+//!
+//! - A lookup that hits misses the cache twice in a large table: bucket and entry. It writes to the thread's own line only.
+//! - A writer locks one of 256 stripes of the buckets, for the time of a search and a few stores.
+//! - Growth costs each write three chains of buckets at the most. [`with_capacity_in`](Table::with_capacity_in) and
+//!   [`reserve`](Table::reserve) take it, and page faults, out of the writes' way; [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
+//! - Keep a [`TableReader`] or a [`TableHandle`], as long as the thread looks things up: making one costs more than a lookup.
+//! - To replace a value allocates a slot and retires one, as an insertion and a removal do.
 //!
 //! # What the user's code may do
 //!
@@ -52,22 +93,31 @@
 mod builder;
 #[doc(hidden)]
 pub mod busted;
+mod compute;
 pub(crate) mod engine;
 mod error;
+mod guard;
+mod handle;
 mod iter;
 #[cfg(all(test, loom))]
 mod models;
 mod orders;
 mod reader;
 mod removed;
+mod set;
 #[expect(clippy::module_inception, reason = "the table of the module `table`")]
 mod table;
+mod whole;
 
 pub use builder::TableBuilder;
+pub use compute::{Compute, Operation, TryInsertError};
 pub use error::{Full, OutOfMemory};
-pub use iter::Iter;
-pub use reader::{Ref, TableGuard, TableReader};
+pub use guard::TableGuard;
+pub use handle::TableHandle;
+pub use iter::{IntoIter, Iter, IterMut};
+pub use reader::{Ref, TableReader};
 pub use removed::{Removed, Replaced};
+pub use set::Set;
 pub use table::{Table, TableStats};
 
 /// The hasher of a table, unless another one is chosen: keyed with random numbers, so that nobody can choose keys

@@ -4,22 +4,19 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::engine::arena::Lens;
-use super::engine::array::View;
-use super::engine::search::{search, search_many, Held, Pins};
-use super::engine::write::{Insertion, Only, Unlinked};
+use super::compute::{Compute, Operation, TryInsertError};
+use super::engine::arena::{Lens, Pair};
+use super::engine::change::{Found, Protecting};
+use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;
 use super::error::Full;
-use super::iter::Iter;
+use super::guard::TableGuard;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
-use crate::fence::ReaderFence;
-use crate::rcu::engine::core::record::Record;
-use crate::rcu::engine::Core;
-use crate::rcu::region::sealed::Sealed;
-use crate::rcu::{Reader, Region};
+use crate::rcu::Reader;
 
-/// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader).
+/// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader), or by
+/// [`TableHandle::reader`](super::TableHandle::reader).
 ///
 /// It has the reader to itself, and hands out one entry, or one guard, at a time. As long as it exists it pins the
 /// array of buckets that its last lookup saw, so that one which is never used again holds up the memory of an old
@@ -28,10 +25,8 @@ pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S
     inner: &'a Inner<K, V, S>,
     lens: Lens<'a, K, V>,
     pins: Pins<'a>,
-    record: &'a Record,
-    core: &'a Core,
-    fence: ReaderFence,
-    reader: PhantomData<&'a mut Reader>,
+    reader: &'a Reader,
+    exclusive: PhantomData<&'a mut Reader>,
 }
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, K, V, S> {
@@ -39,10 +34,25 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     #[inline(always)]
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
-        let (record, fence) = (reader.record(), reader.fence());
         // SAFETY: the domain was checked, this value has the reader to itself, and it borrows the table.
-        let pins = unsafe { Pins::new(inner, record.own_hazards(), fence) };
-        Self { inner, lens: inner.lens(), pins, record, core: reader.core(), fence, reader: PhantomData }
+        let pins = unsafe { Pins::new(inner, reader.record().own_hazards(), reader.fence()) };
+        Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
+    }
+
+    /// As [`new`](TableReader::new), with the array that is pinned from one to the next.
+    ///
+    /// # Safety
+    /// The reader is used for nothing else as long as `home` is, which is used with this reader and this table only.
+    #[inline(always)]
+    pub(super) unsafe fn resume(
+        inner: &'a Inner<K, V, S>,
+        reader: &'a mut Reader,
+        home: &'a mut Home,
+    ) -> Self {
+        let reader = &*reader;
+        // SAFETY: as in `new`, and the caller's promise.
+        let pins = unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) };
+        Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 
     /// Begins a region in which the table is read. A preempted thread that holds the guard holds up everything retired
@@ -61,17 +71,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// ```
     #[inline(always)]
     pub fn pin(&mut self) -> TableGuard<'_, K, V, S> {
-        self.core.enter(self.fence, self.record);
-        // SAFETY: the region has begun, and lasts as long as the guard, which the result borrows.
-        let view = unsafe { self.inner.view_in_region() };
-        TableGuard {
-            inner: self.inner,
-            lens: self.lens,
-            view,
-            record: self.record,
-            core: self.core,
-            reader: PhantomData,
-        }
+        // SAFETY: the reader is of the table's domain.
+        unsafe { TableGuard::new(self.inner, self.reader.pin()) }
     }
 }
 
@@ -106,14 +107,43 @@ where
 
     /// Whether the key is in the table.
     #[inline(always)]
-    pub fn contains<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
         self.get(key).is_some()
     }
 
-    /// The entry of a key, inserted now if there is none, with the value that `value` returns.
+    #[inline(always)]
+    fn finder(&mut self) -> (&'a Inner<K, V, S>, Protecting<'_, 'a, K, V>) {
+        (self.inner, Protecting { pins: &mut self.pins, lens: self.lens })
+    }
+
+    /// The entry of a key, inserted now if there is none, and whether it was inserted now.
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// let (entry, inserted) = lookup.get_or_insert("a", 1)?;
+    /// assert_eq!((*entry, inserted), (1, true));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    #[inline]
+    pub fn get_or_insert(&mut self, key: K, value: V) -> Result<(Ref<'_, K, V>, bool), Full<K, V>> {
+        self.get_or_insert_with(key, || value)
+    }
+
+    /// As [`get_or_insert`](TableReader::get_or_insert), with the value that `value` returns, which is called only if the
+    /// key is not there.
     ///
     /// Exactly one of several threads inserts. Each may have called its function before: the values that were not
     /// needed are dropped.
@@ -130,50 +160,86 @@ where
     /// # let table: Table<&str, u64> = Table::new_in(&domain);
     /// # let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
-    /// assert_eq!(*lookup.get_or_insert_with("a", || 1)?, 1);
-    /// assert_eq!(*lookup.get_or_insert_with("a", || 2)?, 1);
+    /// assert_eq!(*lookup.get_or_insert_with("a", || 1)?.0, 1);
+    /// assert_eq!(*lookup.get_or_insert_with("a", || 2)?.0, 1);
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
+    #[inline]
     pub fn get_or_insert_with(
         &mut self,
         key: K,
         value: impl FnOnce() -> V,
-    ) -> Result<Ref<'_, K, V>, Full<K, V>> {
-        let hash = self.inner.hash(&key);
-        if let Some(held) = self.pins.search(self.inner, self.lens, hash, &key) {
-            return Ok(Ref::new(held));
-        }
-        let hazard = self.pins.slots.entry;
-        let new = Unlinked::new(self.inner, key, value())
-            .or_else(|(key, value)| Unlinked::pressed(self.inner, key, value))
-            .map_err(|(key, value)| Full(key, value))?;
-        let fresh = new.entry;
-        let held = |entry| {
-            // SAFETY: `insert` has put the entry's address into the slot while it was linked, under the lock.
-            Ok(Ref::new(unsafe { Held::new(self.lens, entry, hazard) }))
-        };
-        match self.inner.insert(hash, new, Only::New, Some(hazard)) {
-            Insertion::Done(_) => {
-                let entry = held(fresh);
-                // As after every insertion: a table may grow by these calls alone.
-                self.inner.poll();
-                entry
-            }
-            Insertion::Present(unused, entry) => {
-                drop(unused);
-                held(entry)
-            }
-            Insertion::NoRoom(unused) => {
-                let (key, value) = unused.into_pair();
-                Err(Full(key, value))
-            }
-        }
+    ) -> Result<(Ref<'_, K, V>, bool), Full<K, V>> {
+        let (inner, mut finder) = self.finder();
+        Ok(match inner.get_or_insert(&mut finder, key, value)? {
+            Found::Inserted(held) => (Ref::new(held), true),
+            Found::Present(held, ..) => (Ref::new(held), false),
+        })
+    }
+
+    /// Inserts an entry whose key is not there.
+    ///
+    /// # Errors
+    /// When the key is there: the pair is handed back, with the entry that is there. When the table is full.
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// assert_eq!(*lookup.try_insert("a", 1).unwrap(), 1);
+    /// let Err(TryInsertError::Occupied { current, value, .. }) = lookup.try_insert("a", 2) else { panic!() };
+    /// assert_eq!((*current, value), (1, 2));
+    /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    pub fn try_insert(
+        &mut self,
+        key: K,
+        value: V,
+    ) -> Result<Ref<'_, K, V>, TryInsertError<Ref<'_, K, V>, K, V>> {
+        let mut value = Some(value);
+        let inserted = self.try_insert_with(key, || value.take().expect("called once"));
+        inserted.map_err(|error| error.with(value))
+    }
+
+    /// As [`try_insert`](TableReader::try_insert), with the value that `value` returns, which is called only if the key is
+    /// not there at first.
+    ///
+    /// # Errors
+    /// As [`try_insert`](TableReader::try_insert); the value is handed back if it was made.
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// assert_eq!(*lookup.try_insert_with("a", || 1).unwrap(), 1);
+    /// let again = lookup.try_insert_with("a", || unreachable!());
+    /// assert!(matches!(again, Err(TryInsertError::Occupied { key: "a", value: None, .. })));
+    /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    pub fn try_insert_with(
+        &mut self,
+        key: K,
+        value: impl FnOnce() -> V,
+    ) -> Result<Ref<'_, K, V>, TryInsertError<Ref<'_, K, V>, K, V, Option<V>>> {
+        let (inner, mut finder) = self.finder();
+        TryInsertError::check(inner.get_or_insert(&mut finder, key, value), Ref::new)
     }
 
     /// Replaces the value of a key by one that is made from the old one, and returns the old entry; `None` when the key
     /// is not in the table.
     ///
-    /// Atomic: when another thread changes the entry meanwhile, `value` is called again with what is there then.
+    /// Atomic: when another thread changes the entry meanwhile, `value` is called again with what is there then. It runs
+    /// without a lock, and may use the table.
     ///
     /// # Errors
     /// When the table is full, and so many replaced entries wait for readers that no slot is left beside the
@@ -194,22 +260,122 @@ where
     pub fn update<Q: Hash + Eq + ?Sized>(
         &mut self,
         key: &Q,
-        mut value: impl FnMut(&V) -> V,
+        value: impl FnMut(&V) -> V,
     ) -> Replaced<'a, K, V, S>
     where
         K: Borrow<Q> + Clone,
     {
-        let hash = self.inner.hash(key);
-        while let Some(held) = self.pins.search(self.inner, self.lens, hash, key) {
-            let old = held.get();
-            let new = Unlinked::replacing(self.inner, old.key.clone(), value(&old.value))
-                .map_err(|(key, value)| Full(key, value))?;
-            // SAFETY: the entry is pinned until the end of this turn, and the array until the next search.
-            if unsafe { self.inner.replace_entry(hash, held.entry, held.found, new) }.is_ok() {
-                return Ok(Some(Removed::new(self.inner, held.entry)));
-            }
-        }
-        Ok(None)
+        let (inner, mut finder) = self.finder();
+        let old = inner.update(&mut finder, key, value)?;
+        Ok(old.map(|entry| Removed::new(inner, entry)))
+    }
+
+    /// Replaces the value of a key by one that is made from the old one, or inserts `value`, and returns the entry that
+    /// is in the table now. Its key is the one that is given here.
+    ///
+    /// Atomic, as [`update`](TableReader::update).
+    ///
+    /// # Errors
+    /// When the table is full: the pair that was to be inserted is handed back.
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// assert_eq!(*lookup.update_or_insert("hits", |hits| hits + 1, 1)?, 1);
+    /// assert_eq!(*lookup.update_or_insert("hits", |hits| hits + 1, 1)?, 2);
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    pub fn update_or_insert(
+        &mut self,
+        key: K,
+        update: impl FnMut(&V) -> V,
+        value: V,
+    ) -> Result<Ref<'_, K, V>, Full<K, V>> {
+        self.update_or_insert_with(key, update, || value)
+    }
+
+    /// As [`update_or_insert`](TableReader::update_or_insert), with the value that `value` returns, which is called only if the
+    /// key is not there.
+    ///
+    /// # Errors
+    /// As [`update_or_insert`](TableReader::update_or_insert).
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, Vec<u64>> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// let twice = |values: &Vec<u64>| [values.as_slice(), &[1]].concat();
+    /// assert_eq!(lookup.update_or_insert_with("a", twice, Vec::new)?.len(), 0);
+    /// assert_eq!(lookup.update_or_insert_with("a", twice, || unreachable!())?.len(), 1);
+    /// # Ok::<(), stillpoint::table::Full<&str, Vec<u64>>>(())
+    /// ```
+    pub fn update_or_insert_with(
+        &mut self,
+        key: K,
+        update: impl FnMut(&V) -> V,
+        value: impl FnOnce() -> V,
+    ) -> Result<Ref<'_, K, V>, Full<K, V>> {
+        let (inner, mut finder) = self.finder();
+        Ok(Ref::new(inner.update_or_insert(&mut finder, key, update, value)?))
+    }
+
+    /// Does with the entry of a key what `function` says, which sees it, if it is there.
+    ///
+    /// Atomic: when another thread changes the entry meanwhile, `function` is called again with what is there then. It runs
+    /// without a lock, on an entry that is protected: it may take its time, and use the table. If it panics, nothing has
+    /// been done.
+    ///
+    /// # Errors
+    /// When the table is full: the pair that was to be inserted is handed back.
+    ///
+    /// # Panics
+    /// As [`Table::insert`](super::Table::insert).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// // Counts to two, and then begins again; odd numbers of visitors only.
+    /// let mut count = |more: u64| {
+    ///     lookup.compute("visits", |present| match present {
+    ///         _ if more % 2 == 0 => Operation::Abort("even"),
+    ///         None => Operation::Insert(more),
+    ///         Some((_, count)) if count + more > 2 => Operation::Remove,
+    ///         Some((_, count)) => Operation::Insert(count + more),
+    ///     })
+    ///     .map(|done| match done {
+    ///         Compute::Inserted(entry) | Compute::Updated { new: entry, .. } => Ok(Some(*entry)),
+    ///         Compute::Removed(_) | Compute::Kept(_) => Ok(None),
+    ///         Compute::Aborted(reason) => Err(reason),
+    ///     })
+    /// };
+    /// assert_eq!((count(1)?, count(1)?, count(1)?), (Ok(Some(1)), Ok(Some(2)), Ok(None)));
+    /// assert_eq!(count(2)?, Err("even"));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    pub fn compute<T>(
+        &mut self,
+        key: K,
+        mut function: impl FnMut(Option<(&K, &V)>) -> Operation<V, T>,
+    ) -> Result<Compute<Ref<'_, K, V>, Removed<'a, K, V, S>, T>, Full<K, V>> {
+        let (inner, mut finder) = self.finder();
+        let decide = |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
+        let computed = inner.compute(&mut finder, key, decide)?;
+        Ok(Compute::of(computed, Ref::new, |entry| Removed::new(inner, entry)))
     }
 
     /// Removes the entry of a key if `condition` holds for it, and returns it.
@@ -229,29 +395,20 @@ where
     pub fn remove_if<Q: Hash + Eq + ?Sized>(
         &mut self,
         key: &Q,
-        mut condition: impl FnMut(&K, &V) -> bool,
+        condition: impl FnMut(&K, &V) -> bool,
     ) -> Option<Removed<'a, K, V, S>>
     where
         K: Borrow<Q>,
     {
-        let hash = self.inner.hash(key);
-        loop {
-            let held = self.pins.search(self.inner, self.lens, hash, key)?;
-            let pair = held.get();
-            if !condition(&pair.key, &pair.value) {
-                return None;
-            }
-            // SAFETY: as in `update`.
-            if unsafe { self.inner.remove_entry(hash, held.entry, held.found) } {
-                return Some(Removed::new(self.inner, held.entry));
-            }
-        }
+        let (inner, mut finder) = self.finder();
+        let entry = inner.remove_if(&mut finder, key, condition)?;
+        Some(Removed::new(inner, entry))
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for TableReader<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableReader").field("domain", &self.core.name()).finish_non_exhaustive()
+        f.debug_struct("TableReader").field("domain", &self.reader.core().name()).finish_non_exhaustive()
     }
 }
 
@@ -292,75 +449,5 @@ impl<K, V> Deref for Ref<'_, K, V> {
 impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ref").field("key", self.key()).field("value", self.value()).finish()
-    }
-}
-
-/// A region in which a table is read: see [`TableReader::pin`]. It serves as a region for cells of the domain, too.
-#[must_use = "the region ends when the guard is dropped"]
-pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    inner: &'g Inner<K, V, S>,
-    lens: Lens<'g, K, V>,
-    view: View<'g>,
-    record: &'g Record,
-    core: &'g Core,
-    reader: PhantomData<&'g mut Reader>,
-}
-
-impl<K, V, S> TableGuard<'_, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Looks a key up.
-    #[inline(always)]
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
-        // SAFETY: the view was taken in this region.
-        unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.map(|pair| &pair.value)
-    }
-
-    /// Looks a burst of keys up: their cache misses overlap. A burst of 32 takes a third to a half of the time of as
-    /// many single lookups in a large table.
-    #[inline]
-    pub fn get_many<Q: Hash + Eq, const N: usize>(&self, keys: &[Q; N]) -> [Option<&V>; N]
-    where
-        K: Borrow<Q>,
-    {
-        let hashes = self.inner.hashes(keys);
-        // SAFETY: as in `get`.
-        unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }.map(|pair| Some(&pair?.value))
-    }
-
-    /// Every entry, in no order. See [`Table::iter`](super::Table::iter).
-    pub fn iter(&self) -> Iter<'_, K, V, S> {
-        // SAFETY: as in `get`; the result borrows the guard.
-        unsafe { Iter::new(self.inner) }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Region for TableGuard<'_, K, V, S> {}
-
-// SAFETY: the record publishes the token of `pin` until the guard is dropped; the table reader has its reader to
-// itself, and this guard the table reader, so that no other guard ends the region.
-unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Sealed for TableGuard<'_, K, V, S> {
-    #[inline(always)]
-    fn core(&self) -> &Core {
-        self.core
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for TableGuard<'_, K, V, S> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.core.leave(self.record);
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for TableGuard<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableGuard").field("domain", &self.core.name()).finish_non_exhaustive()
     }
 }

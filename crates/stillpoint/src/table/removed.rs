@@ -1,4 +1,6 @@
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::num::NonZero;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -8,7 +10,8 @@ use super::error::Full;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
-use crate::rcu::{Reclaimer, RetireHandle};
+use crate::rcu::retired::is_free;
+use crate::rcu::{Reclaimer, RetireHandle, Token};
 
 /// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
 pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
@@ -20,12 +23,14 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     entry: u32,
+    /// The token of the first attempt to take it apart.
+    token: Option<NonZero<u64>>,
 }
 
 impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V, S> {
     /// The entry was unlinked by the caller, who owns it.
     pub(super) fn new(inner: &'t Inner<K, V, S>, entry: u32) -> Self {
-        Self { inner, entry }
+        Self { inner, entry, token: None }
     }
 
     fn pair(&self) -> &Pair<K, V> {
@@ -36,6 +41,62 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// The key.
     pub fn key(&self) -> &K {
         &self.pair().key
+    }
+
+    /// The grace period that the entry waits for, to be waited for or awaited: started by the first call of this or of
+    /// [`try_into_entry`](Removed::try_into_entry). When it is over, that fails only for protected lookups.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # table.insert("a", 1).unwrap();
+    /// let mut removed = table.remove("a").unwrap();
+    /// domain.wait(removed.token())?;
+    /// assert_eq!(removed.try_into_entry().unwrap(), ("a", 1));
+    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// ```
+    pub fn token(&mut self) -> Token {
+        Token::new(self.inner.core(), self.started())
+    }
+
+    fn started(&mut self) -> u64 {
+        let core = self.inner.core();
+        let start = || NonZero::new(core.protocol.start()).expect("tokens begin at 1");
+        self.token.get_or_insert_with(start).get()
+    }
+
+    /// Key and value themselves, if no reader can hold the entry any more, or the entry again. Never waits.
+    ///
+    /// The first call starts a grace period and later ones check it. Each call may issue a heavy fence, and scans all
+    /// readers.
+    ///
+    /// # Errors
+    /// The entry, when a reader may still hold it, or the kernel refuses the fence.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, String> = Table::new_in(&domain);
+    /// # table.insert("a", "kept".to_owned()).unwrap();
+    /// let mut reader = domain.reader();
+    /// let mut lookup = table.reader(&mut reader);
+    /// let entry = lookup.get("a");
+    /// let removed = table.remove("a").unwrap();
+    /// let removed = removed.try_into_entry().expect_err("the reader holds it");
+    /// drop(entry);
+    /// let (_, value) = removed.try_into_entry().expect("nobody holds it");
+    /// assert_eq!(value, "kept");
+    /// ```
+    pub fn try_into_entry(mut self) -> Result<(K, V), Self> {
+        let (token, inner) = (self.started(), self.inner);
+        let address = inner.arena().pair(self.entry).as_ptr().addr();
+        if !is_free(inner.core(), token, address) {
+            return Err(self);
+        }
+        let entry = ManuallyDrop::new(self).entry;
+        // SAFETY: it is unlinked, this value's until now, and no reader can hold it any more.
+        Ok(unsafe { inner.take_pair(entry) })
     }
 
     /// Hands the entry to a reclaimer of the writer's own, which frees it in its polls: no other writer's destructors run

@@ -1,15 +1,17 @@
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use super::builder::TableBuilder;
-use super::engine::search::{search, search_many};
+use super::engine::search::search;
 use super::engine::stripe::Stripe;
 use super::engine::write::{Insertion, Only, Unlinked};
 use super::engine::Inner;
 use super::error::{Full, OutOfMemory};
-use super::iter::Iter;
+use super::guard::TableGuard;
+use super::handle::TableHandle;
+use super::iter::{IntoIter, IterMut};
 use super::reader::TableReader;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
@@ -92,7 +94,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 
     #[inline(always)]
-    fn verify(&self, core: &Core) {
+    pub(super) fn verify(&self, core: &Core) {
         if !ptr::eq(&raw const **self.inner().core(), core) {
             reject(self.inner().core(), core);
         }
@@ -108,10 +110,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         TableReader::new(self.inner(), reader)
     }
 
-    /// Every entry, in no order, for who is in a region.
-    ///
-    /// An entry that is in the table all the while is seen exactly once; one that is inserted, removed or replaced
-    /// meanwhile may be seen or not, and a key that is removed and inserted again may be seen twice.
+    /// The table for who is in a region: a guard, or a QSBR reader between two quiescent states. The domain is checked here,
+    /// and not at each lookup.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -119,16 +119,74 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
     /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
-    /// let reader = domain.reader();
-    /// let sum: u64 = table.iter(&reader.pin()).map(|(_, value)| value).sum();
-    /// assert_eq!(sum, 45);
+    /// # let table: Table<String, u64> = Table::new_in(&domain);
+    /// # table.insert("a".to_owned(), 1).unwrap();
+    /// let mut reader = domain.qsbr_reader();
+    /// assert_eq!(table.within(&reader).get("a"), Some(&1));
+    /// reader.quiescent();
     /// ```
-    pub fn iter<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V, S> {
+    #[inline(always)]
+    pub fn within<'g, R: Region>(&'g self, region: &'g R) -> TableGuard<'g, K, V, S, &'g R> {
         self.verify(region.core());
         // SAFETY: the region is of the table's domain, and borrowed.
-        unsafe { Iter::new(self.inner()) }
+        unsafe { TableGuard::new(self.inner(), region) }
+    }
+
+    /// The table and a reader of its own in one value, for the thread that calls this: nothing that borrows.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+    /// let threads = (0..2).map(|thread| {
+    ///     let table = Arc::clone(&table);
+    ///     std::thread::spawn(move || {
+    ///         let mut table = table.handle();
+    ///         table.insert(thread, 10 * thread).unwrap();
+    ///         let found = table.reader().copied(&thread);
+    ///         found
+    ///     })
+    /// });
+    /// let found: Vec<_> = threads.map(|thread| thread.join().unwrap()).collect();
+    /// assert_eq!(found, [Some(0), Some(10)]);
+    /// ```
+    pub fn handle(self: &Arc<Self>) -> TableHandle<K, V, S> {
+        TableHandle::new(Arc::clone(self))
+    }
+
+    /// The hasher.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use std::hash::BuildHasher;
+    /// let (first, second) = (Table::<u64, u64>::new_in(&Domain::new()), Table::<u64, u64>::new_in(&Domain::new()));
+    /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each has a key of its own
+    /// ```
+    pub fn hasher(&self) -> &S {
+        self.inner().hasher()
+    }
+
+    /// Every entry, in no order, with the value to be changed. Nobody reads meanwhile, as the table is borrowed exclusively.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// let mut table: Table<u64, u64> = Table::new_in(&Domain::new());
+    /// table.extend([(1, 1), (2, 2)]);
+    /// for (key, value) in &mut table {
+    ///     *value += 10 * key;
+    /// }
+    /// let mut values: Vec<_> = table.values_mut().map(|value| *value).collect();
+    /// values.sort();
+    /// assert_eq!(values, [11, 22]);
+    /// ```
+    pub fn iter_mut(&mut self) -> IterMut<'_, K, V, S> {
+        IterMut::new(self)
+    }
+
+    /// Every value, as [`iter_mut`](Table::iter_mut).
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.iter_mut().map(|(_, value)| value)
     }
 
     /// Number of entries. Not an instant: writers go on while it is counted.
@@ -182,59 +240,26 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Looks a key up, for who is in a region: a guard, or a QSBR reader between two quiescent states.
-    ///
-    /// # Panics
-    /// If `region` belongs to another domain.
+    /// The value of a key, to be changed. Nobody reads meanwhile, as the table is borrowed exclusively.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<String, u64> = Table::new_in(&domain);
-    /// # table.insert("a".to_owned(), 1).unwrap();
-    /// let mut reader = domain.qsbr_reader();
-    /// assert_eq!(table.get_in(&reader, "a"), Some(&1));
-    /// reader.quiescent();
+    /// let mut table: Table<&str, u64> = Table::new_in(&Domain::new());
+    /// table.extend([("a", 1)]);
+    /// *table.get_mut("a").unwrap() += 1;
+    /// assert_eq!(table.get_mut("a"), Some(&mut 2));
+    /// assert_eq!(table.get_mut("b"), None);
     /// ```
-    #[inline(always)]
-    pub fn get_in<'g, Q: Hash + Eq + ?Sized, R: Region>(&'g self, region: &'g R, key: &Q) -> Option<&'g V>
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
     {
-        self.verify(region.core());
         let inner = self.inner();
-        // SAFETY: the region is of the table's domain, and borrowed.
-        unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }.map(|pair| &pair.value)
-    }
-
-    /// Looks a burst of keys up, as [`TableGuard::get_many`](super::TableGuard::get_many), for who is in a region.
-    ///
-    /// # Panics
-    /// If `region` belongs to another domain.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key * key).unwrap(); }
-    /// let mut reader = domain.qsbr_reader();
-    /// assert_eq!(table.get_many_in(&reader, &[4, 5, 600]), [Some(&16), Some(&25), None]);
-    /// reader.quiescent();
-    /// ```
-    #[inline]
-    pub fn get_many_in<'g, Q: Hash + Eq, R: Region, const N: usize>(
-        &'g self,
-        region: &'g R,
-        keys: &[Q; N],
-    ) -> [Option<&'g V>; N]
-    where
-        K: Borrow<Q>,
-    {
-        self.verify(region.core());
-        let inner = self.inner();
-        // SAFETY: the region is of the table's domain, and borrowed.
-        unsafe { search_many(inner.lens(), inner.view_in_region(), inner.hashes(keys), |at| &keys[at]) }
-            .map(|pair| Some(&pair?.value))
+        // SAFETY: nobody else uses the table, so that nothing is freed meanwhile.
+        let pair = unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }?;
+        let entry = inner.arena().index_of(NonNull::from(pair));
+        // SAFETY: the table is borrowed exclusively as long as the result is used, and the reference above is not used again.
+        Some(unsafe { &mut inner.arena().pair(entry).as_mut().value })
     }
 
     /// Inserts an entry, in place of the one with the same key, which is returned.
@@ -314,39 +339,6 @@ where
         self.inner().remove(key).map(|entry| Removed::new(self.inner(), entry))
     }
 
-    /// Removes the entries for which `keep` is false. As with [`iter`](Table::iter), entries that come meanwhile may
-    /// not be asked about. An entry that is replaced between the question and its removal stays.
-    ///
-    /// # Panics
-    /// If `region` belongs to another domain.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
-    /// table.retain(&domain.reader().pin(), |_, value| value % 2 == 0);
-    /// assert_eq!(table.len(), 5);
-    /// ```
-    pub fn retain<R: Region>(&self, region: &R, mut keep: impl FnMut(&K, &V) -> bool) {
-        self.verify(region.core());
-        let inner = self.inner();
-        // SAFETY: as in `iter`.
-        let mut entries = unsafe { Iter::new(inner) };
-        while let Some(entry) = entries.next_entry() {
-            // SAFETY: linked in the region, so alive, and its index not used again.
-            let pair = unsafe { inner.arena().pair(entry).as_ref() };
-            if keep(&pair.key, &pair.value) {
-                continue;
-            }
-            let hash = inner.hash(&pair.key);
-            // SAFETY: in the region, the index is not used again.
-            if unsafe { inner.remove_entry(hash, entry, None) } {
-                drop(Removed::new(inner, entry));
-            }
-        }
-    }
-
     /// Removes every entry. Not an instant: an entry that comes meanwhile may stay.
     ///
     /// # Panics
@@ -378,6 +370,70 @@ where
     }
 }
 
+impl<K, V, S> Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Moves everything to the smallest array of buckets that has room for as many entries as there are now, if it is smaller than
+    /// the present one. Readers and other writers go on meanwhile; what nobody can reach any more is freed before, and
+    /// the old array as after a growth. Entries never move: their slots stay with the table, and serve again.
+    ///
+    /// Takes time in proportion to the buckets that there are, and holds up a writer for 64 of them at the most. A few
+    /// hundred bytes for each call that finds something to do stay with the table until its drop.
+    ///
+    /// Without memory it does nothing, or leaves the rest to later writers. An iteration that a shrink comes to hashes keys, and reads
+    /// a smaller chain once for each of those that moved to it.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, before anything is moved.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 100_000);
+    /// table.insert(1, 1).unwrap();
+    /// table.shrink_to_fit();
+    /// assert!(table.capacity() < 2_000);
+    /// ```
+    pub fn shrink_to_fit(&self) {
+        self.poll();
+        self.inner().shrink();
+    }
+
+    /// As [`insert`](Table::insert), if the key is not there; otherwise false, and the pair is dropped.
+    pub(super) fn insert_new(&self, key: K, value: V) -> Result<bool, Full<K, V>> {
+        Ok(self.inner().insert_new(key, value)?)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Table<K, V, S> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V, S>;
+
+    /// Takes the table apart. It allocates nothing, and what is not asked for is dropped with the iterator.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// let table: Table<u64, String> = Table::new_in(&Domain::new());
+    /// table.insert(1, "one".to_owned()).unwrap();
+    /// let pairs: std::collections::HashMap<u64, String> = table.into_iter().collect();
+    /// assert_eq!(pairs[&1], "one");
+    /// ```
+    fn into_iter(self) -> IntoIter<K, V, S> {
+        IntoIter::new(self)
+    }
+}
+
+impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for &'a mut Table<K, V, S> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = IterMut<'a, K, V, S>;
+
+    fn into_iter(self) -> IterMut<'a, K, V, S> {
+        self.iter_mut()
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn reject(own: &Core, other: &Core) -> ! {
@@ -391,15 +447,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V,
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("domain", &self.inner().core().name())
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// What a table has done so far, and what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -410,10 +457,12 @@ pub struct TableStats {
     pub buckets: usize,
     /// Further buckets that full ones have overflowed into.
     pub overflow_buckets: usize,
-    /// Whether entries are being moved to a larger array.
+    /// Whether entries are being moved to another array.
     pub growing: bool,
     /// How often the table has grown.
     pub growths: usize,
+    /// How often [`Table::shrink_to_fit`] has made it smaller.
+    pub shrinks: usize,
     /// The most buckets that a single call of a writer has moved; calls of [`Table::reserve`] do not count.
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.
@@ -439,6 +488,7 @@ impl<K, V, S> Inner<K, V, S> {
             overflow_buckets: array.overflowed(),
             growing,
             growths: self.growths(),
+            shrinks: self.shrinks(),
             most_buckets_moved_by_a_call: most.unwrap_or(0),
             most_bytes_unmapped_by_a_call: self.store().scrap.most(),
             bytes: array.bytes() + self.arena().bytes(),

@@ -78,6 +78,24 @@ fn table_removed_t(make: impl for<'any> Fn(&'any ()) -> table::Removed<'any, u8,
     _later = make(&first);
 }
 
+fn table_tablehandle_s(make: impl for<'any> Fn(&'any ()) -> table::TableHandle<u8, u8, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_intoiter_s(make: impl for<'any> Fn(&'any ()) -> table::IntoIter<u8, u8, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn table_set_s(make: impl for<'any> Fn(&'any ()) -> table::Set<u8, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
 fn table_table_s(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, u8, &'any ()>) {
     let _later;
     let first = ();

@@ -1,4 +1,4 @@
-use stillpoint::table::{Iter, Removed, Table, TableGuard, TableReader};
+use stillpoint::table::{Iter, IterMut, Removed, Table, TableGuard, TableHandle, TableReader};
 
 type Any = for<'a> fn(&'a str);
 type Static = fn(&'static str);
@@ -28,6 +28,14 @@ fn forge_with_an_iterator<'s>(iter: Iter<'s, u64, Any>) -> Iter<'s, u64, Static>
 
 fn forge_with_a_removed_entry<'s>(removed: Removed<'s, u64, Any>) -> Removed<'s, u64, Static> {
     removed
+}
+
+fn forge_with_a_handle(handle: TableHandle<u64, Any>) -> TableHandle<u64, Static> {
+    handle
+}
+
+fn forge_with_an_exclusive_iterator<'s>(iter: IterMut<'s, u64, Any>) -> IterMut<'s, u64, Static> {
+    iter
 }
 
 fn main() {}

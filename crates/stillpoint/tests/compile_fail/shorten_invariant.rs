@@ -94,6 +94,48 @@ fn table_removed_v(
     from
 }
 
+fn table_tablehandle_k(
+    from: table::TableHandle<for<'any> fn(&'any ()), u8>,
+) -> table::TableHandle<fn(&'static ()), u8> {
+    from
+}
+
+fn table_tablehandle_v(
+    from: table::TableHandle<u8, for<'any> fn(&'any ())>,
+) -> table::TableHandle<u8, fn(&'static ())> {
+    from
+}
+
+fn table_itermut_k(
+    from: table::IterMut<'static, for<'any> fn(&'any ()), u8>,
+) -> table::IterMut<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_itermut_v(
+    from: table::IterMut<'static, u8, for<'any> fn(&'any ())>,
+) -> table::IterMut<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_intoiter_k(
+    from: table::IntoIter<for<'any> fn(&'any ()), u8>,
+) -> table::IntoIter<fn(&'static ()), u8> {
+    from
+}
+
+fn table_intoiter_v(
+    from: table::IntoIter<u8, for<'any> fn(&'any ())>,
+) -> table::IntoIter<u8, fn(&'static ())> {
+    from
+}
+
+fn table_set_k(
+    from: table::Set<for<'any> fn(&'any ())>,
+) -> table::Set<fn(&'static ())> {
+    from
+}
+
 fn table_table_k(from: table::Table<for<'any> fn(&'any ()), u8>) -> table::Table<fn(&'static ()), u8> {
     from
 }

@@ -67,6 +67,21 @@ mod compiles {
         let _first = make(&later);
     }
 
+    fn table_tablehandle_s(make: impl for<'any> Fn(&'any ()) -> table::TableHandle<u8, u8, &'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_intoiter_s(make: impl for<'any> Fn(&'any ()) -> table::IntoIter<u8, u8, &'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn table_set_s(make: impl for<'any> Fn(&'any ()) -> table::Set<u8, &'any ()>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
     fn table_table_s(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, u8, &'any ()>) {
         let later = ();
         let _first = make(&later);

@@ -114,6 +114,48 @@ fn table_removed_v(
     from
 }
 
+fn table_tablehandle_k(
+    from: table::TableHandle<fn(&'static ()), u8>,
+) -> table::TableHandle<fn(&'static ()), u8> {
+    from
+}
+
+fn table_tablehandle_v(
+    from: table::TableHandle<u8, fn(&'static ())>,
+) -> table::TableHandle<u8, fn(&'static ())> {
+    from
+}
+
+fn table_itermut_k(
+    from: table::IterMut<'static, fn(&'static ()), u8>,
+) -> table::IterMut<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn table_itermut_v(
+    from: table::IterMut<'static, u8, fn(&'static ())>,
+) -> table::IterMut<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn table_intoiter_k(
+    from: table::IntoIter<fn(&'static ()), u8>,
+) -> table::IntoIter<fn(&'static ()), u8> {
+    from
+}
+
+fn table_intoiter_v(
+    from: table::IntoIter<u8, fn(&'static ())>,
+) -> table::IntoIter<u8, fn(&'static ())> {
+    from
+}
+
+fn table_set_k(
+    from: table::Set<fn(&'static ())>,
+) -> table::Set<fn(&'static ())> {
+    from
+}
+
 fn table_table_k(from: table::Table<fn(&'static ()), u8>) -> table::Table<fn(&'static ()), u8> {
     from
 }
@@ -179,6 +221,13 @@ fn main() {
     let _ = table_iter_v;
     let _ = table_removed_k;
     let _ = table_removed_v;
+    let _ = table_tablehandle_k;
+    let _ = table_tablehandle_v;
+    let _ = table_itermut_k;
+    let _ = table_itermut_v;
+    let _ = table_intoiter_k;
+    let _ = table_intoiter_v;
+    let _ = table_set_k;
     let _ = table_table_k;
     let _ = table_table_v;
     let _ = timer_drain_t;

@@ -96,6 +96,48 @@ fn table_removed_v(
     from
 }
 
+fn table_tablehandle_k(
+    from: table::TableHandle<for<'any> fn(&'any ()), u8>,
+) -> table::TableHandle<for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_tablehandle_v(
+    from: table::TableHandle<u8, for<'any> fn(&'any ())>,
+) -> table::TableHandle<u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_itermut_k(
+    from: table::IterMut<'static, for<'any> fn(&'any ()), u8>,
+) -> table::IterMut<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_itermut_v(
+    from: table::IterMut<'static, u8, for<'any> fn(&'any ())>,
+) -> table::IterMut<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_intoiter_k(
+    from: table::IntoIter<for<'any> fn(&'any ()), u8>,
+) -> table::IntoIter<for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn table_intoiter_v(
+    from: table::IntoIter<u8, for<'any> fn(&'any ())>,
+) -> table::IntoIter<u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn table_set_k(
+    from: table::Set<for<'any> fn(&'any ())>,
+) -> table::Set<for<'any> fn(&'any ())> {
+    from
+}
+
 fn table_table_k(from: table::Table<for<'any> fn(&'any ()), u8>) -> table::Table<for<'any> fn(&'any ()), u8> {
     from
 }
@@ -167,6 +209,13 @@ fn main() {
     let _ = table_iter_v;
     let _ = table_removed_k;
     let _ = table_removed_v;
+    let _ = table_tablehandle_k;
+    let _ = table_tablehandle_v;
+    let _ = table_itermut_k;
+    let _ = table_itermut_v;
+    let _ = table_intoiter_k;
+    let _ = table_intoiter_v;
+    let _ = table_set_k;
     let _ = table_table_k;
     let _ = table_table_v;
     let _ = timer_drain_t;

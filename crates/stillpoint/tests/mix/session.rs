@@ -78,9 +78,10 @@ fn looks<R: Region>(world: &World, region: &R, random: &mut Random, meanwhile: i
     let node = world.cells[random.below(CELLS)].load(region);
     let child = node.and_then(|node| node.next.load(region));
     let object = world.array.load(random.below(SLOTS), region);
-    let entry = world.table.get_in(region, &(random.below(KEYS) as u64));
+    let table = world.table.within(region);
+    let entry = table.get(&(random.below(KEYS) as u64));
     let entries: Vec<_> = match random.below(4) {
-        0 => world.table.iter(region).map(|(_, object)| object).collect(),
+        0 => table.iter().map(|(_, object)| object).collect(),
         _ => Vec::new(),
     };
     // SAFETY: what is unlinked is retired to the domain of this region.

@@ -136,7 +136,7 @@ fn keys_that_collide_are_told_apart() {
     }
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
-    assert!((0..3_000).all(|key| lookup.contains(&key) == (key % 2 == 1)));
+    assert!((0..3_000).all(|key| lookup.contains_key(&key) == (key % 2 == 1)));
     assert_eq!(table.len(), 1_500);
 }
 
@@ -165,8 +165,8 @@ fn a_hash_that_lies_harms_nobody() {
         drop(table.remove(&(key / 2)));
     }
     let reader = domain.reader();
-    assert_eq!(table.iter(&reader.pin()).count(), table.len());
-    table.retain(&reader.pin(), |_, _| false);
+    assert_eq!(table.within(&reader.pin()).iter().count(), table.len());
+    table.within(&reader.pin()).retain(|_, _| false);
     table.clear();
     assert!(table.is_empty());
     drop(table);
@@ -185,7 +185,7 @@ fn keys_and_values_of_size_zero() {
     assert!(entry.is_some());
     table.remove(&()).unwrap();
     drop(entry);
-    assert!(!lookup.contains(&()));
+    assert!(!lookup.contains_key(&()));
     let set: Table<u64, ()> = Table::new_in(&domain);
     for key in 0..1_000 {
         set.insert(key, ()).unwrap();
@@ -206,7 +206,7 @@ fn an_alignment_is_respected() {
     }
     let reader = domain.reader();
     let guard = reader.pin();
-    for (key, value) in table.iter(&guard) {
+    for (key, value) in table.within(&guard).iter() {
         assert_eq!((std::ptr::from_ref(value).addr() % 128, value.0), (0, *key as u8));
     }
 }
@@ -226,7 +226,7 @@ fn a_foreign_region_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();
     let (ours, theirs) = (named("ours"), named("theirs"));
     let table: Table<u64, u64> = Table::new_in(&ours);
-    table.get_in(&theirs.qsbr_reader(), &1);
+    table.within(&theirs.qsbr_reader()).get(&1);
 }
 
 #[test]
@@ -252,10 +252,10 @@ fn a_foreign_region_is_refused_by_every_call() {
     table.insert(1, 1).unwrap();
     let region = theirs.qsbr_reader();
     let calls: [&dyn Fn(); 4] = [
-        &|| assert!(table.get_in(&region, &1).is_none()),
-        &|| assert!(table.get_many_in(&region, &[1]) == [None]),
-        &|| drop(table.iter(&region)),
-        &|| table.retain(&region, |_, _| true),
+        &|| assert!(table.within(&region).get(&1).is_none()),
+        &|| assert!(table.within(&region).get_many(&[1]) == [None]),
+        &|| drop(table.within(&region).iter()),
+        &|| table.within(&region).retain(|_, _| true),
     ];
     for (number, call) in calls.into_iter().enumerate() {
         let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it is of another domain");
@@ -283,7 +283,7 @@ fn a_panic_of_hash_in_a_reservation_leaves_the_table_valid() {
         FUSE.set(panics);
         let outcome = catch_unwind(AssertUnwindSafe(|| table.reserve(ROOM).unwrap()));
         FUSE.set(usize::MAX);
-        let mut entries: Vec<u64> = table.iter(&other.pin()).map(|(key, _)| key.0).collect();
+        let mut entries: Vec<u64> = table.within(&other.pin()).iter().map(|(key, _)| key.0).collect();
         entries.sort_unstable();
         assert_eq!(entries, (0..ENTRIES).collect::<Vec<_>>(), "after {panics} panics");
         for number in 0..ENTRIES {

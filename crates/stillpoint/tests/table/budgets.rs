@@ -116,9 +116,9 @@ fn a_call_moves_three_chains_at_the_most() {
             most = most.max(moved / chain.max(1));
         }
         let reads = [
-            work(|| assert!(lookup.contains(&Key(next)))),
+            work(|| assert!(lookup.contains_key(&Key(next)))),
             work(|| assert!(lookup.pin().get(&Key(next / 2)).is_some())),
-            work(|| assert!(table.get_in(&other.pin(), &Key(next / 3)).is_some())),
+            work(|| assert!(table.within(&other.pin()).get(&Key(next / 3)).is_some())),
         ];
         for (hashed, compared) in reads {
             assert_eq!(hashed, 1, "a reader moves nothing");
@@ -217,7 +217,7 @@ fn a_call_runs_few_destructors() {
                 2 => drop(table.remove(&key)),
                 3 => drop(lookup.remove_if(&key, |_, _| true)),
                 4 => drop(table.insert(1_000 + calls as u64, census.value(1)).unwrap()),
-                _ => table.retain(&domain.reader().pin(), |found, _| *found != key),
+                _ => table.within(&domain.reader().pin()).retain(|found, _| *found != key),
             }
             let freed = alive + (census.made() - made) - census.alive();
             assert!(freed <= MOST, "{freed} destructors in one call of kind {kind}");
@@ -278,7 +278,7 @@ fn an_iteration_beside_writers_sees_what_stays_once() {
                 done = writer.is_finished();
                 let guard = reader.pin();
                 let mut seen = vec![0; STAY as usize];
-                for (key, value) in table.iter(&guard) {
+                for (key, value) in table.within(&guard).iter() {
                     assert_eq!(key, value);
                     if let Some(times) = seen.get_mut(*key as usize) {
                         *times += 1;

@@ -127,7 +127,8 @@ fn run_alone(shape: Shape, mut input: Input<'_>) {
 fn check_whole(domain: &Domain, table: &Table<Counted, Counted, Masked>, map: &HashMap<u64, u64>) {
     let reader = domain.reader();
     let guard = reader.pin();
-    let mut entries: Vec<_> = table.iter(&guard).map(|(key, value)| (key.value, value.value)).collect();
+    let mut entries: Vec<_> =
+        table.within(&guard).iter().map(|(key, value)| (key.value, value.value)).collect();
     entries.sort_unstable();
     let mut expected: Vec<_> = map.iter().map(|(key, value)| (*key, *value)).collect();
     expected.sort_unstable();
@@ -212,7 +213,10 @@ impl One<'_> {
                 let value = u64::from(kind) + 1_000;
                 let made = || self.census.value(value);
                 match lookup.get_or_insert_with(self.census.value(key), made) {
-                    Ok(entry) => assert_eq!(entry.value().value, *self.map.entry(key).or_insert(value)),
+                    Ok((entry, inserted)) => {
+                        assert_eq!(inserted, expected.is_none());
+                        assert_eq!(entry.value().value, *self.map.entry(key).or_insert(value));
+                    }
                     Err(Full(handed_back, _)) => self.check_full(handed_back.value, key, 0),
                 }
             }
@@ -239,7 +243,7 @@ impl One<'_> {
                 let found = lookup.pin().get_many(&keys).map(|value| Some(value?.value));
                 assert_eq!(found, keys.map(|key| self.map.get(&key).copied()));
                 let mut region = self.domain.qsbr_reader();
-                let found = self.table.get_in(&region, &key).map(|value| value.value);
+                let found = self.table.within(&region).get(&key).map(|value| value.value);
                 assert_eq!(found, expected);
                 region.quiescent();
             }
@@ -257,7 +261,7 @@ impl One<'_> {
             13 if alone => match kind >> 4 {
                 0..=4 => {
                     let reader = self.domain.reader();
-                    self.table.retain(&reader.pin(), |key, _| key.value % 3 == 0);
+                    self.table.within(&reader.pin()).retain(|key, _| key.value % 3 == 0);
                     self.map.retain(|key, _| key % 3 == 0);
                 }
                 5 => {
@@ -365,7 +369,7 @@ fn note(
         0 | 1 => clock
             .note(Call::Insert(value), || table.insert(census.value(key), value).unwrap().map(|old| *old)),
         2 => clock.note(Call::InsertNew(value), || {
-            let entry = lookup.get_or_insert_with(census.value(key), || value).unwrap();
+            let (entry, _) = lookup.get_or_insert_with(census.value(key), || value).unwrap();
             Some(*entry).filter(|found| *found != value)
         }),
         3 => clock.note(Call::Update(value), || lookup.update(&key, |_| value).unwrap().map(|old| *old)),
@@ -381,7 +385,7 @@ fn note(
             })
         }
         5 => clock.note(Call::Remove, || table.remove(&key).map(|old| *old)),
-        6 if byte >> 7 == 1 => clock.note(Call::Contains, || lookup.contains(&key).then_some(0)),
+        6 if byte >> 7 == 1 => clock.note(Call::Contains, || lookup.contains_key(&key).then_some(0)),
         6 => clock.note(Call::Get, || lookup.copied(&key)),
         _ => clock.note(Call::Get, || lookup.pin().get(&key).copied()),
     }

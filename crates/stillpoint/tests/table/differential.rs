@@ -63,7 +63,7 @@ proptest! {
                     prop_assert_eq!(table.remove(&key).map(|old| *old), map.remove(&key));
                 }
                 Operation::GetOrInsert(key, value) => {
-                    let entry = lookup.get_or_insert_with(census.value(key), || value).unwrap();
+                    let (entry, _) = lookup.get_or_insert_with(census.value(key), || value).unwrap();
                     prop_assert_eq!(*entry, *map.entry(key).or_insert(value));
                 }
                 Operation::Update(key, value) => {
@@ -90,7 +90,7 @@ proptest! {
                     prop_assert_eq!(guard.get_many(&keys), keys.map(|key| map.get(&key)));
                 }
                 Operation::RetainMultiples(of) => {
-                    table.retain(&other.pin(), |key, _| key.value % of == 0);
+                    table.within(&other.pin()).retain(|key, _| key.value % of == 0);
                     map.retain(|key, _| key % of == 0);
                 }
                 Operation::Clear => {
@@ -103,7 +103,7 @@ proptest! {
             prop_assert_eq!(table.len(), map.len());
         }
         let guard = other.pin();
-        let mut entries: Vec<(u64, u64)> = table.iter(&guard).map(|(key, value)| (key.value, *value)).collect();
+        let mut entries: Vec<(u64, u64)> = table.within(&guard).iter().map(|(key, value)| (key.value, *value)).collect();
         entries.sort_unstable();
         let mut expected: Vec<(u64, u64)> = map.into_iter().collect();
         expected.sort_unstable();

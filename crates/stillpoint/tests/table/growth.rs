@@ -23,10 +23,10 @@ fn nothing_is_lost_at_any_step() {
             assert_eq!(lookup.copied(&probe), Some(!probe), "{probe} after {key}");
             assert_eq!(lookup.pin().get(&probe), Some(&!probe));
         }
-        assert!(!lookup.contains(&(key + 1)));
+        assert!(!lookup.contains_key(&(key + 1)));
         if stats.growing && key % 37 == 0 {
             let guard = other.pin();
-            let mut keys: Vec<u64> = table.iter(&guard).map(|(key, _)| *key).collect();
+            let mut keys: Vec<u64> = table.within(&guard).iter().map(|(key, _)| *key).collect();
             keys.sort_unstable();
             assert_eq!(keys, (0..=key).collect::<Vec<_>>());
         }
@@ -149,7 +149,7 @@ fn readers_go_on_during_growth() {
                         let value = match kind {
                             0 => lookup.copied(&key),
                             1 => lookup.pin().get(&key).copied(),
-                            _ => table.get_in(&qsbr, &key).copied(),
+                            _ => table.within(&qsbr).get(&key).copied(),
                         };
                         assert_eq!(value, Some(key + 1), "of {there}");
                     }

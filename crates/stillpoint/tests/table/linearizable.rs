@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
 
 use stillpoint::rcu::{Domain, QsbrReader, Reader};
-use stillpoint::table::{RandomState, Table, TableReader};
+use stillpoint::table::{Compute, Operation, RandomState, Table, TableReader, TryInsertError};
 
 use crate::history::{check, Call, Clock, Event, MOST};
 
@@ -65,10 +65,12 @@ impl<S: BuildHasher> Caller<'_, S> {
     /// Any operation on the key; `value` is one that nobody else uses.
     fn call(&mut self, key: u64, value: u64) -> Event {
         let Self { clock, table, lookup, other, qsbr, random } = self;
-        let event = match random.next() % 13 {
+        let event = match random.next() % 18 {
             0 | 1 => clock.note(Call::Insert(value), || table.insert(key, value).unwrap().map(|old| *old)),
             2 => clock.note(Call::InsertNew(value), || {
-                Some(*lookup.get_or_insert_with(key, || value).unwrap()).filter(|found| *found != value)
+                let (found, inserted) = lookup.get_or_insert(key, value).unwrap();
+                assert_eq!(inserted, *found == value);
+                Some(*found).filter(|_| !inserted)
             }),
             3 => clock.note(Call::Update(value), || {
                 let mut seen = None;
@@ -104,9 +106,38 @@ impl<S: BuildHasher> Caller<'_, S> {
             7 | 8 => clock.note(Call::Get, || lookup.copied(&key)),
             9 => clock.note(Call::Get, || lookup.pin().get(&key).copied()),
             10 => clock.note(Call::Get, || lookup.pin().get_many(&[key + KEYS, key])[1].copied()),
-            11 => clock.note(Call::Get, || table.get_in(&other.pin(), &key).copied()),
-            _ if random.next() % 2 == 0 => clock.note(Call::Get, || table.get_in(&*qsbr, &key).copied()),
-            _ => clock.note(Call::Contains, || lookup.contains(&key).then_some(0)),
+            11 => clock.note(Call::Get, || table.within(&other.pin()).get(&key).copied()),
+            12 => clock.note(Call::Insert(value), || {
+                let guard = other.pin();
+                let view = table.within(&guard);
+                let done = view.compute(key, |_| Operation::<u64>::Insert(value)).unwrap();
+                match done {
+                    Compute::Updated { old, .. } => Some(*old),
+                    _ => None,
+                }
+            }),
+            13 => clock.note(Call::Remove, || {
+                match table.within(&other.pin()).compute(key, |_| Operation::<u64>::Remove).unwrap() {
+                    Compute::Removed(old) => Some(*old),
+                    _ => None,
+                }
+            }),
+            14 => clock.note(Call::Insert(value), || {
+                match lookup.compute(key, |_| Operation::<u64>::Insert(value)).unwrap() {
+                    Compute::Updated { old, new } => {
+                        assert_eq!(*new, value);
+                        Some(*old)
+                    }
+                    _ => None,
+                }
+            }),
+            15 => clock.note(Call::InsertNew(value), || match lookup.try_insert(key, value) {
+                Ok(_) => None,
+                Err(TryInsertError::Occupied { current, .. }) => Some(*current),
+                Err(TryInsertError::Full(_)) => panic!("there is memory"),
+            }),
+            _ if random.next() % 2 == 0 => clock.note(Call::Get, || table.within(&*qsbr).get(&key).copied()),
+            _ => clock.note(Call::Contains, || lookup.contains_key(&key).then_some(0)),
         };
         qsbr.quiescent();
         event
@@ -156,6 +187,9 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
                 for key in 0..40 {
                     table.insert(1_000_000 + more * 40 + key, 0).unwrap();
                 }
+            }
+            if more % 7 == 5 {
+                table.shrink_to_fit();
             }
             more += 1;
             std::thread::yield_now();

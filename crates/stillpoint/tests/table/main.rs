@@ -6,6 +6,7 @@ mod bad_input;
 mod budgets;
 mod bytes;
 mod census;
+mod compute;
 mod differential;
 mod elsewhere;
 mod growth;
@@ -20,6 +21,8 @@ mod reclamation;
 mod room;
 mod shared;
 mod short;
+mod shrink;
+mod whole;
 
 #[cfg(not(miri))]
 #[path = "../support/child.rs"]

@@ -47,11 +47,11 @@ fn every_kind_of_reader_finds_the_same() {
         let key = number.to_string();
         let expected = (number < 500).then_some(number);
         assert_eq!(lookup.copied(key.as_str()), expected);
-        assert_eq!(lookup.contains(&key), expected.is_some());
+        assert_eq!(lookup.contains_key(&key), expected.is_some());
         assert_eq!(lookup.get(&key).map(|entry| entry.key().clone()), expected.map(|_| key.clone()));
         assert_eq!(lookup.pin().get(key.as_str()).copied(), expected);
-        assert_eq!(table.get_in(&pin, key.as_str()).copied(), expected);
-        assert_eq!(table.get_in(&qsbr, key.as_str()).copied(), expected);
+        assert_eq!(table.within(&pin).get(key.as_str()).copied(), expected);
+        assert_eq!(table.within(&qsbr).get(key.as_str()).copied(), expected);
     }
     let keys: [String; 32] = std::array::from_fn(|at| (at * 20).to_string());
     let found = lookup.pin().get_many(&keys).map(|value| value.copied());
@@ -64,10 +64,10 @@ fn a_value_is_made_for_an_absent_key_alone() {
     let table = Table::new_in(&domain);
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
-    assert_eq!(*lookup.get_or_insert_with(1, || "made").unwrap(), "made");
-    assert_eq!(*lookup.get_or_insert_with(1, || unreachable!()).unwrap(), "made");
+    assert_eq!(*lookup.get_or_insert_with(1, || "made").unwrap().0, "made");
+    assert_eq!(*lookup.get_or_insert_with(1, || unreachable!()).unwrap().0, "made");
     // The entry is pinned although it has never been looked up.
-    let entry = lookup.get_or_insert_with(2, || "two").unwrap();
+    let (entry, _) = lookup.get_or_insert_with(2, || "two").unwrap();
     table.remove(&2);
     table.poll();
     assert_eq!((*entry, table.pending()), ("two", 1));
@@ -123,11 +123,11 @@ fn entries_are_kept_or_removed_by_their_contents() {
     for key in 0..1_000 {
         table.insert(key, key).unwrap();
     }
-    table.retain(&domain.reader().pin(), |key, value| key == value && key % 3 == 0);
+    table.within(&domain.reader().pin()).retain(|key, value| key == value && key % 3 == 0);
     assert_eq!(table.len(), 334);
     table.clear();
     let reader = domain.reader();
-    assert_eq!((table.len(), table.iter(&reader.pin()).count()), (0, 0));
+    assert_eq!((table.len(), table.within(&reader.pin()).iter().count()), (0, 0));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn room_that_was_reserved_is_there() {
     assert_eq!((after.growths, after.buckets, after.bytes), (before.growths, before.buckets, before.bytes));
     let reader = domain.reader();
     let guard = reader.pin();
-    assert!((0..53_000).all(|key| table.get_in(&guard, &key) == Some(&key)));
+    assert!((0..53_000).all(|key| table.within(&guard).get(&key) == Some(&key)));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn of_two_values_for_a_key_the_first_one_stays() {
             assert!(table.insert(1, census.value(10)).unwrap().is_none());
             census.value(20)
         };
-        let entry = lookup.get_or_insert_with(1, make).expect("there are two slots");
+        let (entry, _) = lookup.get_or_insert_with(1, make).expect("there are two slots");
         assert_eq!((entry.value, census.alive(), table.len()), (10, 1, 1), "round {round}");
         drop(table.remove(&1));
         table.reserve(0).unwrap(); // frees what need not wait
@@ -255,7 +255,7 @@ fn an_entry_that_is_replaced_after_the_question_stays() {
     for key in 0..100 {
         table.insert(key, 0).unwrap();
     }
-    table.retain(&domain.reader().pin(), |key, value| {
+    table.within(&domain.reader().pin()).retain(|key, value| {
         if key % 2 == 0 {
             assert_eq!(table.insert(*key, 1).unwrap().as_deref(), Some(value));
         }
@@ -264,7 +264,7 @@ fn an_entry_that_is_replaced_after_the_question_stays() {
     let reader = domain.reader();
     let guard = reader.pin();
     assert_eq!(table.len(), 50);
-    assert!(table.iter(&guard).all(|(key, value)| key % 2 == 0 && *value == 1));
+    assert!(table.within(&guard).iter().all(|(key, value)| key % 2 == 0 && *value == 1));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
             for (key, byte) in map {
                 assert_eq!(lookup.get(key).map(|entry| entry.1), Some([*byte; VALUE_BYTES]), "{key}");
             }
-            assert!(!lookup.contains(&refused));
+            assert!(!lookup.contains_key(&refused));
         };
         check(&mut lookup, &map);
         // A removal makes room.
@@ -144,7 +144,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
             next += 1;
         }
         let check = |lookup: &mut TableReader<'_, Ending, u64, _>, entries: u64| {
-            let mut keys: Vec<u64> = table.iter(&other.pin()).map(|(key, _)| key.0).collect();
+            let mut keys: Vec<u64> = table.within(&other.pin()).iter().map(|(key, _)| key.0).collect();
             keys.sort_unstable();
             assert_eq!((table.len() as u64, keys), (entries, (0..entries).collect::<Vec<_>>()));
             for number in [0, 1, entries / 2, entries - 2, entries - 1] {

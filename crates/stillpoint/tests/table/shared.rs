@@ -69,7 +69,7 @@ fn of_many_inserters_one_comes_first() {
                 let mut reader = domain.reader();
                 let mut lookup = table.reader(&mut reader);
                 for key in 0..5_000u64 {
-                    let first = *lookup.get_or_insert_with(key, || thread).unwrap();
+                    let first = *lookup.get_or_insert_with(key, || thread).unwrap().0;
                     wins.fetch_add(usize::from(first == thread), Ordering::Relaxed);
                     assert_eq!(lookup.copied(&key), Some(first), "the first one stays");
                 }
@@ -99,5 +99,5 @@ fn no_update_is_lost() {
     });
     let reader = domain.reader();
     let guard = reader.pin();
-    assert!((0..4).all(|key| table.get_in(&guard, &key) == Some(&(THREADS * 1_250))));
+    assert!((0..4).all(|key| table.within(&guard).get(&key) == Some(&(THREADS * 1_250))));
 }

@@ -73,7 +73,7 @@ fn growths_behind_another_thread_complete() {
                 if key % 2 == 0 {
                     assert_eq!(lookup.get(&key).map(|entry| entry.value % 100), Some(key));
                     assert_eq!(lookup.pin().get(&key).map(|value| value.value % 100), Some(key));
-                    assert_eq!(table.get_in(&qsbr, &key).map(|value| value.value % 100), Some(key));
+                    assert_eq!(table.within(&qsbr).get(&key).map(|value| value.value % 100), Some(key));
                 }
                 qsbr.quiescent();
             }

@@ -85,7 +85,7 @@ impl OfTable {
         let mut reader = self.domain.qsbr_reader();
         ready();
         read_until_stopped(job, self.elements, |index| {
-            let right = is_right(self.table.get_in(&reader, &(index as u64)), index);
+            let right = is_right(self.table.within(&reader).get(&(index as u64)), index);
             reader.quiescent();
             right
         })
@@ -117,7 +117,7 @@ impl Field for OfTable {
             let mut reader = self.domain.qsbr_reader();
             ready();
             return read_sections(job, &without_rest(work), self.elements, |index| {
-                let found = work.inside(self.table.get_in(&reader, &(index as u64)), index);
+                let found = work.inside(self.table.within(&reader).get(&(index as u64)), index);
                 reader.quiescent();
                 if work.has_rest() {
                     reader.offline(|| work.rest());

@@ -1,8 +1,8 @@
 //! One array of buckets, with the overflow buckets of its chains.
 //!
 //! What is freed when an array is outgrown is its memory for buckets. The `Array` itself, some hundred bytes, stays as
-//! long as the table: each is at least twice as large as the one before, so that there are never more than 24. So a
-//! reference to an `Array` is always valid, and figures are read without a lock or a hazard slot.
+//! long as the table: one for each time that the table grows or shrinks. So a reference to an `Array` is always valid, and
+//! figures are read without a lock or a hazard slot.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -27,7 +27,7 @@ pub(crate) struct Array {
     gone: AtomicBool,
     /// Index of the first overflow bucket that was never used.
     fresh: AtomicU32,
-    /// The array of twice the size that this one's entries move to, once there is one.
+    /// The larger or smaller array that this one's entries move to, once there is one.
     next: AtomicPtr<Array>,
     /// Stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
@@ -114,9 +114,9 @@ impl Array {
         self.witness.end();
     }
 
-    /// Whether the buckets were given up. For the table's drop.
-    pub(crate) fn is_gone(&mut self) -> bool {
-        // Relaxed: whoever drops the table has synchronized with all that have used it.
+    /// Whether the buckets were given up. For who has the table to himself.
+    pub(crate) fn is_gone(&self) -> bool {
+        // Relaxed: whoever has the table to himself has synchronized with all that have used it.
         self.gone.load(Ordering::Relaxed)
     }
 
@@ -150,6 +150,17 @@ impl Array {
     /// The hash of the entry in the slot of a bucket, as far as it is kept.
     pub(crate) fn known(&self, bucket: &Bucket, slot: usize) -> u64 {
         u64::from(bucket.bits(slot)) << self.window()
+    }
+
+    /// A hash with the lower bits that lead to `index`.
+    pub(crate) fn at_index(&self, hash: u64, index: usize) -> u64 {
+        hash & !(self.mask as u64) | index as u64
+    }
+
+    /// The chains of `next` that the entries of the chain at `index` move to: several of a larger array; one of a smaller
+    /// one, to which others move, too.
+    pub(crate) fn targets(&self, index: usize, next: &Array) -> std::iter::StepBy<std::ops::Range<usize>> {
+        (index & next.mask..next.len()).step_by(self.len())
     }
 
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
@@ -213,11 +224,17 @@ impl Array {
         self.fresh.load(Ordering::Relaxed) as usize - 1
     }
 
-    /// Every bucket, those of the chains included.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Bucket> {
-        (0..self.len())
-            .map(|index| self.bucket(index))
-            .chain((1..=self.overflowed() as u32).map(|link| self.overflow(link)))
+    /// Number of buckets, those of the chains included.
+    pub(crate) fn total(&self) -> usize {
+        self.len() + self.overflowed()
+    }
+
+    /// The bucket of a number below [`total`](Array::total).
+    pub(crate) fn nth(&self, number: usize) -> &Bucket {
+        match number.checked_sub(self.len()) {
+            None => self.bucket(number),
+            Some(further) => self.overflow(further as u32 + 1),
+        }
     }
 
     /// The array that this one moves to, or has moved to. As it came from its box: the table's drop makes one of it.

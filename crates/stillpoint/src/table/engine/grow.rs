@@ -1,4 +1,4 @@
-//! The move to an array of twice the size, a few buckets with each write.
+//! The move to a larger array, or to a smaller one, a few buckets with each write.
 //!
 //! A stripe moves its buckets in order, whoever holds its lock doing the work: a write moves the bucket it is about
 //! to change and [`SHARE`] more; an insertion that finds its own stripe done helps another one. The stripe that is
@@ -18,6 +18,8 @@ use stillpoint_sys::sync::atomic::Ordering;
 
 /// Buckets that a write moves beside its own: a growth is done after half as many writes as there are buckets.
 pub(crate) const SHARE: usize = 2;
+/// Buckets that whoever moves everything moves under one lock.
+const PIECE: usize = 64;
 
 impl<K, V, S> Inner<K, V, S>
 where
@@ -81,7 +83,9 @@ where
     /// mark.
     fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
         fetch(array, index, next);
-        if !array.knows(next) {
+        // A smaller array keeps no bits of a hash that the index and the bits of this one do not have.
+        let is_known = next.len() < array.len() || array.knows(next);
+        if !is_known {
             for (_, entry) in array.bucket(index).entries() {
                 prefetch(self.arena().pair(entry).as_ptr());
             }
@@ -93,15 +97,15 @@ where
         }
         for bucket in array.chain(index) {
             for (slot, entry) in bucket.entries() {
-                let hash = if array.knows(next) {
+                let hash = if is_known {
                     array.known(bucket, slot)
                 } else {
                     // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
                     self.hash(unsafe { &self.arena().pair(entry).as_ref().key })
                 };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
-                let target = index | (next.index_of(hash) & !(array.len() - 1));
-                let Some((bucket_of_next, free)) = next.room(target) else { return false };
+                let hash = array.at_index(hash, index);
+                let Some((bucket_of_next, free)) = next.room(next.index_of(hash)) else { return false };
                 bucket_of_next.link_entry(free, bucket.tag(slot), next.bits_of(hash), entry);
             }
         }
@@ -127,8 +131,9 @@ where
     fn finish(&self, array: &Array, next: &Array) {
         next.allow_huge_pages();
         self.set_fetched(next);
+        let count = if next.len() > array.len() { &self.growths } else { &self.shrinks };
         // Relaxed: for statistics.
-        self.growths.fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
         // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the
         // old array.
         self.current.store(array.next_raw(), Ordering::Release);
@@ -142,18 +147,18 @@ where
     pub(super) fn grow_if_full(&self, held: &Held<'_>) {
         let array = held.array();
         if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
-            self.begin_growth(array, array.len() * 2, Touch::Lazily);
+            self.begin_move(array, array.len() * 2, Touch::Lazily);
         }
     }
 
     /// Whether every stripe is in `array`, and none moves.
     fn is_steady(&self, array: &Array) -> bool {
-        // Relaxed: compared, not followed; and a growth that begins at the same time is found by `begin_growth`.
+        // Relaxed: compared, not followed; and a growth that begins at the same time is found by `begin_move`.
         ptr::eq(self.current.load(Ordering::Relaxed), array) && array.next().is_none()
     }
 
     /// The caller holds a stripe that is in `array`, which is current.
-    fn begin_growth(&self, array: &Array, len: usize, touch: Touch) -> bool {
+    fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
         let Some(next) = Array::new(len, touch) else { return false };
         let next = Box::into_raw(next);
         if !array.try_set_next(next) {
@@ -193,19 +198,43 @@ where
             }
             let held = self.stripes[0].lock();
             let array = held.array();
-            if array.len() < len && self.is_steady(array) && !self.begin_growth(array, len, Touch::Now) {
+            if array.len() < len && self.is_steady(array) && !self.begin_move(array, len, Touch::Now) {
                 return false;
             }
         }
         self.move_everything()
     }
 
+    /// Moves everything to the smallest array that takes as many entries as there are, if it is smaller than the one that is
+    /// current. Without memory for its chains, what is left is moved by writers, once there is some.
+    pub(crate) fn shrink(&self) {
+        if !self.move_everything() {
+            return;
+        }
+        let begun = {
+            let held = self.stripes[0].lock();
+            let array = held.array();
+            let is_smaller = |len: &usize| *len < array.len() && self.is_steady(array);
+            let len = Array::len_for(self.len()).filter(is_smaller);
+            len.is_some_and(|len| self.begin_move(array, len, Touch::Lazily))
+        };
+        if begun {
+            self.move_everything();
+        }
+    }
+
+    /// A stripe is locked for a piece at a time.
     fn move_everything(&self) -> bool {
         let mut complete = true;
         for (number, stripe) in self.stripes.iter().enumerate() {
-            let mut held = stripe.lock();
-            self.advance(&mut held, number, usize::MAX);
-            complete &= held.array().next().is_none() || held.cursor() == 0;
+            loop {
+                let mut held = stripe.lock();
+                let moved = self.advance(&mut held, number, PIECE);
+                if moved < PIECE {
+                    complete &= held.array().next().is_none() || held.cursor() == 0;
+                    break;
+                }
+            }
         }
         complete
     }
@@ -222,8 +251,8 @@ fn is_moved(bucket: &Bucket) -> bool {
     bucket.link() == MOVED
 }
 
-/// Takes back the links in the next array, which no reader can reach yet: nobody goes there for this chain before
-/// it is marked.
+/// Takes back the links in the next array, which no reader follows yet: nobody goes there for this chain before it is
+/// marked. A chain of a smaller array may have entries of other chains already, which stay.
 struct Undo<'a> {
     array: &'a Array,
     index: usize,
@@ -232,7 +261,10 @@ struct Undo<'a> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        let targets = (self.index..self.next.len()).step_by(self.array.len());
-        targets.flat_map(|target| self.next.chain(target)).for_each(Bucket::empty);
+        let own = |entry| self.array.chain(self.index).flat_map(Bucket::entries).any(|(_, own)| own == entry);
+        let targets = self.array.targets(self.index, self.next);
+        for bucket in targets.flat_map(|target| self.next.chain(target)) {
+            bucket.entries().filter(|&(_, entry)| own(entry)).for_each(|(slot, _)| bucket.unlink_entry(slot));
+        }
     }
 }

@@ -7,7 +7,9 @@
 //! | `arena` | the entries, found by index |
 //! | `stripe` | the writers' locks, and what goes with them |
 //! | `search` | the readers' protocol |
-//! | `write`, `grow` | the writers' protocol; the move to a larger array |
+//! | `write`, `grow` | the writers' protocol; the move to a larger or smaller array |
+//! | `change` | writes that depend on what is there |
+//! | `sole` | what can be done with a table that nobody shares |
 //! | `store` | what outlives the table when a removed entry waits elsewhere |
 //! | `bin`, `scrap` | removed entries, and old arrays, on their way to being freed |
 
@@ -15,11 +17,13 @@ pub(crate) mod arena;
 pub(crate) mod array;
 pub(crate) mod bin;
 pub(crate) mod bucket;
+pub(crate) mod change;
 pub(crate) mod chunks;
 mod grow;
 mod scrap;
 pub(crate) mod search;
 pub(crate) mod slab;
+pub(crate) mod sole;
 pub(crate) mod store;
 pub(crate) mod stripe;
 pub(crate) mod write;
@@ -40,6 +44,7 @@ use bucket::Bucket;
 use scrap::Scrap;
 use search::prefetch;
 use slab::Touch;
+use sole::Cursor;
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
@@ -64,6 +69,7 @@ pub(crate) struct Inner<K, V, S> {
     /// For the helpers of a growth: the next stripe to look at.
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
+    shrinks: std::sync::atomic::AtomicUsize,
     /// Invariant in both: what goes in as one type must not come out as another, be it a subtype or a supertype, from a
     /// table that is shared.
     entries: Invariant<Pair<K, V>>,
@@ -120,12 +126,22 @@ impl<K, V, S> Inner<K, V, S> {
             core,
             help: Default::default(),
             growths: Default::default(),
+            shrinks: Default::default(),
             entries: PhantomData,
         })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    pub(crate) fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// The reclaimer that it is attached to, if any.
+    pub(crate) fn handle(&self) -> Option<&RetireHandle> {
+        self.handle.as_ref()
     }
 
     pub(crate) fn bin(&self) -> &Bin {
@@ -142,6 +158,12 @@ impl<K, V, S> Inner<K, V, S> {
 
     pub(crate) fn stripes(&self) -> &[Stripe] {
         &self.stripes
+    }
+
+    /// How often the table has shrunk.
+    pub(crate) fn shrinks(&self) -> usize {
+        // Relaxed: for statistics.
+        self.shrinks.load(Ordering::Relaxed)
     }
 
     /// How often the table has grown.
@@ -289,22 +311,22 @@ impl<K, V, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
         // SAFETY: no reader can hold an entry or the buckets of an array any more: whoever did has borrowed the table.
         let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
+        let mut cursor = Cursor::new(self);
+        // SAFETY: the owner drops the table. Each entry comes once: an index is in one word at a time, as the mover clears the
+        // old one.
+        while let Some(pair) = unsafe { cursor.next_pair(self) } {
+            // SAFETY: as above, so the pair is dropped once.
+            let drop_pair = || unsafe { ptr::drop_in_place(pair.as_ptr()) };
+            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
+                keep_first(&mut first, panic);
+            }
+        }
         let mut next = self.first.as_ptr();
         while !next.is_null() {
             // SAFETY: this is the pointer that `Box::into_raw` gave for it. No other one is made a box, and nothing refers
             // to an array any more.
-            let mut array = unsafe { Box::from_raw(next) };
+            let array = unsafe { Box::from_raw(next) };
             next = array.next_raw();
-            if array.is_gone() {
-                continue;
-            }
-            for (_, entry) in array.all().flat_map(|bucket| bucket.entries()) {
-                // SAFETY: an index is in one word at a time: the mover clears the old one. So the pair is dropped once.
-                let drop_pair = || unsafe { ptr::drop_in_place(self.arena().pair(entry).as_ptr()) };
-                if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
-                    keep_first(&mut first, panic);
-                }
-            }
         }
         // The store may be kept by entries that wait elsewhere.
         self.store.scrap.clear();

@@ -9,7 +9,7 @@ use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::ReaderFence;
 use crate::rcu::engine::core::read::protect_from;
-use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard};
+use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record};
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -319,7 +319,18 @@ pub(crate) struct Slots<'a> {
 pub(crate) struct Pins<'a> {
     pub(crate) slots: Slots<'a>,
     view: View<'a>,
+    /// Where the array is noted at the end, which stays pinned then.
+    home: Option<&'a mut Home>,
 }
+
+/// The array that a reader has pinned from one of its [`Pins`] to the next, and the slots that it does it with.
+#[derive(Debug, Default)]
+pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
+
+// SAFETY: what it refers to may be used by any thread; but only a reader's, which stays on its own, uses it.
+unsafe impl Send for Home {}
+// SAFETY: as above.
+unsafe impl Sync for Home {}
 
 impl<'a> Pins<'a> {
     /// Pins the current array.
@@ -334,7 +345,35 @@ impl<'a> Pins<'a> {
         fence: ReaderFence,
     ) -> Self {
         let slots = Slots { entry, current, next, fence };
-        Self { slots, view: pin_current(fence, current, inner).view() }
+        Self { slots, view: pin_current(fence, current, inner).view(), home: None }
+    }
+
+    /// Goes on with the array that was pinned before, if there is one.
+    ///
+    /// # Safety
+    /// As for [`new`](Pins::new) with the slots of `record`; `home` belongs to this record and this table, and the slots are
+    /// used for nothing else until it is gone.
+    #[inline(always)]
+    pub(crate) unsafe fn resume<K, V, S>(
+        inner: &Inner<K, V, S>,
+        record: &'a Record,
+        fence: ReaderFence,
+        home: &'a mut Home,
+    ) -> Self {
+        // Taken, since a value that is forgotten may have pinned another array.
+        let mut pins = match home.0.take() {
+            Some((array, hazards)) => {
+                // SAFETY: slots of the record, which is there as long as its reader.
+                let [entry, current, next] = hazards.map(|hazard| unsafe { hazard.as_ref() });
+                // SAFETY: every array stays as long as the table, and the slot has kept its buckets since it was noted.
+                let view = unsafe { array.as_ref() }.view();
+                Self { slots: Slots { entry, current, next, fence }, view, home: None }
+            }
+            // SAFETY: the caller's promise.
+            None => unsafe { Self::new(inner, record.own_hazards(), fence) },
+        };
+        pins.home = Some(home);
+        pins
     }
 
     /// Looks a key up, and pins its entry.
@@ -443,8 +482,14 @@ impl Drop for Pins<'_> {
     /// lookups.
     #[inline(always)]
     fn drop(&mut self) {
-        let Slots { entry, current, .. } = self.slots;
+        let Slots { entry, current, next, .. } = self.slots;
         clear_hazard(entry);
-        clear_hazard(current);
+        match self.home.take() {
+            Some(home) => {
+                let hazards = [entry, current, next].map(NonNull::from);
+                home.0 = Some((NonNull::from(self.view.array), hazards));
+            }
+            None => clear_hazard(current),
+        }
     }
 }

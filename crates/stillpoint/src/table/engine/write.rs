@@ -77,11 +77,8 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// The pair itself.
     pub(crate) fn into_pair(self) -> (K, V) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: moved out once, after which the slot is given back without its pair.
-        let pair = unsafe { this.inner.arena().pair(this.entry).read() };
         // SAFETY: the slot is this value's alone.
-        unsafe { this.inner.arena().free(this.entry, hint()) };
-        (pair.key, pair.value)
+        unsafe { this.inner.take_pair(this.entry) }
     }
 
     /// It is linked: the table owns it.
@@ -269,7 +266,7 @@ where
     }
 
     /// Puts `new` in the place of this very entry, whose key has this hash; comes back when that is not in the table
-    /// any more.
+    /// any more. With `pin`, the new entry is put into that hazard slot.
     ///
     /// # Safety
     /// As for [`remove_entry`](Inner::remove_entry).
@@ -280,6 +277,7 @@ where
         old: u32,
         found: Option<Place>,
         new: Unlinked<'t, K, V, S>,
+        pin: Option<&Hazard>,
     ) -> Result<(), Unlinked<'t, K, V, S>> {
         let mut held = self.lock(hash);
         // SAFETY: the caller's promise.
@@ -287,10 +285,19 @@ where
             drop(held);
             return Err(new);
         };
+        self.pin(pin, new.entry);
         // Release: as in `insert`.
         spot.bucket.set_entry(spot.slot, new.entry);
         new.linked();
         Ok(())
+    }
+
+    /// Whether a key is in the table, by the lock of its stripe: for who has neither region nor hazard slot.
+    #[cold]
+    pub(crate) fn has(&self, hash: u64, key: &K) -> bool {
+        let mut held = self.lock(hash);
+        let place = self.locate(&mut held, hash);
+        self.find(place, hash, |_, found| found == key).is_some()
     }
 
     /// Unlinks and retires everything, stripe by stripe.
@@ -300,11 +307,17 @@ where
     pub(crate) fn clear(&self) {
         let (mut taken, mut first) = (Vec::new(), None);
         for (number, stripe) in self.stripes.iter().enumerate() {
-            let mut index_of_chain = number;
+            let (mut index_of_chain, mut chains) = (number, 0);
             loop {
                 let mut held = stripe.lock();
-                // A growth may begin meanwhile, and end: larger arrays are passed over the same way.
-                if index_of_chain >= held.newest().len() {
+                // A growth may begin meanwhile, and end: larger arrays are passed over the same way. When the stripe has left
+                // for a smaller one, what was still to come may be in a chain that was passed already.
+                let now = held.array().len().max(held.newest().len());
+                if now < chains {
+                    index_of_chain = number;
+                }
+                chains = now;
+                if index_of_chain >= chains {
                     break;
                 }
                 let (array, index) = self.locate(&mut held, index_of_chain as u64);

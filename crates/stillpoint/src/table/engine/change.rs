@@ -1,0 +1,390 @@
+//! Changes that depend on what is there: it is looked at without a lock, and changed under the lock only if it is there
+//! still. Otherwise everything begins again with what is there then. So the user's functions run without a lock, and may
+//! do anything with the table.
+
+use std::hash::{BuildHasher, Hash};
+use std::mem;
+use std::ptr::NonNull;
+
+use std::borrow::Borrow;
+
+use super::arena::{Lens, Pair};
+use super::array::View;
+use super::search::{search, Held, Pins, Place};
+use super::write::{Insertion, Only, Unlinked};
+use super::Inner;
+use crate::rcu::engine::core::record::Hazard;
+use crate::table::Operation;
+
+/// How whoever changes the table keeps what he has found, until he has looked at it.
+pub(crate) trait Finder<K, V, S> {
+    /// Keeps the entry, and lets it go when dropped.
+    type Kept: Kept<K, V>;
+
+    /// Looks a key up.
+    fn find<Q: Hash + Eq + ?Sized>(
+        &mut self,
+        inner: &Inner<K, V, S>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Self::Kept>
+    where
+        K: Borrow<Q>;
+
+    /// The hazard slot for an entry that is about to be linked, if one is needed to keep it.
+    fn hazard(&self) -> Option<&Hazard>;
+
+    /// An entry that was linked just now.
+    ///
+    /// # Safety
+    /// It was linked through this table, after [`hazard`](Finder::hazard) was set to it.
+    unsafe fn keep(&self, entry: u32) -> Self::Kept;
+}
+
+/// An entry that is not freed as long as this value exists.
+pub(crate) trait Kept<K, V> {
+    fn pair(&self) -> &Pair<K, V>;
+
+    fn entry(&self) -> u32;
+
+    /// As [`Held::found`].
+    fn found(&self) -> Option<Place>;
+}
+
+impl<K, V> Kept<K, V> for Held<'_, K, V> {
+    #[inline(always)]
+    fn pair(&self) -> &Pair<K, V> {
+        self.get()
+    }
+
+    #[inline(always)]
+    fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    #[inline(always)]
+    fn found(&self) -> Option<Place> {
+        self.found
+    }
+}
+
+/// Finds entries by the hazard slots of a bound reader.
+pub(crate) struct Protecting<'p, 'a, K, V> {
+    pub(crate) pins: &'p mut Pins<'a>,
+    pub(crate) lens: Lens<'a, K, V>,
+}
+
+impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
+    type Kept = Held<'a, K, V>;
+
+    #[inline(always)]
+    fn find<Q: Hash + Eq + ?Sized>(
+        &mut self,
+        inner: &Inner<K, V, S>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Self::Kept>
+    where
+        K: Borrow<Q>,
+    {
+        self.pins.search(inner, self.lens, hash, key)
+    }
+
+    #[inline(always)]
+    fn hazard(&self) -> Option<&Hazard> {
+        Some(self.pins.slots.entry)
+    }
+
+    #[inline(always)]
+    unsafe fn keep(&self, entry: u32) -> Self::Kept {
+        // SAFETY: the slot was set under the lock, while the entry was linked or about to be, by the caller's promise.
+        unsafe { Held::new(self.lens, entry, self.pins.slots.entry) }
+    }
+}
+
+/// Finds entries in a region.
+pub(crate) struct InRegion<'g, K, V> {
+    lens: Lens<'g, K, V>,
+    view: View<'g>,
+}
+
+impl<'g, K, V> InRegion<'g, K, V> {
+    /// # Safety
+    /// The view is from [`Inner::view_in_region`], and the region lasts as long as this value, and what it finds, is used.
+    pub(crate) unsafe fn new(lens: Lens<'g, K, V>, view: View<'g>) -> Self {
+        Self { lens, view }
+    }
+}
+
+/// An entry that a region keeps.
+pub(crate) struct Seen<'g, K, V> {
+    pub(crate) pair: &'g Pair<K, V>,
+    entry: u32,
+}
+
+impl<'g, K, V> Seen<'g, K, V> {
+    pub(crate) fn key_value(self) -> (&'g K, &'g V) {
+        (&self.pair.key, &self.pair.value)
+    }
+}
+
+impl<K, V> Kept<K, V> for Seen<'_, K, V> {
+    fn pair(&self) -> &Pair<K, V> {
+        self.pair
+    }
+
+    fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    fn found(&self) -> Option<Place> {
+        None
+    }
+}
+
+impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
+    type Kept = Seen<'g, K, V>;
+
+    fn find<Q: Hash + Eq + ?Sized>(&mut self, _: &Inner<K, V, S>, hash: u64, key: &Q) -> Option<Self::Kept>
+    where
+        K: Borrow<Q>,
+    {
+        // SAFETY: the promise of `new`.
+        let pair = unsafe { search(self.lens, self.view, hash, key) }?;
+        Some(Seen { pair, entry: self.lens.arena().index_of(NonNull::from(pair)) })
+    }
+
+    fn hazard(&self) -> Option<&Hazard> {
+        None
+    }
+
+    unsafe fn keep(&self, entry: u32) -> Self::Kept {
+        // SAFETY: linked in the region, by the caller's promise, so alive until its end.
+        Seen { pair: unsafe { self.lens.pair(entry).as_ref() }, entry }
+    }
+}
+
+/// What [`Inner::get_or_insert`] found.
+pub(crate) enum Found<E, K, V> {
+    /// Nothing; the new pair is in the table now.
+    Inserted(E),
+    /// An entry. The key, and the value if it was made, were not needed.
+    Present(E, K, Option<V>),
+}
+
+/// What [`Inner::compute`] did; entries that were unlinked are the caller's.
+pub(crate) enum Computed<E, T> {
+    Inserted(E),
+    Updated { old: u32, new: E },
+    Removed(u32),
+    Kept(Option<E>),
+    Aborted(T),
+}
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+{
+    /// The entry of a key, or a new one with the value that `value` makes. The pair comes back when there is no room.
+    #[inline(always)]
+    pub(crate) fn get_or_insert<F: Finder<K, V, S>>(
+        &self,
+        finder: &mut F,
+        key: K,
+        value: impl FnOnce() -> V,
+    ) -> Result<Found<F::Kept, K, V>, (K, V)> {
+        let hash = self.hash(&key);
+        if let Some(kept) = finder.find(self, hash, &key) {
+            return Ok(Found::Present(kept, key, None));
+        }
+        let new =
+            Unlinked::new(self, key, value()).or_else(|(key, value)| Unlinked::pressed(self, key, value))?;
+        let fresh = new.entry;
+        match self.insert(hash, new, Only::New, finder.hazard()) {
+            Insertion::Done(_) => {
+                // SAFETY: `insert` has put it into the slot, under the lock.
+                let kept = unsafe { finder.keep(fresh) };
+                // As after every insertion: a table may grow by these calls alone.
+                self.poll();
+                Ok(Found::Inserted(kept))
+            }
+            Insertion::Present(unused, entry) => {
+                // SAFETY: as above.
+                let kept = unsafe { finder.keep(entry) };
+                let (key, value) = unused.into_pair();
+                Ok(Found::Present(kept, key, Some(value)))
+            }
+            Insertion::NoRoom(unused) => Err(unused.into_pair()),
+        }
+    }
+
+    /// Replaces the value of a key by one that is made from the old one, and returns the old entry, which is the caller's.
+    #[inline(always)]
+    pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
+        &self,
+        finder: &mut F,
+        key: &Q,
+        mut value: impl FnMut(&V) -> V,
+    ) -> Result<Option<u32>, (K, V)>
+    where
+        K: Borrow<Q> + Clone,
+    {
+        let hash = self.hash(key);
+        while let Some(kept) = finder.find(self, hash, key) {
+            let old = kept.pair();
+            let new = Unlinked::replacing(self, old.key.clone(), value(&old.value))?;
+            // SAFETY: the entry is kept until the end of this turn, and the array until the next search.
+            if unsafe { self.replace_entry(hash, kept.entry(), kept.found(), new, None) }.is_ok() {
+                return Ok(Some(kept.entry()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Unlinks the entry of a key if `condition` holds for it, and returns it: it is the caller's.
+    #[inline(always)]
+    pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
+        &self,
+        finder: &mut F,
+        key: &Q,
+        mut condition: impl FnMut(&K, &V) -> bool,
+    ) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        loop {
+            let kept = finder.find(self, hash, key)?;
+            let pair = kept.pair();
+            if !condition(&pair.key, &pair.value) {
+                return None;
+            }
+            // SAFETY: as in `update`.
+            if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
+                return Some(kept.entry());
+            }
+        }
+    }
+
+    /// Does what `decide` says, which sees what is there, and the value of its turn before, if that came too late. The pair comes back when there is no room.
+    pub(crate) fn compute<F: Finder<K, V, S>, T>(
+        &self,
+        finder: &mut F,
+        mut key: K,
+        mut decide: impl FnMut(Option<&Pair<K, V>>, Option<V>) -> Operation<V, T>,
+    ) -> Result<Computed<F::Kept, T>, (K, V)> {
+        let hash = self.hash(&key);
+        let mut unused = None;
+        loop {
+            let present = finder.find(self, hash, &key);
+            let operation = decide(present.as_ref().map(Kept::pair), unused.take());
+            let late = match (operation, present) {
+                (Operation::Abort(with), _) => return Ok(Computed::Aborted(with)),
+                (Operation::Keep, present) => return Ok(Computed::Kept(present)),
+                (Operation::Remove, None) => return Ok(Computed::Kept(None)),
+                (Operation::Remove, Some(kept)) => {
+                    // SAFETY: as in `update`.
+                    if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
+                        return Ok(Computed::Removed(kept.entry()));
+                    }
+                    continue;
+                }
+                (Operation::Insert(value), Some(kept)) => {
+                    let new = Unlinked::replacing(self, key, value)?;
+                    let (old, fresh) = (kept.entry(), new.entry);
+                    // SAFETY: as in `update`.
+                    match unsafe { self.replace_entry(hash, old, kept.found(), new, finder.hazard()) } {
+                        Ok(()) => {
+                            // The old entry is the caller's; its slot has the new one.
+                            mem::forget(kept);
+                            // SAFETY: as in `get_or_insert`.
+                            return Ok(Computed::Updated { old, new: unsafe { finder.keep(fresh) } });
+                        }
+                        Err(late) => late,
+                    }
+                }
+                (Operation::Insert(value), None) => {
+                    let new = Unlinked::new(self, key, value)
+                        .or_else(|(key, value)| Unlinked::pressed(self, key, value))?;
+                    let fresh = new.entry;
+                    match self.insert(hash, new, Only::New, finder.hazard()) {
+                        Insertion::Done(_) => {
+                            // SAFETY: as in `get_or_insert`.
+                            let kept = unsafe { finder.keep(fresh) };
+                            self.poll();
+                            return Ok(Computed::Inserted(kept));
+                        }
+                        Insertion::Present(late, entry) => {
+                            // SAFETY: as in `get_or_insert`. Let go at once: it is looked for again.
+                            drop(unsafe { finder.keep(entry) });
+                            late
+                        }
+                        Insertion::NoRoom(unused) => return Err(unused.into_pair()),
+                    }
+                }
+            };
+            let (own, value) = late.into_pair();
+            (key, unused) = (own, Some(value));
+        }
+    }
+
+    /// As [`compute`](Inner::compute), for an entry that is to be there in any case.
+    pub(crate) fn update_or_insert<F: Finder<K, V, S>>(
+        &self,
+        finder: &mut F,
+        key: K,
+        mut update: impl FnMut(&V) -> V,
+        value: impl FnOnce() -> V,
+    ) -> Result<F::Kept, (K, V)> {
+        // `value` is called once: what it made is kept for the case that an entry which came in between goes again.
+        let (mut value, mut made, mut was_absent) = (Some(value), None, false);
+        let computed = self.compute(finder, key, |present, unused| {
+            if mem::replace(&mut was_absent, present.is_none()) {
+                made = unused;
+            }
+            Operation::<V, ()>::Insert(match (present, made.take(), value.take()) {
+                (Some(pair), left, function) => {
+                    (made, value) = (left, function);
+                    update(&pair.value)
+                }
+                (None, Some(left), _) => left,
+                (None, None, Some(function)) => function(),
+                (None, None, None) => unreachable!("what was made comes back"),
+            })
+        })?;
+        match computed {
+            Computed::Inserted(kept) => Ok(kept),
+            Computed::Updated { old, new } => {
+                self.retire_and_poll(old);
+                Ok(new)
+            }
+            Computed::Removed(_) | Computed::Kept(_) | Computed::Aborted(()) => {
+                unreachable!("it was told to insert")
+            }
+        }
+    }
+
+    /// Inserts a pair whose key is not there; false when it is, and the pair when there is no room.
+    pub(crate) fn insert_new(&self, key: K, value: V) -> Result<bool, (K, V)> {
+        let hash = self.hash(&key);
+        self.fetch(hash);
+        let new = match Unlinked::new(self, key, value) {
+            Ok(new) => new,
+            // A full table may have the key.
+            Err((key, _)) if self.has(hash, &key) => return Ok(false),
+            Err((key, value)) => Unlinked::pressed(self, key, value)?,
+        };
+        match self.insert(hash, new, Only::New, None) {
+            Insertion::Done(_) => {
+                self.poll();
+                Ok(true)
+            }
+            Insertion::Present(unused, _) => {
+                drop(unused);
+                Ok(false)
+            }
+            Insertion::NoRoom(unused) => Err(unused.into_pair()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What can be done with a table that nobody shares: its owner has it by value, or by `&mut`.
+
+use std::ptr::NonNull;
+
+use super::arena::Pair;
+use super::array::Array;
+use super::bucket::{Bucket, NO_ENTRY, SLOTS};
+use super::{hint, Inner};
+
+/// Goes through the entries of a table, array by array: an index is in one word at a time, also in the middle of a growth.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    /// From `Inner::first` on; null behind the last one.
+    array: *const Array,
+    bucket: usize,
+    slot: usize,
+}
+
+// SAFETY: it leads to arrays, which are `Sync`; what is done with it is up to its users.
+unsafe impl Send for Cursor {}
+// SAFETY: as above; a shared one does nothing.
+unsafe impl Sync for Cursor {}
+
+impl Cursor {
+    pub(crate) fn new<K, V, S>(inner: &Inner<K, V, S>) -> Self {
+        Self { array: inner.first.as_ptr(), bucket: 0, slot: 0 }
+    }
+
+    /// The next entry, and where it is.
+    ///
+    /// # Safety
+    /// The table is still there, and nobody else uses it.
+    unsafe fn next(&mut self) -> Option<(&Bucket, usize, u32)> {
+        loop {
+            // SAFETY: every array stays as long as the table.
+            let array = unsafe { self.array.as_ref() }?;
+            if array.is_gone() || self.bucket == array.total() {
+                *self = Self { array: array.next_raw(), bucket: 0, slot: 0 };
+                continue;
+            }
+            let (bucket, slot) = (array.nth(self.bucket), self.slot);
+            self.slot += 1;
+            if self.slot == SLOTS {
+                (self.bucket, self.slot) = (self.bucket + 1, 0);
+            }
+            let entry = bucket.entry(slot);
+            if entry != NO_ENTRY {
+                return Some((bucket, slot, entry));
+            }
+        }
+    }
+
+    /// The pair of the next entry, each once.
+    ///
+    /// # Safety
+    /// As for [`take`](Cursor::take); the table is the one that the cursor was made for.
+    pub(crate) unsafe fn next_pair<K, V, S>(
+        &mut self,
+        inner: &Inner<K, V, S>,
+    ) -> Option<NonNull<Pair<K, V>>> {
+        // SAFETY: the caller's promise.
+        let (_, _, entry) = unsafe { self.next() }?;
+        Some(inner.arena().pair(entry))
+    }
+
+    /// Takes the next entry out.
+    ///
+    /// # Safety
+    /// The table is the one that the cursor was made for; nobody else uses it, and no reader holds an entry.
+    pub(crate) unsafe fn take<K, V, S>(&mut self, inner: &Inner<K, V, S>) -> Option<(K, V)> {
+        // SAFETY: the caller's promise.
+        let (bucket, slot, entry) = unsafe { self.next() }?;
+        bucket.unlink_entry(slot);
+        // SAFETY: unlinked just now, once, and no reader holds it.
+        Some(unsafe { inner.take_pair(entry) })
+    }
+}
+
+impl<K, V, S> Inner<K, V, S> {
+    /// The pair of an entry, whose slot is given back.
+    ///
+    /// # Safety
+    /// The entry is unlinked and the caller's, and no reader can hold it any more.
+    pub(crate) unsafe fn take_pair(&self, entry: u32) -> (K, V) {
+        // SAFETY: the caller's promise; moved out once, after which the slot is given back without its pair.
+        let pair = unsafe { self.arena().pair(entry).read() };
+        // SAFETY: the caller's promise.
+        unsafe { self.arena().free(entry, hint()) };
+        (pair.key, pair.value)
+    }
+}

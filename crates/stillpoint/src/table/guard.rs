@@ -1,0 +1,412 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+use super::compute::{Compute, Operation, TryInsertError};
+use super::engine::arena::{Lens, Pair};
+use super::engine::array::View;
+use super::engine::change::{Found, InRegion, Seen};
+use super::engine::search::{search, search_many};
+use super::engine::Inner;
+use super::error::Full;
+use super::iter::Iter;
+use super::removed::{Removed, Replaced};
+use super::RandomState;
+use crate::rcu::engine::Core;
+use crate::rcu::region::sealed::Sealed;
+use crate::rcu::{Guard, Region};
+
+/// A table as it is used in a region, where plain references to its entries may be held: made by
+/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within), in one
+/// that has begun. It serves as a region for cells of the domain, too.
+///
+/// A preempted thread in a region holds up everything retired since. The functions that the calls here are given run in it.
+#[must_use = "a region of its own ends when the guard is dropped"]
+pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState, R = Guard<'g>>
+{
+    inner: &'g Inner<K, V, S>,
+    lens: Lens<'g, K, V>,
+    view: View<'g>,
+    region: R,
+}
+
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> TableGuard<'g, K, V, S, R> {
+    /// # Safety
+    /// The region is of the table's domain.
+    #[inline(always)]
+    pub(super) unsafe fn new(inner: &'g Inner<K, V, S>, region: R) -> Self {
+        // SAFETY: the region is of the table's domain, and lasts as long as the guard, which every result borrows.
+        let view = unsafe { inner.view_in_region() };
+        Self { inner, lens: inner.lens(), view, region }
+    }
+}
+
+impl<'g, K, V, S, R> TableGuard<'g, K, V, S, R>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    R: Region,
+{
+    /// Looks a key up.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # table.insert("a", 1).unwrap();
+    /// let reader = domain.qsbr_reader();
+    /// let view = table.within(&reader);
+    /// assert_eq!((view.get("a"), view.get("b")), (Some(&1), None));
+    /// ```
+    #[inline(always)]
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        // SAFETY: the view was taken in this region.
+        unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.map(|pair| &pair.value)
+    }
+
+    /// Looks a key up, and returns the one that is in the table, too.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<String, u64> = Table::new_in(&domain);
+    /// # table.insert("a".into(), 1).unwrap();
+    /// let guard = domain.qsbr_reader();
+    /// assert_eq!(table.within(&guard).get_key_value("a"), Some((&"a".to_owned(), &1)));
+    /// ```
+    #[inline]
+    pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+    {
+        // SAFETY: as in `get`.
+        let pair = unsafe { search(self.lens, self.view, self.inner.hash(key), key) }?;
+        Some((&pair.key, &pair.value))
+    }
+
+    /// Whether the key is in the table.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// assert!(!table.within(&domain.qsbr_reader()).contains_key(&1));
+    /// ```
+    #[inline(always)]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).is_some()
+    }
+
+    /// Looks a burst of keys up: their cache misses overlap. A burst of 32 takes a third to a half of the time of as
+    /// many single lookups in a large table.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// # for key in 0..10 { table.insert(key, key * key).unwrap(); }
+    /// let mut reader = domain.qsbr_reader();
+    /// assert_eq!(table.within(&reader).get_many(&[4, 5, 600]), [Some(&16), Some(&25), None]);
+    /// reader.quiescent();
+    /// ```
+    #[inline]
+    pub fn get_many<Q: Hash + Eq, const N: usize>(&self, keys: &[Q; N]) -> [Option<&V>; N]
+    where
+        K: Borrow<Q>,
+    {
+        let hashes = self.inner.hashes(keys);
+        // SAFETY: as in `get`.
+        unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }.map(|pair| Some(&pair?.value))
+    }
+
+    /// Every entry, in no order.
+    ///
+    /// An entry that is in the table all the while is seen exactly once; one that is inserted, removed or replaced
+    /// meanwhile may be seen or not, and a key that is removed and inserted again may be seen twice.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
+    /// let reader = domain.reader();
+    /// let sum: u64 = table.within(&reader.pin()).iter().map(|(_, value)| value).sum();
+    /// assert_eq!(sum, 45);
+    /// ```
+    pub fn iter(&self) -> Iter<'_, K, V, S> {
+        // SAFETY: as in `get`; the result borrows the guard.
+        unsafe { Iter::new(self.inner) }
+    }
+
+    /// Every key, as [`iter`](TableGuard::iter).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// # for key in 0..10 { table.insert(key, 1).unwrap(); }
+    /// assert_eq!(table.within(&domain.qsbr_reader()).keys().sum::<u64>(), 45);
+    /// ```
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// Every value, as [`iter`](TableGuard::iter).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// # for key in 0..10 { table.insert(key, 1).unwrap(); }
+    /// assert_eq!(table.within(&domain.qsbr_reader()).values().sum::<u64>(), 10);
+    /// ```
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// Removes the entries for which `keep` is false. As with [`iter`](TableGuard::iter), entries that come meanwhile may
+    /// not be asked about. An entry that is replaced between the question and its removal stays.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<u64, u64> = Table::new_in(&domain);
+    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
+    /// table.within(&domain.reader().pin()).retain(|_, value| value % 2 == 0);
+    /// assert_eq!(table.len(), 5);
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
+        let mut entries = self.iter();
+        while let Some(entry) = entries.next_entry() {
+            // SAFETY: linked in the region, so alive, and its index not used again.
+            let pair = unsafe { self.lens.pair(entry).as_ref() };
+            if keep(&pair.key, &pair.value) {
+                continue;
+            }
+            let hash = self.inner.hash(&pair.key);
+            // SAFETY: in the region, the index is not used again.
+            if unsafe { self.inner.remove_entry(hash, entry, None) } {
+                drop(Removed::new(self.inner, entry));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn finder(&self) -> InRegion<'_, K, V> {
+        // SAFETY: the view was taken in this region, and what is found borrows the guard.
+        unsafe { InRegion::new(self.lens, self.view) }
+    }
+
+    /// As [`TableReader::get_or_insert`](super::TableReader::get_or_insert).
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let region = domain.qsbr_reader();
+    /// let table = table.within(&region);
+    /// assert_eq!((table.get_or_insert("a", 1)?, table.get_or_insert("a", 2)?), ((&1, true), (&1, false)));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    pub fn get_or_insert(&self, key: K, value: V) -> Result<(&V, bool), Full<K, V>> {
+        self.get_or_insert_with(key, || value)
+    }
+
+    /// As [`TableReader::get_or_insert_with`](super::TableReader::get_or_insert_with).
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> Result<(&V, bool), Full<K, V>> {
+        Ok(match self.inner.get_or_insert(&mut self.finder(), key, value)? {
+            Found::Inserted(seen) => (&seen.pair.value, true),
+            Found::Present(seen, ..) => (&seen.pair.value, false),
+        })
+    }
+
+    /// As [`TableReader::try_insert`](super::TableReader::try_insert).
+    ///
+    /// # Errors
+    /// When the key is there, or the table is full: the pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let region = domain.qsbr_reader();
+    /// let table = table.within(&region);
+    /// assert_eq!(table.try_insert("a", 1).unwrap(), &1);
+    /// assert!(matches!(table.try_insert("a", 2), Err(TryInsertError::Occupied { current: 1, value: 2, .. })));
+    /// ```
+    pub fn try_insert(&self, key: K, value: V) -> Result<&V, TryInsertError<&V, K, V>> {
+        let mut value = Some(value);
+        let inserted = self.try_insert_with(key, || value.take().expect("called once"));
+        inserted.map_err(|error| error.with(value))
+    }
+
+    /// As [`TableReader::try_insert_with`](super::TableReader::try_insert_with).
+    ///
+    /// # Errors
+    /// When the key is there, or the table is full: the pair is handed back.
+    pub fn try_insert_with(
+        &self,
+        key: K,
+        value: impl FnOnce() -> V,
+    ) -> Result<&V, TryInsertError<&V, K, V, Option<V>>> {
+        TryInsertError::check(self.inner.get_or_insert(&mut self.finder(), key, value), |seen| {
+            &seen.pair.value
+        })
+    }
+
+    /// As [`TableReader::update`](super::TableReader::update).
+    ///
+    /// # Errors
+    /// When the table is full, and no slot is left for replacements: the new pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// table.insert("hits", 1)?;
+    /// let old = table.within(&domain.qsbr_reader()).update("hits", |hits| hits + 1)?.map(|old| *old);
+    /// assert_eq!(old, Some(1));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnMut(&V) -> V) -> Replaced<'g, K, V, S>
+    where
+        K: Borrow<Q> + Clone,
+    {
+        let old = self.inner.update(&mut self.finder(), key, value)?;
+        Ok(old.map(|entry| Removed::new(self.inner, entry)))
+    }
+
+    /// As [`TableReader::update_or_insert`](super::TableReader::update_or_insert).
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> Result<&V, Full<K, V>> {
+        self.update_or_insert_with(key, update, || value)
+    }
+
+    /// As [`TableReader::update_or_insert_with`](super::TableReader::update_or_insert_with).
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let region = domain.qsbr_reader();
+    /// let table = table.within(&region);
+    /// assert_eq!(table.update_or_insert_with("hits", |hits| hits + 1, || 1)?, &1);
+    /// assert_eq!(table.update_or_insert("hits", |hits| hits + 1, 1)?, &2);
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    pub fn update_or_insert_with(
+        &self,
+        key: K,
+        update: impl FnMut(&V) -> V,
+        value: impl FnOnce() -> V,
+    ) -> Result<&V, Full<K, V>> {
+        let seen = self.inner.update_or_insert(&mut self.finder(), key, update, value)?;
+        Ok(&seen.pair.value)
+    }
+
+    /// As [`TableReader::compute`](super::TableReader::compute).
+    ///
+    /// # Errors
+    /// When the table is full: the pair is handed back.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let region = domain.qsbr_reader();
+    /// let table = table.within(&region);
+    /// let count = |present: Option<(&&str, &u64)>| match present {
+    ///     None => Operation::Insert(1),
+    ///     Some((_, 2)) => Operation::Remove,
+    ///     Some((_, count)) => Operation::<u64>::Insert(count + 1),
+    /// };
+    /// assert!(matches!(table.compute("a", count)?, Compute::Inserted((&"a", 1))));
+    /// assert!(matches!(table.compute("a", count)?, Compute::Updated { new: (&"a", 2), .. }));
+    /// assert!(matches!(table.compute("a", count)?, Compute::Removed(_)));
+    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+    /// ```
+    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    pub fn compute<T>(
+        &self,
+        key: K,
+        mut function: impl FnMut(Option<(&K, &V)>) -> Operation<V, T>,
+    ) -> Result<Compute<(&K, &V), Removed<'g, K, V, S>, T>, Full<K, V>> {
+        let decide = |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
+        let computed = self.inner.compute(&mut self.finder(), key, decide)?;
+        Ok(Compute::of(computed, Seen::key_value, |entry| Removed::new(self.inner, entry)))
+    }
+
+    /// As [`TableReader::remove_if`](super::TableReader::remove_if).
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let domain = Domain::new();
+    /// # let table: Table<&str, u64> = Table::new_in(&domain);
+    /// # table.insert("a", 1).unwrap();
+    /// assert!(table.within(&domain.qsbr_reader()).remove_if("a", |_, value| *value == 1).is_some());
+    /// ```
+    pub fn remove_if<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        condition: impl FnMut(&K, &V) -> bool,
+    ) -> Option<Removed<'g, K, V, S>>
+    where
+        K: Borrow<Q>,
+    {
+        let entry = self.inner.remove_if(&mut self.finder(), key, condition)?;
+        Some(Removed::new(self.inner, entry))
+    }
+}
+
+impl<'s, K, V, S, R> IntoIterator for &'s TableGuard<'_, K, V, S, R>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    R: Region,
+{
+    type Item = (&'s K, &'s V);
+    type IntoIter = Iter<'s, K, V, S>;
+
+    fn into_iter(self) -> Iter<'s, K, V, S> {
+        self.iter()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Region for TableGuard<'_, K, V, S, R> {}
+
+// SAFETY: it has a region, or borrows one: what that publishes holds as long as the guard is there.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Sealed
+    for TableGuard<'_, K, V, S, R>
+{
+    #[inline(always)]
+    fn core(&self) -> &Core {
+        self.region.core()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> fmt::Debug
+    for TableGuard<'_, K, V, S, R>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableGuard").field("domain", &self.region.core().name()).finish_non_exhaustive()
+    }
+}

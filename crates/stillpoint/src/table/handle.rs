@@ -1,0 +1,97 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::engine::search::Home;
+use super::reader::TableReader;
+use super::table::Table;
+use super::RandomState;
+use crate::rcu::Reader;
+
+/// A table and a reader of its domain in one value, for one thread: made by [`Table::handle`], on the thread that uses it.
+///
+/// It keeps the table, and borrows nothing. Writes go through the table, which it dereferences to, everything else
+/// through its [`reader`](TableHandle::reader).
+///
+/// As a [`TableReader`] that is kept, it pins the array of buckets that its last lookup saw.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stillpoint::{rcu::Domain, table::Table};
+///
+/// let table: Arc<Table<&str, u64>> = Arc::new(Table::new_in(&Domain::new()));
+/// let mut table = table.handle();
+/// table.insert("a", 1).unwrap();
+/// assert_eq!(table.reader().copied("a"), Some(1));
+/// table.reader().update("a", |value| value + 1).unwrap();
+/// assert_eq!(table.remove("a").as_deref(), Some(&2));
+/// ```
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// # use std::sync::Arc;
+/// # use stillpoint::{rcu::Domain, table::Table};
+/// # let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+/// let handle = table.handle();
+/// std::thread::spawn(move || handle.len()); // `TableHandle` cannot be sent
+/// ```
+/// ```
+/// # use std::sync::Arc;
+/// # use stillpoint::{rcu::Domain, table::Table};
+/// # let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+/// std::thread::spawn(move || table.handle().len());
+/// ```
+pub struct TableHandle<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    /// What the reader has pinned. Dropped with no effect: the reader gives everything up.
+    home: Home,
+    reader: Reader,
+    table: Arc<Table<K, V, S>>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S> {
+    pub(super) fn new(table: Arc<Table<K, V, S>>) -> Self {
+        let reader = Reader::new(Arc::clone(table.inner().core()));
+        Self { home: Home::default(), reader, table }
+    }
+
+    /// Lookups, and writes that depend on what is there. To call it costs a few loads and stores of the thread's own: what the
+    /// last one has pinned serves again.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// # let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+    /// let mut handle = table.handle();
+    /// let mut lookup = handle.reader();
+    /// assert_eq!(*lookup.get_or_insert(1, 10).unwrap().0, 10);
+    /// assert_eq!(lookup.pin().iter().count(), 1);
+    /// ```
+    #[inline(always)]
+    pub fn reader(&mut self) -> TableReader<'_, K, V, S> {
+        // SAFETY: the reader is of the table's domain, and used only here, with this table.
+        unsafe { TableReader::resume(self.table.inner(), &mut self.reader, &mut self.home) }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table<K, V, S>> {
+        &self.table
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for TableHandle<K, V, S> {
+    type Target = Table<K, V, S>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Table<K, V, S> {
+        &self.table
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for TableHandle<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableHandle")
+            .field("domain", &self.table.inner().core().name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::ops::{Deref, DerefMut};
+
+use super::error::Full;
+use super::table::Table;
+use super::RandomState;
+use crate::rcu::Domain;
+
+/// A set: a [`Table`] without values, which cost nothing. It is used as that one, but for its insertion.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::Set};
+///
+/// let domain = Domain::new();
+/// let seen: Set<&str> = Set::new_in(&domain);
+/// assert!(seen.insert("a")?);
+/// assert!(!seen.insert("a")?);
+///
+/// let mut reader = domain.reader();
+/// assert!(seen.reader(&mut reader).contains_key("a"));
+/// assert!(seen.within(&reader.pin()).keys().eq(["a"].iter()));
+/// assert!(seen.remove("a").is_some());
+/// # Ok::<(), stillpoint::table::Full<&str, ()>>(())
+/// ```
+///
+/// One with a limit, or another hasher, is made from a table:
+///
+/// ```
+/// # use stillpoint::{rcu::Domain, table::{Set, Table}};
+/// let few: Set<u64> = Table::builder_in(&Domain::new()).max_len(1).build()?.into();
+/// assert_eq!((few.insert(1).is_ok(), few.insert(2).is_ok()), (true, false));
+/// # Ok::<(), stillpoint::table::OutOfMemory>(())
+/// ```
+pub struct Set<K: Send + Sync + 'static, S = RandomState> {
+    table: Table<K, (), S>,
+}
+
+impl<K: Send + Sync + 'static> Set<K> {
+    /// An empty set of `domain`.
+    ///
+    /// # Panics
+    /// As [`Table::new_in`].
+    pub fn new_in(domain: &Domain) -> Self {
+        Table::new_in(domain).into()
+    }
+
+    /// As [`Table::with_capacity_in`].
+    ///
+    /// # Panics
+    /// As [`Table::with_capacity_in`].
+    pub fn with_capacity_in(domain: &Domain, keys: usize) -> Self {
+        Table::with_capacity_in(domain, keys).into()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Set<K> {
+    /// A set of `domain` with these keys.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Set};
+    /// assert_eq!(Set::from_iter_in(&Domain::new(), [1, 2, 1]).len(), 2);
+    /// ```
+    pub fn from_iter_in(domain: &Domain, keys: impl IntoIterator<Item = K>) -> Self {
+        let keys = keys.into_iter();
+        let mut set = Self::with_capacity_in(domain, keys.size_hint().0);
+        set.extend(keys);
+        set
+    }
+}
+
+impl<K, S> Set<K, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Inserts a key, and says whether it was new. One that is there stays, and this one is dropped.
+    ///
+    /// # Errors
+    /// When the set is full, and does not have the key: it is handed back.
+    ///
+    /// # Panics
+    /// As [`Table::insert`].
+    pub fn insert(&self, key: K) -> Result<bool, Full<K, ()>> {
+        self.table.insert_new(key, ())
+    }
+}
+
+impl<K: Send + Sync + 'static, S> Deref for Set<K, S> {
+    type Target = Table<K, (), S>;
+
+    fn deref(&self) -> &Table<K, (), S> {
+        &self.table
+    }
+}
+
+impl<K: Send + Sync + 'static, S> DerefMut for Set<K, S> {
+    fn deref_mut(&mut self) -> &mut Table<K, (), S> {
+        &mut self.table
+    }
+}
+
+impl<K: Send + Sync + 'static, S> From<Table<K, (), S>> for Set<K, S> {
+    fn from(table: Table<K, (), S>) -> Self {
+        Self { table }
+    }
+}
+
+/// # Panics
+/// When the set is full.
+impl<K, S> Extend<K> for Set<K, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn extend<I: IntoIterator<Item = K>>(&mut self, keys: I) {
+        for key in keys {
+            self.insert(key).unwrap_or_else(|full| panic!("{full}"));
+        }
+    }
+}
+
+/// As a clone of a [`Table`].
+impl<K, S> Clone for Set<K, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone,
+{
+    fn clone(&self) -> Self {
+        self.table.clone().into()
+    }
+}
+
+impl<K, S, T> PartialEq<Set<K, T>> for Set<K, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher,
+    T: BuildHasher,
+{
+    fn eq(&self, other: &Set<K, T>) -> bool {
+        self.table == other.table
+    }
+}
+
+impl<K, S> Eq for Set<K, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher,
+{
+}
+
+/// The keys, in no order. Not an instant.
+impl<K, S> fmt::Debug for Set<K, S>
+where
+    K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reader = self.own_reader();
+        let guard = reader.pin();
+        f.debug_set().entries(self.within(&guard).keys()).finish()
+    }
+}
+
+impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
+    type Item = K;
+    type IntoIter = std::iter::Map<super::IntoIter<K, (), S>, fn((K, ())) -> K>;
+
+    /// Takes the set apart.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Set};
+    /// let keys: Vec<_> = Set::from_iter_in(&Domain::new(), [7]).into_iter().collect();
+    /// assert_eq!(keys, [7]);
+    /// ```
+    fn into_iter(self) -> Self::IntoIter {
+        self.table.into_iter().map(|(key, ())| key)
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serde {
+    use std::hash::{BuildHasher, Hash};
+
+    use serde::{Serialize, Serializer};
+
+    use super::Set;
+
+    /// As a sequence. Not an instant.
+    impl<K, S> Serialize for Set<K, S>
+    where
+        K: Serialize + Hash + Eq + Send + Sync + 'static,
+        S: BuildHasher,
+    {
+        fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {
+            let reader = self.own_reader();
+            let guard = reader.pin();
+            serializer.collect_seq(self.within(&guard).keys())
+        }
+    }
+}

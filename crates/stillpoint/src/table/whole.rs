@@ -1,0 +1,209 @@
+//! What is done with a table as a whole: it reads through a reader of its own, which it makes for the call.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use super::builder::TableBuilder;
+use super::error::Full;
+use super::table::Table;
+use crate::rcu::{Domain, Reader};
+
+impl<K, V, S> Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// A reader for a call that has none.
+    pub(super) fn own_reader(&self) -> Reader {
+        Reader::new(Arc::clone(self.inner().core()))
+    }
+}
+
+impl<K, V> Table<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// A table of `domain` with these entries, of which a later one replaces an earlier one with the same key.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    ///
+    /// ```
+    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// let table = Table::from_iter_in(&Domain::new(), [("a", 1), ("b", 2)]);
+    /// assert_eq!(table.len(), 2);
+    /// ```
+    pub fn from_iter_in(domain: &Domain, entries: impl IntoIterator<Item = (K, V)>) -> Self {
+        let entries = entries.into_iter();
+        let mut table = Self::with_capacity_in(domain, entries.size_hint().0);
+        table.extend(entries);
+        table
+    }
+}
+
+/// Inserts, and replaces what is there.
+///
+/// # Panics
+/// When the table is full.
+impl<K, V, S> Extend<(K, V)> for Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        (&*self).extend(entries);
+    }
+}
+
+/// Inserts, and replaces what is there, in a table that is shared.
+///
+/// # Panics
+/// When the table is full.
+impl<K, V, S> Extend<(K, V)> for &Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key, value).unwrap_or_else(|full| panic!("{full}"));
+        }
+    }
+}
+
+/// A table of the same domain, with the same hasher, limit and reclaimer. Not an instant: what is inserted and removed
+/// meanwhile may be missing.
+///
+/// # Panics
+/// If there is no memory.
+impl<K, V, S> Clone for Table<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone,
+{
+    fn clone(&self) -> Self {
+        let clone = TableBuilder::like(self).build().unwrap_or_else(|error| panic!("{error}"));
+        let reader = self.own_reader();
+        let guard = reader.pin();
+        for (key, value) in self.within(&guard).iter() {
+            // The limit may be reached when entries were replaced meanwhile.
+            if let Err(Full(..)) = clone.insert(key.clone(), value.clone()) {
+                break;
+            }
+        }
+        clone
+    }
+}
+
+/// Whether both have the same keys with the same values. Not an instant.
+impl<K, V, S, T> PartialEq<Table<K, V, T>> for Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: PartialEq + Send + Sync + 'static,
+    S: BuildHasher,
+    T: BuildHasher,
+{
+    fn eq(&self, other: &Table<K, V, T>) -> bool {
+        if self.len() != other.len() {
+            return false;
+        }
+        let (reader, others) = (self.own_reader(), other.own_reader());
+        let (guard, others) = (reader.pin(), others.pin());
+        let others = other.within(&others);
+        self.within(&guard).iter().all(|(key, value)| others.get(key) == Some(value))
+    }
+}
+
+impl<K, V, S> Eq for Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Eq + Send + Sync + 'static,
+    S: BuildHasher,
+{
+}
+
+/// The entries, in no order. Not an instant.
+impl<K, V, S> fmt::Debug for Table<K, V, S>
+where
+    K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
+    V: fmt::Debug + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reader = self.own_reader();
+        let guard = reader.pin();
+        f.debug_map().entries(self.within(&guard).iter()).finish()
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serde {
+    use std::hash::{BuildHasher, Hash};
+    use std::marker::PhantomData;
+
+    use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+    use serde::{Deserialize, Serialize, Serializer};
+
+    use super::Table;
+    use crate::table::TableBuilder;
+
+    /// As a map. Not an instant.
+    impl<K, V, S> Serialize for Table<K, V, S>
+    where
+        K: Serialize + Hash + Eq + Send + Sync + 'static,
+        V: Serialize + Send + Sync + 'static,
+        S: BuildHasher,
+    {
+        fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {
+            let reader = self.own_reader();
+            let guard = reader.pin();
+            // The iterator tells no length: entries may come and go until all are written.
+            serializer.collect_map(self.within(&guard).iter())
+        }
+    }
+
+    /// A table needs a domain: so it is the builder that is the seed.
+    impl<'de, K, V, S> DeserializeSeed<'de> for TableBuilder<K, V, S>
+    where
+        K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+        V: Deserialize<'de> + Send + Sync + 'static,
+        S: BuildHasher,
+    {
+        type Value = Table<K, V, S>;
+
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+            struct Entries<K, V, S>(Table<K, V, S>, PhantomData<fn() -> (K, V)>)
+            where
+                K: Send + Sync + 'static,
+                V: Send + Sync + 'static;
+
+            impl<'de, K, V, S> Visitor<'de> for Entries<K, V, S>
+            where
+                K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+                V: Deserialize<'de> + Send + Sync + 'static,
+                S: BuildHasher,
+            {
+                type Value = Table<K, V, S>;
+
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a map")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    while let Some((key, value)) = map.next_entry()? {
+                        drop(self.0.insert(key, value).map_err(A::Error::custom)?);
+                    }
+                    Ok(self.0)
+                }
+            }
+
+            deserializer.deserialize_map(Entries(self.build().map_err(D::Error::custom)?, PhantomData))
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What is done with a table as a whole, or by its only owner; sets, and handles.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use stillpoint::rcu::Domain;
+use stillpoint::table::{Full, Set, Table, TableHandle};
+
+use crate::census::{Census, Counted};
+
+const KEYS: u64 = if cfg!(miri) { 40 } else { 5_000 };
+
+/// In the middle of a growth, too: some of its entries are in the old array, and some in the new one.
+fn in_growth(census: &Census) -> (Domain, Table<u64, Counted>) {
+    let domain = Domain::new();
+    let table = Table::new_in(&domain);
+    let mut key = 0;
+    while !table.stats().growing && key < KEYS {
+        table.insert(key, census.value(key)).unwrap();
+        key += 1;
+    }
+    (domain, table)
+}
+
+#[test]
+fn the_owner_changes_every_value_once() {
+    let census = Census::default();
+    let (domain, mut table) = in_growth(&census);
+    let len = table.len();
+    for (key, value) in &mut table {
+        assert_eq!(value.value, *key);
+        value.value += 1;
+    }
+    assert_eq!(table.iter_mut().count(), len);
+    table.values_mut().for_each(|value| value.value += 1);
+    table.get_mut(&7).unwrap().value += 10;
+    assert!(table.get_mut(&(1 << 40)).is_none());
+    let mut references: Vec<_> = table.iter_mut().map(|(_, value)| value).collect();
+    references.iter_mut().for_each(|value| value.value += 1);
+    drop(references);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let view = table.within(&guard);
+    assert!(view.iter().all(|(key, value)| value.value == key + if *key == 7 { 13 } else { 3 }));
+    assert_eq!((view.keys().count(), view.values().count(), census.alive()), (len, len, len));
+}
+
+#[test]
+fn a_table_is_taken_apart() {
+    let census = Census::default();
+    for taken in [0, 1, 30, usize::MAX] {
+        let (_domain, table) = in_growth(&census);
+        let len = table.len();
+        drop(table.remove(&3));
+        let mut entries = table.into_iter();
+        let mut keys: Vec<u64> = entries.by_ref().take(taken).map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), taken.min(len - 1));
+        drop(entries);
+        assert_eq!(census.alive(), 0, "what was not asked for is dropped");
+    }
+    let (_domain, table) = in_growth(&census);
+    std::mem::forget(table.into_iter().next());
+}
+
+#[test]
+fn tables_are_copied_and_compared() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::from_iter_in(&domain, (0..KEYS).map(|key| (key, census.value(key))));
+    let copy = table.clone();
+    assert!(table == copy && copy.len() as u64 == KEYS);
+    drop(copy.insert(1, census.value(0)).unwrap());
+    assert!(table != copy);
+    drop(copy.remove(&1));
+    assert!(table != copy);
+    let other = Table::from_iter_in(&Domain::new(), (0..KEYS).map(|key| (key, census.value(key))));
+    assert!(table == other, "of whatever domain");
+    let small = Table::builder_in(&domain).max_len(2).build().unwrap();
+    small.insert(1, 1).unwrap();
+    small.insert(2, 2).unwrap();
+    let copy = small.clone();
+    assert_eq!(copy.insert(3, 3).unwrap_err(), Full(3, 3), "the limit is copied, too");
+    assert_eq!(copy, small);
+    let one = Table::from_iter_in(&domain, [("a", 1)]);
+    assert_eq!(
+        (format!("{one:?}"), format!("{:?}", Set::from_iter_in(&domain, ["a"]))),
+        ("{\"a\": 1}".to_owned(), "{\"a\"}".to_owned())
+    );
+}
+
+#[test]
+fn entries_that_find_no_room_are_no_secret() {
+    let mut table = Table::builder_in(&Domain::new()).max_len(2).build().unwrap();
+    let extended = catch_unwind(AssertUnwindSafe(|| table.extend([(1, 1), (2, 2), (3, 3)])));
+    let panic = extended.unwrap_err();
+    assert!(panic.downcast_ref::<String>().unwrap().contains("no room for another entry"));
+    assert_eq!(table.len(), 2);
+    (&table).extend([(1, 5)]);
+    assert_eq!(table.get_mut(&1), Some(&mut 5));
+}
+
+#[test]
+fn a_set_keeps_the_key_that_it_has() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let set: Set<Counted> = Table::builder_in(&domain).max_len(2).build().unwrap().into();
+    assert!(set.insert(census.value(1)).unwrap());
+    assert!(set.insert(census.value(2)).unwrap());
+    // Full, and yet it knows what it has.
+    assert!(!set.insert(census.value(1)).unwrap());
+    assert_eq!(set.insert(census.value(3)).unwrap_err().0.value, 3);
+    assert_eq!(census.alive(), 2);
+    let mut reader = domain.reader();
+    let mut lookup = set.reader(&mut reader);
+    assert!(lookup.contains_key(&1) && !lookup.contains_key(&3));
+    drop(set.remove(&1));
+    drop(lookup);
+    let copy = set.clone();
+    assert!(set == copy && census.alive() == 2 + set.pending());
+    assert_eq!(copy.into_iter().map(|key| key.value).collect::<Vec<_>>(), [2]);
+}
+
+/// Entries without a value take what their keys take.
+#[test]
+fn no_value_costs_nothing() {
+    let (set, keys) = (Set::<u64>::with_capacity_in(&Domain::new(), 10_000), 10_000);
+    let with_values = Table::<u64, u64>::with_capacity_in(&Domain::new(), keys);
+    assert_eq!(with_values.stats().bytes - set.stats().bytes, 8 * (keys + 1024 + 65));
+}
+
+#[test]
+fn a_handle_outlives_whoever_made_it() {
+    let census = Census::default();
+    let table = Arc::new(Table::new_in(&Domain::new()));
+    let mut handle: TableHandle<u64, Counted> = table.handle();
+    drop(table);
+    for key in 0..KEYS {
+        handle.insert(key, census.value(key)).unwrap();
+        assert!(handle.reader().contains_key(&(key / 2)));
+    }
+    assert_eq!(handle.table().stats().growths > 0, !cfg!(miri));
+    let mut lookup = handle.reader();
+    let entry = lookup.get(&3).unwrap();
+    assert_eq!(entry.value, 3);
+    drop(entry);
+    drop(lookup);
+    drop(handle);
+    assert_eq!(census.alive(), 0);
+}
+
+/// What is forgotten holds something up at the worst. What the handle had pinned before is not used again.
+#[test]
+fn what_is_forgotten_of_a_handle_does_no_harm() {
+    let census = Census::default();
+    let table = Arc::new(Table::new_in(&Domain::new()));
+    let mut handle = table.handle();
+    for key in 0..12 {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    for round in 0..4 {
+        let mut lookup = handle.reader();
+        std::mem::forget(lookup.get(&1));
+        if round % 2 == 0 {
+            std::mem::forget(lookup.pin());
+        }
+        assert!(lookup.contains_key(&2));
+        if round > 1 {
+            std::mem::forget(lookup);
+        } else {
+            drop(lookup);
+        }
+        let growths = table.stats().growths;
+        table.reserve(table.capacity() + 1 - table.len()).unwrap();
+        assert_eq!(table.stats().growths, growths + 1);
+        assert_eq!(handle.reader().get(&3).map(|value| value.value), Some(3));
+    }
+    drop(handle);
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!((census.alive(), Arc::strong_count(&table)), (12, 1));
+}
+
+/// Values that refer to their table, and use it when they are dropped: by taking apart, too.
+#[test]
+fn values_that_hold_their_table_are_dropped_in_order() {
+    struct Node(Option<Arc<Table<u64, Node>>>);
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            if let Some(table) = self.0.take() {
+                drop(table.insert(99, Node(None)));
+                table.shrink_to_fit();
+            }
+        }
+    }
+
+    let table = Arc::new(Table::new_in(&Domain::new()));
+    let other = Arc::new(Table::new_in(&Domain::new()));
+    for key in 0..10 {
+        table.insert(key, Node(Some(Arc::clone(&other)))).ok().unwrap();
+        other.insert(key, Node(None)).ok().unwrap();
+    }
+    let table = Arc::into_inner(table).unwrap();
+    let mut entries = table.into_iter();
+    drop(entries.next());
+    assert_eq!((Arc::strong_count(&other), other.len()), (10, 11));
+    drop(entries);
+    assert_eq!(Arc::strong_count(&other), 1);
+    other.clear();
+}
