@@ -166,4 +166,8 @@ fn timer_burst_t(
     from
 }
 
+fn rcu_atomic_t(from: rcu::Atomic<fn(&'static ())>) -> rcu::Atomic<for<'any> fn(&'any ())> {
+    from
+}
+
 fn main() {}
