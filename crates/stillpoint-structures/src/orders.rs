@@ -1,0 +1,31 @@
+//! Every ordering that the argument in `docs/design/structures.md` relies on. The loads of protected links are acquire by
+//! themselves.
+
+use crate::busted::{self, Variant};
+
+stillpoint_sys::orders! {
+    as in "structures.md";
+
+    /// A node is pushed: who pops it sees its content. Later exchanges of the head continue the release sequence.
+    stack_push: Release, ["the acquire in `ProtectedLink::load`"], "1", [StackPushRelaxed];
+
+    /// A node is linked behind the last one: who follows the link sees its content.
+    queue_link: Release, ["the acquire in `ProtectedLink::load`", queue_next], "3", [QueueLinkRelaxed];
+    /// The link of the last node, which the tail moves along.
+    queue_next: Acquire, [queue_link], "3", [QueueLinkRelaxed];
+    /// The tail moves: who finds the node there sees its content.
+    queue_tail: Release, ["the acquire in `ProtectedLink::load`", queue_past], "3", [QueueTailRelaxed];
+    /// Who retires the first node comes after the exchange that took the tail from it.
+    queue_past: Acquire, [queue_tail], "5", [QueuePastRelaxed];
+    /// The head moves: who finds the node there sees its content, and a tail that is no older.
+    queue_head: Release, ["the acquire in `ProtectedLink::load`"], "4", [QueueHeadRelaxed];
+
+    /// A node is inserted: who follows the link sees its content.
+    list_insert: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListInsertRelaxed];
+    /// A node is marked: who sees the mark, and unlinks the node, has the mark before the unlink.
+    list_mark: Release, ["the acquire in `ProtectedLink::load`"], "7", [ListMarkRelaxed];
+    /// A node is unlinked: who follows the link sees the content of the next one, and comes after the unlink.
+    list_unlink: Release, ["the acquire in `ProtectedLink::load`", list_follow], "7", [ListUnlinkRelaxed];
+    /// A walk in a region follows the link.
+    list_follow: Acquire, [list_insert, list_unlink], "8", [ListFollowRelaxed];
+}
