@@ -236,6 +236,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             }
             // Relaxed: published by the exchange.
             new.next.store(place.current.shared(), Ordering::Relaxed);
+            new.watch.touch();
             let (link, order) = (self.link(&place.before), orders::list_insert());
             match link.compare_exchange(place.current.shared(), new, order, Ordering::Relaxed, &Unprotected) {
                 Ok(_) => return Ok(()),

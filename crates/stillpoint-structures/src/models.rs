@@ -105,7 +105,7 @@ fn two_pop_from_a_stack() {
 
 #[test]
 fn one_pushes_to_a_queue_and_one_pops() {
-    explore(3, |domain| {
+    explore(2, |domain| {
         let queue = Arc::new(Queue::new_in(&domain));
         let other = spawn(&queue, &domain, |queue, reader, _| {
             (1..=2).for_each(|value| queue.push(Value::new(value), reader));
@@ -122,7 +122,7 @@ fn one_pushes_to_a_queue_and_one_pops() {
 
 #[test]
 fn two_push_to_a_queue() {
-    explore(3, |domain| {
+    explore(2, |domain| {
         let queue = Arc::new(Queue::new_in(&domain));
         let other = spawn(&queue, &domain, |queue, reader, _| queue.push(Value::new(1), reader));
         let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
@@ -136,7 +136,7 @@ fn two_push_to_a_queue() {
 
 #[test]
 fn two_pop_from_a_queue() {
-    explore(3, |domain| {
+    explore(2, |domain| {
         let queue = Arc::new(Queue::new_in(&domain));
         let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
         (1..=2).for_each(|value| queue.push(Value::new(value), &reader));
@@ -160,7 +160,7 @@ fn two_pop_from_a_queue() {
 #[test]
 fn one_pushes_to_a_queue_and_two_pop() {
     explore(1, |domain| {
-        let queue = Arc::new(Queue::new_in(&domain));
+        let queue = Arc::new(Queue::<Value>::new_in(&domain));
         let poppers = [(); 2].map(|()| {
             spawn(&queue, &domain, |queue, reader, reclaimer| {
                 if let Some(value) = queue.pop(reader, reclaimer) {
@@ -168,8 +168,12 @@ fn one_pushes_to_a_queue_and_two_pop() {
                 }
             })
         });
-        queue.push(Value::new(1), &domain.reader());
-        poppers.map(|popper| popper.join().unwrap());
+        // To its end: a reader that goes releases what it did.
+        let reader = domain.reader();
+        queue.push(Value::new(1), &reader);
+        for popper in poppers {
+            popper.join().unwrap();
+        }
     });
 }
 
@@ -184,7 +188,9 @@ fn one_pushes_to_a_queue_behind_a_node_that_is_popped() {
                 reclaimer.poll();
             }
         });
-        queue.push(Value::new(2), &domain.reader());
+        // To its end: a reader that goes releases what it did.
+        let reader = domain.reader();
+        queue.push(Value::new(2), &reader);
         pusher.join().unwrap();
         popper.join().unwrap();
     });
@@ -292,7 +298,9 @@ fn one_walks_where_one_inserts_and_one_removes() {
         let walker = spawn(&list, &domain, |list, reader, _| {
             list.get_in(&2, &reader.pin()).map(Value::read);
         });
-        assert!(list.insert(2, Value::new(2), &domain.reader(), &mut domain.reclaimer()).is_ok());
+        // To its end: a reader that goes releases what it did.
+        let reader = domain.reader();
+        assert!(list.insert(2, Value::new(2), &reader, &mut domain.reclaimer()).is_ok());
         remover.join().unwrap();
         walker.join().unwrap();
     });
@@ -301,7 +309,7 @@ fn one_walks_where_one_inserts_and_one_removes() {
 /// One marks the first node, another one unlinks it and removes the second one, and a third one walks from the first.
 #[test]
 fn one_walks_over_a_mark_that_another_has_seen() {
-    explore(1, |domain| {
+    explore(2, |domain| {
         let list = list(&domain, &[1, 2]);
         let first = spawn(&list, &domain, |list, reader, reclaimer| {
             list.remove(&1, reader, reclaimer).expect("it is there").read();

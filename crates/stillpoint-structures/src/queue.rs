@@ -65,6 +65,7 @@ impl<T: Send + 'static> Queue<T> {
                 self.move_tail(tail.shared(), next);
                 continue;
             }
+            new.watch.touch();
             let order = orders::queue_link();
             match node.next.compare_exchange(Shared::null(), new, order, Ordering::Relaxed, &Unprotected) {
                 Ok(linked) => return self.move_tail(tail.shared(), linked),

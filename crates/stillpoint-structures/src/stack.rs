@@ -92,6 +92,7 @@ impl<T: Send + 'static> Stack<T> {
             head.load(&self.head);
             // Relaxed: published by the exchange below.
             new.next.store(head.shared(), Ordering::Relaxed);
+            new.watch.touch();
             let order = orders::stack_push();
             match self.head.compare_exchange_weak(head.shared(), new, order, Ordering::Relaxed, &Unprotected)
             {

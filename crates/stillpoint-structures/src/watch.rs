@@ -18,6 +18,10 @@ impl Watch {
 
     #[cfg(not(loom))]
     #[inline(always)]
+    pub(crate) fn touch(&self) {}
+
+    #[cfg(not(loom))]
+    #[inline(always)]
     pub(crate) fn look(&self) {}
 
     #[cfg(loom)]
@@ -26,6 +30,13 @@ impl Watch {
         // SAFETY: not shared yet.
         freed.with_mut(|freed| unsafe { *freed = false });
         Self { freed }
+    }
+
+    /// The last thing that is written before the node is published. In a model, light fences order what comes before them.
+    #[cfg(loom)]
+    pub(crate) fn touch(&self) {
+        // SAFETY: not shared yet.
+        self.freed.with_mut(|freed| unsafe { *freed = false });
     }
 
     #[cfg(loom)]
