@@ -277,7 +277,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             {
                 continue;
             }
-            let order = orders::list_mark();
+            // Release: pairs with the acquire in `ProtectedLink::load`: the mark comes before the unlink, whoever does that.
+            let order = Ordering::Release;
             if node
                 .next
                 .compare_exchange(next.shared(), marked, order, Ordering::Relaxed, &Unprotected)

@@ -1,5 +1,6 @@
 //! Every ordering that the argument in `docs/design/structures.md` relies on. The loads of protected links are acquire by
-//! themselves.
+//! themselves. Two more orderings have no variant, as no model can show them: the mark of a list, and the look at a queue's tail
+//! (steps 5 and 7).
 
 use crate::busted::{self, Variant};
 
@@ -14,16 +15,12 @@ stillpoint_sys::orders! {
     /// The link of the last node, which the tail moves along.
     queue_next: Acquire, [queue_link], "3", [QueueLinkRelaxed];
     /// The tail moves: who finds the node there sees its content.
-    queue_tail: Release, ["the acquire in `ProtectedLink::load`", queue_past], "3", [QueueTailRelaxed];
-    /// Who retires the first node comes after the exchange that took the tail from it.
-    queue_past: Acquire, [queue_tail], "5", [QueuePastRelaxed];
+    queue_tail: Release, ["the acquire in `ProtectedLink::load`", "the acquire loads of the tail"], "3", [QueueTailRelaxed];
     /// The head moves: who finds the node there sees its content, and a tail that is no older.
     queue_head: Release, ["the acquire in `ProtectedLink::load`"], "4", [QueueHeadRelaxed];
 
     /// A node is inserted: who follows the link sees its content.
     list_insert: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListInsertRelaxed];
-    /// A node is marked: who sees the mark, and unlinks the node, has the mark before the unlink.
-    list_mark: Release, ["the acquire in `ProtectedLink::load`"], "7", [ListMarkRelaxed];
     /// A node is unlinked: who follows the link sees the content of the next one, and comes after the unlink.
     list_unlink: Release, ["the acquire in `ProtectedLink::load`", list_follow], "7", [ListUnlinkRelaxed];
     /// A walk in a region follows the link.

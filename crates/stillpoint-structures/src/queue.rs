@@ -77,7 +77,8 @@ impl<T: Send + 'static> Queue<T> {
     /// Moves the tail on, unless somebody has: then the caller comes after that.
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
-        let _ = self.tail.0.compare_exchange(from, to, order, orders::queue_past(), &Unprotected);
+        // Acquire on failure: as in `pop`.
+        let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Acquire, &Unprotected);
     }
 
     /// Takes the value at the front; `None` when the queue is empty. A node goes to `reclaimer`.
@@ -96,7 +97,8 @@ impl<T: Send + 'static> Queue<T> {
             node.watch.look();
             // No older than what was seen by whoever moved the head here, which the load of the head has acquired: so it has
             // passed the head, or is there.
-            let tail = self.tail.0.load(orders::queue_past(), &Unprotected);
+            // Acquire: pairs with the release of `queue_tail`: the retirement below comes after the move.
+            let tail = self.tail.0.load(Ordering::Acquire, &Unprotected);
             next.load(&node.next);
             // Relaxed: for comparison. Links of a queue have no marks: this look shows that the next node was not retired
             // when its slot was set.

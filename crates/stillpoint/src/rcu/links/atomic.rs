@@ -25,7 +25,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// 3. **Published and followed.** Who links an object does so by a release operation; who follows a link has loaded it by
 ///    acquire. An exchange that follows what it found is an acquire on failure as well.
 ///
-/// Under a [`Guard`](super::Guard) or a [`QsbrReader`](super::QsbrReader) that is all: what is reached from the structure's
+/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader) that is all: what is reached from the structure's
 /// root within the region may be followed until it ends, objects that were unlinked meanwhile included, if
 ///
 /// 4. **what an unlinked object links to is not unlinked before it**: the links of an object do not change any more when it
