@@ -20,9 +20,9 @@ stillpoint_sys::orders! {
     queue_head: Release, ["the acquire in `ProtectedLink::load`"], "4", [QueueHeadRelaxed];
 
     /// A node is inserted: who follows the link sees its content.
-    list_insert: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListInsertRelaxed];
+    list_insert: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListLinkRelaxed];
     /// A node is unlinked: who follows the link sees the content of the next one, and comes after the unlink.
-    list_unlink: Release, ["the acquire in `ProtectedLink::load`", list_follow], "7", [ListUnlinkRelaxed];
+    list_unlink: Release, ["the acquire in `ProtectedLink::load`", list_follow], "7", [ListLinkRelaxed];
     /// A walk in a region follows the link.
     list_follow: Acquire, [list_insert, list_unlink], "8", [ListFollowRelaxed];
 }
