@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Each crate, and those that it imports.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("stillpoint-sys", &[]),
     ("stillpoint", &["stillpoint-sys"]),
+    ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-peers", &[]),
     ("stillpoint-harness", &["stillpoint"]),

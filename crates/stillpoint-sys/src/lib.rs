@@ -19,6 +19,8 @@ pub mod busted;
 pub mod linux;
 #[cfg(feature = "std")]
 pub mod panics;
+#[cfg(all(feature = "std", loom))]
+pub mod quarantine;
 #[cfg(feature = "std")]
 pub mod sync;
 #[cfg(feature = "std")]

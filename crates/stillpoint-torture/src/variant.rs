@@ -55,6 +55,8 @@ const KEPT: &str =
 
 const NARROW: &str = "its window of some nanoseconds is not met often enough";
 
+const LINKS: &str = "torture has no data structures of its own";
+
 /// The variants that the models in `loom` alone catch, and why.
 const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
@@ -69,6 +71,8 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     ),
     (Broken::Rcu(Rcu::MovedRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectorUnseen), "torture calls no barrier"),
+    (Broken::Rcu(Rcu::LinkTagInSlot), LINKS),
+    (Broken::Rcu(Rcu::LinkTagIgnored), LINKS),
     (Broken::Rcu(Rcu::QsbrLoadRelaxed), KEPT),
     (Broken::Rcu(Rcu::QsbrStoreRelaxed), KEPT),
     (Broken::Rcu(Rcu::OfflineRelaxed), KEPT),

@@ -16,6 +16,8 @@ stillpoint_sys::variants! {
     ProtectNoLight = "protect-no-light": "A protected load has no light fence between slot and reload.",
     ProtectReloadRelaxed = "protect-reload-relaxed": "A protected load confirms with a relaxed reload.",
     OwnedLight = "owned-light": "A protected load that is bound to no thread has a light fence in place of a full one.",
+    LinkTagInSlot = "link-tag-in-slot": "A protected link's slot holds the address with its tag.",
+    LinkTagIgnored = "link-tag-ignored": "A protected link is confirmed by a reload with the same address, whatever its tag.",
     QsbrLoadRelaxed = "qsbr-load-relaxed": "A quiescent state loads the token relaxed, not acquire.",
     QsbrStoreRelaxed = "qsbr-store-relaxed": "A quiescent state stores its report relaxed, not release.",
     OnlineNoFence = "online-no-fence": "A QSBR reader comes online without a full fence.",

@@ -16,6 +16,7 @@ use super::future::GracePeriod;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
+use super::region::Member;
 use super::stall::Stall;
 use super::stats::Stats;
 use crate::fence::Mode;
@@ -74,6 +75,36 @@ impl Domain {
     /// A number that no other domain of the process has or will have.
     pub fn id(&self) -> u64 {
         self.core.id()
+    }
+
+    /// Panics unless `member` is of this domain: for data structures, whose safety rests on it.
+    ///
+    /// # Panics
+    /// If it is of another one; the message names both.
+    ///
+    /// ```should_panic
+    /// # use stillpoint::rcu::Domain;
+    /// let (domain, other) = (Domain::new(), Domain::new());
+    /// domain.verify(&domain.reader());
+    /// domain.verify(&domain.reclaimer());
+    /// domain.verify(&other.reader()); // panics
+    /// ```
+    #[inline(always)]
+    pub fn verify(&self, member: &impl Member) {
+        let of = member.core();
+        if !std::ptr::eq(of, &*self.core) {
+            self.reject_member(of);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reject_member(&self, other: &Core) -> ! {
+        panic!(
+            "what belongs to domain `{}` was used with a structure of domain `{}`",
+            other.name(),
+            self.name()
+        )
     }
 
     /// How readers and writers are ordered.

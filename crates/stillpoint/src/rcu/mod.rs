@@ -23,6 +23,12 @@
 //! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
 //! ([`DomainBuilder::max_pending`]); what a retirement does that finds no room is for [`WhenFull`] to say.
 //!
+//! # Data structures
+//!
+//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`], which own nothing and carry tags; to
+//! follow one is `unsafe`, in a region or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
+//! has some that are safe to use.
+//!
 //! # Correctness
 //!
 //! The argument, with what each memory access pairs with, is in `docs/design/rcu.md` of the repository. It
@@ -48,6 +54,7 @@ mod error;
 mod future;
 mod limits;
 mod link;
+mod links;
 #[cfg(all(test, loom))]
 mod models;
 mod offline;
@@ -78,12 +85,15 @@ pub use error::{
 };
 pub use future::GracePeriod;
 pub use limits::WhenFull;
+pub use links::{
+    Atomic, ExchangeError, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected,
+};
 pub use offline::OfflineReader;
 pub use owned::OwnedProtected;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
-pub use region::Region;
+pub use region::{Member, Region};
 pub use retired::Retired;
 pub use stall::{Activity, ReaderKind, Stall};
 pub use stats::Stats;

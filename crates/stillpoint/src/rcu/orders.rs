@@ -31,7 +31,7 @@ stillpoint_sys::orders! {
     /// The store that clears a slot: the reads of the object happen before its free.
     hazard_clear: Release, [hazards], "9", [HazardClearRelaxed];
     /// The load that confirms: the object is followed.
-    confirm: Acquire, ["the release in `Link::swap`"], "8", [ProtectReloadRelaxed];
+    confirm: Acquire, ["the release in `Link::swap`", "the release by which a typed link is set"], "8", [ProtectReloadRelaxed];
     /// What a compare-and-exchange finds in place of what was expected is followed within a region.
     found: Acquire, ["the release in `Link::swap`"], "4", [FoundRelaxed];
 

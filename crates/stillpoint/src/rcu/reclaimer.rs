@@ -1,5 +1,6 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,33 @@ impl Reclaimer {
             self.list.retire_reserved(garbage());
         }
         has_room
+    }
+
+    /// Takes in what cannot be handed back: it is left to the domain when there is no room.
+    ///
+    /// # Panics
+    /// As [`retire`](Reclaimer::retire).
+    pub(super) fn take_in(&mut self, garbage: Garbage) {
+        if self.list.reserve_at_once(garbage.bytes()) {
+            self.list.retire_reserved(garbage);
+        } else {
+            self.take_in_when_full(garbage);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_in_when_full(&mut self, garbage: Garbage) {
+        let core = Arc::clone(self.list.core());
+        // Destructors of others run here.
+        match catch_unwind(AssertUnwindSafe(|| self.list.make_room(garbage.bytes()))) {
+            Ok(Ok(())) => self.list.retire_reserved(garbage),
+            Ok(Err(_)) => core.take_orphan(garbage),
+            Err(panic) => {
+                core.take_orphan(garbage);
+                resume_unwind(panic);
+            }
+        }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

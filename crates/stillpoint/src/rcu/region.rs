@@ -1,4 +1,6 @@
 use super::engine::Core;
+use super::reader::Reader;
+use super::reclaimer::Reclaimer;
 
 /// A region in which plain references to shared objects may be held: a [`Guard`](super::Guard), or a
 /// [`QsbrReader`](super::QsbrReader) between two quiescent states.
@@ -12,9 +14,41 @@ use super::engine::Core;
 pub trait Region: sealed::Sealed {}
 
 impl<R: Region + ?Sized> Region for &R {}
+/// What belongs to a domain, and can be asked which: a [`Reader`], a [`Region`], a [`Reclaimer`]. See
+/// [`Domain::verify`](super::Domain::verify).
+pub trait Member: sealed::Member {}
+
+impl<R: Region> Member for R {}
+impl Member for Reader {}
+impl Member for Reclaimer {}
 
 pub(crate) mod sealed {
-    use super::Core;
+    use super::{Core, Reader, Reclaimer, Region};
+
+    pub trait Member {
+        fn core(&self) -> &Core;
+    }
+
+    impl<R: Region> Member for R {
+        #[inline(always)]
+        fn core(&self) -> &Core {
+            Sealed::core(self)
+        }
+    }
+
+    impl Member for Reader {
+        #[inline(always)]
+        fn core(&self) -> &Core {
+            Reader::core(self)
+        }
+    }
+
+    impl Member for Reclaimer {
+        #[inline(always)]
+        fn core(&self) -> &Core {
+            Reclaimer::core(self)
+        }
+    }
 
     /// # Safety
     /// As long as the value is borrowed, its record in `core` publishes a token that was current before any

@@ -296,9 +296,7 @@ impl<T: Send + Sync + 'static> Parts<T> {
     fn leave_to_domain(self) {
         let garbage = self.into_garbage();
         if let Some(core) = self.domain.core() {
-            core.charge(size_of::<T>());
-            core.shared_counters().share_retired();
-            core.add_orphan(garbage);
+            core.take_orphan(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
             panics::resume(unsafe { garbage::free_left(garbage) });

@@ -138,4 +138,22 @@ fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
     _later = make(&first);
 }
 
+fn rcu_owned_t(make: impl for<'any> Fn(&'any ()) -> rcu::Owned<&'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn rcu_protectedlink_r(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'any, u8>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn rcu_protectedlink_t(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'static, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
 fn main() {}

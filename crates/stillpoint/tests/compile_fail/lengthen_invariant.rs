@@ -208,4 +208,8 @@ fn timer_burst_t(
     from
 }
 
+fn rcu_atomic_t(from: rcu::Atomic<fn(&'static ())>) -> rcu::Atomic<for<'any> fn(&'any ())> {
+    from
+}
+
 fn main() {}

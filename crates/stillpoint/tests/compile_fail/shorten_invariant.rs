@@ -188,4 +188,8 @@ fn timer_burst_t(
     from
 }
 
+fn rcu_atomic_t(from: rcu::Atomic<for<'any> fn(&'any ())>) -> rcu::Atomic<fn(&'static ())> {
+    from
+}
+
 fn main() {}

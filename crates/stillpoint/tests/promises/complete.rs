@@ -10,6 +10,9 @@ use super::{generic, plain};
 /// Public in a private module, and unavailable outside.
 const PRIVATE: &[&str] = &["rcu::Core"];
 
+/// Not sized, and without values.
+const WITHOUT_VALUES: &[&str] = &["rcu::InArc"];
+
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -62,7 +65,7 @@ fn declared() -> BTreeSet<(String, Option<String>)> {
             for rest in text.split(keyword).skip(1) {
                 let end = rest.find(['<', '(', '{', ';', ' ']).expect("a declaration goes on");
                 let name = format!("{module}::{}", &rest[..end]);
-                if PRIVATE.contains(&&*name) {
+                if PRIVATE.contains(&&*name) || WITHOUT_VALUES.contains(&&*name) {
                     continue;
                 }
                 let parameters = parameters(&rest[end..]);
@@ -92,7 +95,8 @@ fn each_public_type_and_parameter_has_a_row() {
 }
 
 /// Public traits and aliases.
-const OTHERS: &[&str] = &["FenceProvider", "Region", "Replaced"];
+const OTHERS: &[&str] =
+    &["FenceProvider", "Linkable", "Member", "Pointee", "Region", "Replaced", "Scope", "InArc"];
 
 /// The nouns of a section of the glossary.
 fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {
@@ -122,7 +126,7 @@ fn each_public_type_is_in_the_glossary() {
     }
     let all = ["rcu", "rcu, the core of the engine", "rcu, around the core"]
         .map(|part| nouns(&glossary, part).len());
-    assert!(all.iter().sum::<usize>() <= 75, "{all:?} nouns are more than anybody learns");
+    assert!(all.iter().sum::<usize>() <= 80, "{all:?} nouns are more than anybody learns");
 }
 
 /// The functions of the programs in `compile_fail` with this beginning that the compiler finds an error in.

@@ -26,6 +26,15 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
+        "rcu::Atomic", "T": any = rcu::Atomic<T>;                                            Invariant,     SendAndSync, SendAndSync, Always,        Always,        MayDangle;
+        "rcu::Owned", "T": any = rcu::Owned<T>;                                              Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, Alive;
+        "rcu::Shared", "'g": lifetime = rcu::Shared<'a, u8>;                                 Covariant,     Never,       Never,       Always,        Always,        MayDangle;
+        "rcu::Shared", "T": any = rcu::Shared<'static, T>;                                   Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, MayDangle;
+        "rcu::ProtectedLink", "'r": lifetime = rcu::ProtectedLink<'a, u8>;                   Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "rcu::ProtectedLink", "T": any = rcu::ProtectedLink<'static, T>;                     Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "rcu::ExchangeError", "'g": lifetime = rcu::ExchangeError<'a, u8, u8>;               Covariant,     Never,       Never,       Always,        Always,        MayDangle;
+        "rcu::ExchangeError", "T": any = rcu::ExchangeError<'static, T, u8>;                 Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, MayDangle;
+        "rcu::ExchangeError", "P": any = rcu::ExchangeError<'static, u8, T>;                 Covariant,     Never,       Never,       UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::ReclaimerBuilder", "R": any = rcu::ReclaimerBuilder<T>;                        Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;

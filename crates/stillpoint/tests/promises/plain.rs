@@ -63,6 +63,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
         "pool::AuditError" = pool::AuditError;                                 true, true, true, true;
 
+        "rcu::Unprotected" = rcu::Unprotected;                                 true, true, true, true;
         "rcu::RetireHandle" = rcu::RetireHandle;                                     true, true, false, false;
         "rcu::BackgroundReclaimer" = rcu::BackgroundReclaimer;                 true, false, false, false;
         "rcu::Token" = rcu::Token;                                             true, true, true, true;

@@ -166,6 +166,13 @@ impl Core {
         &self.tasks
     }
 
+    /// Takes in an object that nobody has retired, beyond the limits if need be.
+    pub(crate) fn take_orphan(&self, garbage: Garbage) {
+        self.charge(garbage.bytes());
+        self.shared_counters().share_retired();
+        self.add_orphan(garbage);
+    }
+
     /// Takes in an object that nobody else looks after, and that was counted as retired before, and has its room.
     pub(crate) fn add_orphan(&self, garbage: Garbage) {
         self.shared_counters.pend(garbage.bytes());

@@ -12,8 +12,8 @@ mod directory;
 mod futures;
 mod handover;
 mod limits;
+mod links;
 mod objects;
-mod quarantine;
 mod regions;
 mod registration;
 mod stalls;
@@ -25,13 +25,19 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
+use stillpoint_sys::quarantine::Quarantine;
+
 use super::{Domain, RcuCell};
 use crate::fence::Mode;
+
+/// Broken variants read freed objects.
+#[global_allocator]
+static QUARANTINE: Quarantine = Quarantine::new();
 
 /// What loom says when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
 
-/// Contents of a cell that loom watches. The alignment is its mark for the [`quarantine`].
+/// Contents of a cell that loom watches. The alignment is its mark for the [`Quarantine`].
 #[repr(align(256))]
 struct Object {
     value: UnsafeCell<u32>,

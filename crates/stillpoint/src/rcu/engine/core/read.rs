@@ -170,32 +170,50 @@ pub(crate) unsafe fn protect<'r, T>(
 
 /// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller's. `None`, with the slot clear,
 /// when `source` holds null.
-///
-/// A reload that finds the same address proves that the object was linked *after* the slot was set, so a
-/// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
-/// been freed and its address used again, which is why the reload is the one that counts.
 #[inline(always)]
 pub(crate) fn protect_from<T>(
     fence: ReaderFence,
     source: &AtomicPtr<T>,
-    mut candidate: NonNull<T>,
+    candidate: NonNull<T>,
     hazard: &Hazard,
 ) -> Option<NonNull<T>> {
+    NonNull::new(protect_word(fence, source, candidate.as_ptr(), hazard, |word| word))
+}
+
+/// As [`protect_from`], for a source whose words may have tags: `address` takes the tag off. Returns the word that was
+/// confirmed, with its tag; the slot holds its address, and is clear if that is null. The address of `word` is not null.
+///
+/// A reload that finds the same word proves that the object was linked *after* the slot was set, so a
+/// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
+/// been freed and its address used again, which is why the reload is the one that counts. The whole word is compared: a tag
+/// that has come meanwhile may say that the owner of the source is unlinked, and then an address there proves nothing.
+#[inline(always)]
+pub(crate) fn protect_word<T>(
+    fence: ReaderFence,
+    source: &AtomicPtr<T>,
+    mut word: *mut T,
+    hazard: &Hazard,
+    address: impl Fn(*mut T) -> *mut T,
+) -> *mut T {
     loop {
-        set_hazard(hazard, candidate.cast().as_ptr());
+        let object = if busted::is(Variant::LinkTagInSlot) { word } else { address(word) };
+        set_hazard(hazard, object.cast());
         if !busted::is(Variant::ProtectNoLight) {
             fence.issue();
         }
         let is_reloaded = !busted::is(Variant::ProtectNoReload);
-        let current = if is_reloaded { source.load(orders::confirm()) } else { candidate.as_ptr() };
-        if current == candidate.as_ptr() {
-            return NonNull::new(current);
+        let current = if is_reloaded { source.load(orders::confirm()) } else { word };
+        if current == word {
+            return current;
         }
-        let Some(current) = NonNull::new(current) else {
+        if busted::is(Variant::LinkTagIgnored) && address(current) == address(word) {
+            return word;
+        }
+        if address(current).is_null() {
             clear_hazard(hazard);
-            return None;
-        };
-        candidate = current;
+            return current;
+        }
+        word = current;
     }
 }
 

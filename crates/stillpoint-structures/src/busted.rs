@@ -1,0 +1,16 @@
+//! Deliberately broken variants of the structures: controls for the models. In builds with `--cfg stillpoint_busted`, one is
+//! chosen by the environment variable `STILLPOINT_BUSTED_STRUCTURES`.
+
+stillpoint_sys::variants! {
+    for models, "STILLPOINT_BUSTED_STRUCTURES";
+    StackPushRelaxed = "stack-push-relaxed": "A node is pushed by a relaxed exchange.",
+    StackUnprotected = "stack-unprotected": "The first node of a stack is popped without a slot.",
+    QueueLinkRelaxed = "queue-link-relaxed": "A node is linked behind the last one by a relaxed exchange.",
+    QueueTailRelaxed = "queue-tail-relaxed": "A queue's tail moves by a relaxed exchange.",
+    QueueHeadRelaxed = "queue-head-relaxed": "A queue's head moves by a relaxed exchange.",
+    QueueNoLook = "queue-no-look": "A node behind the head is followed without another look at the head.",
+    ListLinkRelaxed = "list-link-relaxed": "The links of a list are set by relaxed exchanges.",
+    ListFollowRelaxed = "list-follow-relaxed": "A walk in a region follows relaxed loads.",
+    ListMarkIgnored = "list-mark-ignored": "A walk hand over hand goes on from a node that is marked.",
+    ListUnlinkFirst = "list-unlink-first": "A node of a list is unlinked before it is marked.",
+}

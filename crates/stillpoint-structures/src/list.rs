@@ -1,0 +1,404 @@
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::fmt;
+use std::mem;
+use std::ops::Deref;
+
+use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Region, Shared, Unprotected};
+use stillpoint_sys::sync::atomic::Ordering;
+
+use crate::busted::{self, Variant};
+use crate::orders;
+use crate::watch::Watch;
+
+/// The tag of a link whose node is removed. It does not change any more.
+const MARK: usize = 1;
+
+#[cfg_attr(loom, repr(align(256)))]
+struct Node<K, V> {
+    key: K,
+    value: V,
+    next: Atomic<Node<K, V>>,
+    watch: Watch,
+}
+
+impl<K, V> Node<K, V> {
+    /// Whether it has been removed.
+    fn is_marked(&self) -> bool {
+        // Relaxed: not followed.
+        self.next.load(Ordering::Relaxed, &Unprotected).tag() == MARK
+    }
+}
+
+/// A map in the order of its keys, as a linked list: T. Harris's and M. Michael's. Every call takes as many steps as there are
+/// smaller keys: for few keys, and to be learnt from.
+///
+/// It is read in two ways. [`get_in`](List::get_in) and [`iter_in`](List::iter_in) walk in a region, over nodes that are removed
+/// meanwhile: a reader on *B*, which is bypassed, goes on to *C*. They never begin again, and hold up all that is retired
+/// meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else; where it
+/// meets a node that is removed, it unlinks that first, or begins again. So do writers. Lock-free.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+/// use stillpoint_structures::List;
+///
+/// let domain = Domain::new();
+/// let list = List::new_in(&domain);
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// for (key, value) in [(2, "two"), (3, "three"), (1, "one")] {
+///     list.insert(key, value, &reader, &mut reclaimer).expect("there is no such key");
+/// }
+///
+/// let guard = reader.pin();
+/// assert_eq!(list.get_in(&3, &guard), Some(&"three"));
+/// assert!(list.iter_in(&guard).map(|(key, _)| key).eq(&[1, 2, 3]));
+/// drop(guard);
+///
+/// let removed = list.remove(&3, &reader, &mut reclaimer).expect("it is there");
+/// assert_eq!((removed.key(), *removed), (&3, "three")); // protected as long as this value exists
+/// assert!(list.get(&3, &reader).is_none());
+/// drop(removed);
+/// reclaimer.poll();
+/// ```
+///
+/// References live no longer than the region, or the reader, and the list:
+///
+/// ```compile_fail,E0505
+/// # use stillpoint::rcu::Domain;
+/// # use stillpoint_structures::List;
+/// # let domain = Domain::new();
+/// # let list = List::<u32, u32>::new_in(&domain);
+/// # let reader = domain.reader();
+/// let guard = reader.pin();
+/// let value = list.get_in(&1, &guard);
+/// drop(list);
+/// assert_eq!(value, None);
+/// ```
+/// ```
+/// # use stillpoint::rcu::Domain;
+/// # use stillpoint_structures::List;
+/// # let domain = Domain::new();
+/// # let list = List::<u32, u32>::new_in(&domain);
+/// # let reader = domain.reader();
+/// let guard = reader.pin();
+/// let value = list.get_in(&1, &guard);
+/// assert_eq!(value, None);
+/// drop(list);
+/// ```
+pub struct List<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    head: Atomic<Node<K, V>>,
+    domain: Domain,
+}
+
+/// The first node whose key is not less than one that was looked for, and the one before.
+struct Place<'r, K, V> {
+    /// Null at the head of the list.
+    before: ProtectedLink<'r, Node<K, V>>,
+    current: ProtectedLink<'r, Node<K, V>>,
+    is_found: bool,
+}
+
+impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
+    /// An empty list, read and reclaimed in `domain`.
+    pub fn new_in(domain: &Domain) -> Self {
+        Self { head: Atomic::null(), domain: domain.clone() }
+    }
+
+    /// The link behind a node that is protected, or the head.
+    fn link<'l>(&'l self, before: &'l ProtectedLink<'_, Node<K, V>>) -> &'l Atomic<Node<K, V>> {
+        // SAFETY: it was read from a link without a mark.
+        unsafe { before.as_ref() }.map_or(&self.head, |node| &node.next)
+    }
+
+    /// Walks hand over hand to where `key` is or would be. Nodes on the way that are marked are unlinked; they go to
+    /// `reclaimer`, or are left to the domain.
+    fn seek<'r>(
+        &self,
+        key: &K,
+        reader: &'r Reader,
+        mut reclaimer: Option<&mut Reclaimer>,
+    ) -> Place<'r, K, V> {
+        'restart: loop {
+            let (mut before, mut current) = (ProtectedLink::null(reader), self.head.protect(reader));
+            let mut next = ProtectedLink::null(reader);
+            loop {
+                if current.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
+                    continue 'restart; // the node before is removed
+                }
+                // SAFETY: the link has no mark, and is the head or in a node that is protected.
+                let Some(node) = (unsafe { current.as_ref() }) else {
+                    return Place { before, current, is_found: false };
+                };
+                node.watch.look();
+                next.load(&node.next);
+                if next.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
+                    let link = self.link(&before);
+                    if !self.unlink(
+                        link,
+                        current.shared(),
+                        next.shared().with_tag(0),
+                        reclaimer.as_deref_mut(),
+                    ) {
+                        continue 'restart;
+                    }
+                    // What a marked link says is not protected, whatever the slot holds.
+                    current.load(link);
+                    continue;
+                }
+                match node.key.cmp(key) {
+                    Less => {
+                        mem::swap(&mut before, &mut current);
+                        mem::swap(&mut current, &mut next);
+                    }
+                    order => return Place { before, current, is_found: order == Equal },
+                }
+            }
+        }
+    }
+
+    /// Unlinks a node that is marked, unless somebody has, or the node before it is marked as well. Who does it retires it.
+    fn unlink(
+        &self,
+        link: &Atomic<Node<K, V>>,
+        node: Shared<'_, Node<K, V>>,
+        next: Shared<'_, Node<K, V>>,
+        reclaimer: Option<&mut Reclaimer>,
+    ) -> bool {
+        let order = orders::list_unlink();
+        if link.compare_exchange(node, next, order, Ordering::Relaxed, &Unprotected).is_err() {
+            return false;
+        }
+        match reclaimer {
+            // SAFETY: this thread has unlinked it, by the exchange above, which succeeds for one; readers are of the domain.
+            Some(reclaimer) => unsafe { node.retire(reclaimer) },
+            // SAFETY: as in the other case. Dropped, it is left to the domain.
+            None => drop(unsafe { node.into_retired(&self.domain) }),
+        }
+        true
+    }
+
+    /// The entry of `key`, protected: nothing else is held up by it.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain. With a panic of the comparison, as all methods that are given a key.
+    pub fn get<'a>(&'a self, key: &K, reader: &'a Reader) -> Option<Entry<'a, K, V>> {
+        self.domain.verify(reader);
+        let place = self.seek(key, reader, None);
+        place.is_found.then(|| Entry { node: place.current, _list: self })
+    }
+
+    /// The value of `key`, within a region.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    pub fn get_in<'g, R: Region>(&'g self, key: &K, region: &'g R) -> Option<&'g V> {
+        self.domain.verify(region);
+        let mut link = &self.head;
+        loop {
+            let shared = link.load(orders::list_follow(), region).with_tag(0);
+            // SAFETY: the list keeps the contract of links, and the region is of its domain: what was reached from the head
+            // may be followed, marked or not.
+            let node = unsafe { shared.as_ref() }?;
+            node.watch.look();
+            match node.key.cmp(key) {
+                Less => link = &node.next,
+                Equal => return (!node.is_marked()).then_some(&node.value),
+                Greater => return None,
+            }
+        }
+    }
+
+    /// All entries within a region, by their keys. Those that are inserted or removed meanwhile may be seen or not.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    pub fn iter_in<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V, R> {
+        self.domain.verify(region);
+        Iter { link: &self.head, region }
+    }
+
+    /// Inserts an entry. `reclaimer` gets nodes that others have removed and not unlinked yet.
+    ///
+    /// # Errors
+    /// When there is the key already; both are handed back.
+    ///
+    /// # Panics
+    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
+    /// is full.
+    pub fn insert(&self, key: K, value: V, reader: &Reader, reclaimer: &mut Reclaimer) -> Result<(), (K, V)> {
+        self.domain.verify(reader);
+        self.domain.verify(reclaimer);
+        let mut new = Owned::new(Node { key, value, next: Atomic::null(), watch: Watch::new() });
+        loop {
+            let place = self.seek(&new.key, reader, Some(reclaimer));
+            if place.is_found {
+                let Node { key, value, .. } = *new.into_box();
+                return Err((key, value));
+            }
+            // Relaxed: published by the exchange.
+            new.next.store(place.current.shared(), Ordering::Relaxed);
+            new.watch.touch();
+            let (link, order) = (self.link(&place.before), orders::list_insert());
+            match link.compare_exchange(place.current.shared(), new, order, Ordering::Relaxed, &Unprotected) {
+                Ok(_) => return Ok(()),
+                Err(error) => new = error.new,
+            }
+        }
+    }
+
+    /// Removes an entry, which can still be read; `None` if there is none. Its node goes to `reclaimer`, and others that were
+    /// not unlinked yet.
+    ///
+    /// # Panics
+    /// As [`insert`](List::insert).
+    pub fn remove<'a>(
+        &'a self,
+        key: &K,
+        reader: &'a Reader,
+        reclaimer: &mut Reclaimer,
+    ) -> Option<Entry<'a, K, V>> {
+        self.domain.verify(reader);
+        self.domain.verify(reclaimer);
+        let mut next = ProtectedLink::null(reader);
+        loop {
+            let Place { before, current, is_found } = self.seek(key, reader, Some(reclaimer));
+            if !is_found {
+                return None;
+            }
+            // SAFETY: it was read from a link without a mark.
+            let node = unsafe { current.as_ref() }.expect("what is found is no null");
+            // Protected, so that the pointer that is written below is one to the node that is there.
+            next.load(&node.next);
+            let marked = next.shared().with_tag(MARK);
+            if next.tag() == MARK {
+                continue; // somebody else removes it
+            }
+            if busted::is(Variant::ListUnlinkFirst)
+                && !self.unlink(self.link(&before), current.shared(), next.shared(), Some(reclaimer))
+            {
+                continue;
+            }
+            // Release: pairs with the acquire in `ProtectedLink::load`: the mark comes before the unlink, whoever does that.
+            let order = Ordering::Release;
+            if node
+                .next
+                .compare_exchange(next.shared(), marked, order, Ordering::Relaxed, &Unprotected)
+                .is_err()
+            {
+                continue;
+            }
+            if !busted::is(Variant::ListUnlinkFirst) {
+                self.unlink_removed(&before, &current, &next, key, reader, reclaimer);
+            }
+            return Some(Entry { node: current, _list: self });
+        }
+    }
+
+    /// Unlinks a node that this thread has marked; if that fails, on another walk, or somebody else does.
+    fn unlink_removed(
+        &self,
+        before: &ProtectedLink<'_, Node<K, V>>,
+        current: &ProtectedLink<'_, Node<K, V>>,
+        next: &ProtectedLink<'_, Node<K, V>>,
+        key: &K,
+        reader: &Reader,
+        reclaimer: &mut Reclaimer,
+    ) {
+        if !self.unlink(self.link(before), current.shared(), next.shared(), Some(reclaimer)) {
+            drop(self.seek(key, reader, Some(reclaimer)));
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for List<K, V> {
+    fn drop(&mut self) {
+        // SAFETY: the list is the caller's, with all nodes that are linked; references into it borrow it. The link of a node
+        // that is still linked may have a mark; who has marked it has not retired it.
+        let mut next = unsafe { self.head.take_owned() };
+        while let Some(mut node) = next {
+            // SAFETY: as above.
+            next = unsafe { node.next.take_owned() };
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("domain", &self.domain.name()).finish_non_exhaustive()
+    }
+}
+
+/// An entry of a [`List`], which is not freed as long as this value exists, removed or not. As a reference to its value.
+///
+/// ```
+/// # use stillpoint_structures::List;
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// let list = List::new_in(&domain);
+/// list.insert("key", 1, &reader, &mut reclaimer).expect("the list is empty");
+/// let entry = list.get(&"key", &reader).expect("it is there");
+/// assert_eq!((*entry.key(), *entry), ("key", 1));
+/// ```
+pub struct Entry<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    node: ProtectedLink<'a, Node<K, V>>,
+    /// When it is dropped, it frees what is linked at once.
+    _list: &'a List<K, V>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Entry<'_, K, V> {
+    fn node(&self) -> &Node<K, V> {
+        // SAFETY: it was read from a link without a mark.
+        unsafe { self.node.as_ref() }.expect("an entry has a node")
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.node().key
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Deref for Entry<'_, K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.node().value
+    }
+}
+
+impl<K, V> fmt::Debug for Entry<'_, K, V>
+where
+    K: fmt::Debug + Send + Sync + 'static,
+    V: fmt::Debug + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(self.key()).field(&**self).finish()
+    }
+}
+
+/// The entries of a [`List`] within a region: see [`List::iter_in`].
+pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> {
+    link: &'g Atomic<Node<K, V>>,
+    region: &'g R,
+}
+
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> Iterator for Iter<'g, K, V, R> {
+    type Item = (&'g K, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let shared = self.link.load(orders::list_follow(), self.region).with_tag(0);
+            // SAFETY: as in `get_in`.
+            let node = unsafe { shared.as_ref() }?;
+            node.watch.look();
+            self.link = &node.next;
+            if !node.is_marked() {
+                return Some((&node.key, &node.value));
+            }
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> fmt::Debug for Iter<'_, K, V, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}

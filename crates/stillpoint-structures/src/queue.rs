@@ -1,0 +1,149 @@
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Shared, Unprotected};
+use stillpoint_sys::sync::atomic::Ordering;
+
+use crate::busted::{self, Variant};
+use crate::orders;
+use crate::stack::{drop_values, Node};
+
+/// On cache lines of its own: those who push and those who pop do not share one.
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// A queue, first in first out, that any number of threads push to and pop from: M. Michael's and M. Scott's.
+///
+/// A call protects two nodes at the most, and a thread that is preempted within holds up no others. Lock-free; unbounded.
+/// Dropped, it drops what it holds.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+/// use stillpoint_structures::Queue;
+///
+/// let domain = Domain::new();
+/// let queue = Queue::new_in(&domain);
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// queue.push(1, &reader);
+/// queue.push(2, &reader);
+/// assert_eq!(queue.pop(&reader, &mut reclaimer), Some(1));
+/// assert_eq!(queue.pop(&reader, &mut reclaimer), Some(2));
+/// assert_eq!(queue.pop(&reader, &mut reclaimer), None);
+/// ```
+pub struct Queue<T: Send + 'static> {
+    /// The first node, whose value is gone; the values are in those behind it.
+    head: Padded<Atomic<Node<T>>>,
+    /// The last node, or one before it.
+    tail: Padded<Atomic<Node<T>>>,
+    domain: Domain,
+}
+
+impl<T: Send + 'static> Queue<T> {
+    /// An empty queue, read and reclaimed in `domain`.
+    pub fn new_in(domain: &Domain) -> Self {
+        let first = Owned::new(Node::new(MaybeUninit::uninit())).into_shared(&Unprotected);
+        Self { head: Padded(Atomic::from(first)), tail: Padded(Atomic::from(first)), domain: domain.clone() }
+    }
+
+    /// Puts a value at the end. Allocates.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    pub fn push(&self, value: T, reader: &Reader) {
+        self.domain.verify(reader);
+        let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
+        let mut tail = ProtectedLink::null(reader);
+        loop {
+            tail.load(&self.tail.0);
+            // SAFETY: the tail is a root: a node is retired when the tail has passed it.
+            let node = unsafe { tail.as_ref() }.expect("a queue has a node");
+            node.watch.look();
+            let next = node.next.load(orders::queue_next(), &Unprotected);
+            if !next.is_null() {
+                // Somebody has been interrupted between the two exchanges below. The next node is not retired as long as
+                // the tail is not there.
+                self.move_tail(tail.shared(), next);
+                continue;
+            }
+            new.watch.touch();
+            let order = orders::queue_link();
+            match node.next.compare_exchange(Shared::null(), new, order, Ordering::Relaxed, &Unprotected) {
+                Ok(linked) => return self.move_tail(tail.shared(), linked),
+                Err(error) => new = error.new,
+            }
+        }
+    }
+
+    /// Moves the tail on, unless somebody has: then the caller comes after that.
+    fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
+        let order = orders::queue_tail();
+        // Acquire on failure: as in `pop`.
+        let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Acquire, &Unprotected);
+    }
+
+    /// Takes the value at the front; `None` when the queue is empty. A node goes to `reclaimer`.
+    ///
+    /// # Panics
+    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
+    /// is full; the value is dropped then.
+    pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
+        self.domain.verify(reader);
+        self.domain.verify(reclaimer);
+        let (mut head, mut next) = (ProtectedLink::null(reader), ProtectedLink::null(reader));
+        loop {
+            head.load(&self.head.0);
+            // SAFETY: the head is a root.
+            let node = unsafe { head.as_ref() }.expect("a queue has a node");
+            node.watch.look();
+            // No older than what was seen by whoever moved the head here, which the load of the head has acquired: so it has
+            // passed the head, or is there.
+            // Acquire: pairs with the release of `queue_tail`: the retirement below comes after the move.
+            let tail = self.tail.0.load(Ordering::Acquire, &Unprotected);
+            next.load(&node.next);
+            // Relaxed: for comparison. Links of a queue have no marks: this look shows that the next node was not retired
+            // when its slot was set.
+            let now = self.head.0.load(Ordering::Relaxed, &Unprotected);
+            if now != head.shared() && !busted::is(Variant::QueueNoLook) {
+                continue;
+            }
+            // SAFETY: the next node is protected, and the head has been looked at since.
+            let front = unsafe { next.as_ref() }?;
+            front.watch.look();
+            if tail == head.shared() {
+                // The head must not pass the tail.
+                self.move_tail(tail, next.shared());
+            }
+            let order = orders::queue_head();
+            let answer = self.head.0.compare_exchange(
+                head.shared(),
+                next.shared(),
+                order,
+                Ordering::Relaxed,
+                &Unprotected,
+            );
+            if answer.is_ok() {
+                // SAFETY: who has made the node the first one has its value, which its push has published.
+                let value = unsafe { front.take_value() };
+                // SAFETY: neither head nor tail, nor a node behind the head, leads to it any more,
+                // by exchanges of this thread or that it has acquired.
+                unsafe { head.shared().retire(reclaimer) };
+                return Some(value);
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Queue<T> {
+    fn drop(&mut self) {
+        // SAFETY: the queue is the caller's, with all nodes that are linked; the first one has no value.
+        if let Some(mut first) = unsafe { self.head.0.take_owned() } {
+            drop_values(&mut first.next);
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("domain", &self.domain.name()).finish_non_exhaustive()
+    }
+}

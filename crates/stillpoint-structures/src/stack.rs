@@ -1,0 +1,187 @@
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Unprotected};
+use stillpoint_sys::sync::atomic::Ordering;
+
+use crate::busted::{self, Variant};
+use crate::orders;
+use crate::watch::Watch;
+
+/// A node of a stack or of a queue, from which the value is moved out.
+#[cfg_attr(loom, repr(align(256)))]
+pub(crate) struct Node<T> {
+    /// Moved out by whoever has unlinked the node (of a stack), or has made it the first one (of a queue). Nobody else looks.
+    value: UnsafeCell<MaybeUninit<T>>,
+    pub(crate) next: Atomic<Node<T>>,
+    pub(crate) watch: Watch,
+}
+
+// SAFETY: a value is moved in by one thread and out by another, and never shared. Nothing else drops it.
+unsafe impl<T: Send> Send for Node<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Node<T> {}
+
+impl<T> Node<T> {
+    pub(crate) fn new(value: MaybeUninit<T>) -> Self {
+        Self { value: UnsafeCell::new(value), next: Atomic::null(), watch: Watch::new() }
+    }
+
+    /// # Safety
+    /// The node has a value, which is the caller's, and which was published to it.
+    pub(crate) unsafe fn take_value(&self) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.value.get()).assume_init_read() }
+    }
+}
+
+/// A stack that any number of threads push to and pop from: R. K. Treiber's.
+///
+/// A pop protects the first node, so that this is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
+/// that is preempted within holds up that one node. Lock-free. Dropped, it drops what it holds.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+/// use stillpoint_structures::Stack;
+///
+/// let domain = Domain::new();
+/// let stack = Stack::new_in(&domain);
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// stack.push("first", &reader);
+/// stack.push("second", &reader);
+/// assert_eq!(stack.pop(&reader, &mut reclaimer), Some("second"));
+/// assert_eq!(stack.pop(&reader, &mut reclaimer), Some("first"));
+/// assert_eq!(stack.pop(&reader, &mut reclaimer), None);
+/// assert_eq!(reclaimer.flush(), Ok(())); // the nodes
+/// ```
+///
+/// Values that cannot be sent to another thread are refused:
+///
+/// ```compile_fail,E0277
+/// # let domain = stillpoint::rcu::Domain::new();
+/// let stack = stillpoint_structures::Stack::new_in(&domain);
+/// stack.push(std::rc::Rc::new(1), &domain.reader());
+/// ```
+/// ```
+/// # let domain = stillpoint::rcu::Domain::new();
+/// let stack = stillpoint_structures::Stack::new_in(&domain);
+/// stack.push(std::sync::Arc::new(1), &domain.reader());
+/// ```
+pub struct Stack<T: Send + 'static> {
+    head: Atomic<Node<T>>,
+    domain: Domain,
+}
+
+impl<T: Send + 'static> Stack<T> {
+    /// An empty stack, read and reclaimed in `domain`.
+    pub fn new_in(domain: &Domain) -> Self {
+        Self { head: Atomic::null(), domain: domain.clone() }
+    }
+
+    /// Puts a value on top. Allocates.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    pub fn push(&self, value: T, reader: &Reader) {
+        self.domain.verify(reader);
+        let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
+        let mut head = ProtectedLink::null(reader);
+        loop {
+            // Protected, so that the pointer that is written into the new node is one to the node that is there.
+            head.load(&self.head);
+            // Relaxed: published by the exchange below.
+            new.next.store(head.shared(), Ordering::Relaxed);
+            new.watch.touch();
+            let order = orders::stack_push();
+            match self.head.compare_exchange_weak(head.shared(), new, order, Ordering::Relaxed, &Unprotected)
+            {
+                Ok(_) => return,
+                Err(error) => new = error.new,
+            }
+        }
+    }
+
+    /// Takes the value from the top; `None` when the stack is empty. The node goes to `reclaimer`.
+    ///
+    /// # Panics
+    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
+    /// is full; the value is dropped then.
+    pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
+        self.domain.verify(reader);
+        self.domain.verify(reclaimer);
+        let mut head = ProtectedLink::null(reader);
+        loop {
+            let found = if busted::is(Variant::StackUnprotected) {
+                self.head.load(Ordering::Acquire, &Unprotected)
+            } else {
+                head.load(&self.head);
+                head.shared()
+            };
+            // SAFETY: the stack keeps the contract of links: the head is its root, and the node is protected.
+            let node = unsafe { found.as_ref() }?;
+            node.watch.look();
+            // Relaxed: written before the node was published, and never changed.
+            let next = node.next.load(Ordering::Relaxed, &Unprotected);
+            // Relaxed: publishes nothing. Who finds `next` there comes after its push: a release sequence goes on.
+            let answer = self.head.compare_exchange_weak(
+                found,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+                &Unprotected,
+            );
+            if answer.is_ok() {
+                // SAFETY: who has unlinked the node has its value, which the push has published to the protected load.
+                let value = unsafe { node.take_value() };
+                // SAFETY: it was unlinked above, by this thread, and is read by readers of the domain.
+                unsafe { found.retire(reclaimer) };
+                return Some(value);
+            }
+        }
+    }
+
+    /// Whether there was nothing at some moment during the call.
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: not followed.
+        self.head.load(Ordering::Relaxed, &Unprotected).is_null()
+    }
+}
+
+impl<T: Send + 'static> Drop for Stack<T> {
+    fn drop(&mut self) {
+        drop_values(&mut self.head);
+    }
+}
+
+/// Drops the values of a chain that the caller has to itself, and frees its nodes: all, also when a destructor panics.
+pub(crate) fn drop_values<T>(link: &mut Atomic<Node<T>>) {
+    struct Rest<T>(Option<Owned<Node<T>>>);
+
+    impl<T> Rest<T> {
+        fn drop_each(&mut self) {
+            while let Some(mut node) = self.0.take() {
+                // SAFETY: the caller of `drop_values` has them to itself.
+                self.0 = unsafe { node.next.take_owned() };
+                // SAFETY: each node that is linked in a stack, or behind the first one of a queue, has its value.
+                drop(unsafe { node.take_value() });
+            }
+        }
+    }
+
+    impl<T> Drop for Rest<T> {
+        fn drop(&mut self) {
+            self.drop_each();
+        }
+    }
+
+    // SAFETY: the caller has the chain to itself.
+    let mut rest = Rest(unsafe { link.take_owned() });
+    rest.drop_each();
+}
+
+impl<T: Send + 'static> fmt::Debug for Stack<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("domain", &self.domain.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! What loom watches of a node: that nobody looks at it before it is made, or after it is freed.
+
+#[cfg(loom)]
+use stillpoint_sys::sync::UnsafeCell;
+
+/// A part of each node; of size zero outside of models.
+pub(crate) struct Watch {
+    #[cfg(loom)]
+    freed: UnsafeCell<bool>,
+}
+
+impl Watch {
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self {}
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn touch(&self) {}
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn look(&self) {}
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        let freed = UnsafeCell::new(true);
+        // SAFETY: not shared yet.
+        freed.with_mut(|freed| unsafe { *freed = false });
+        Self { freed }
+    }
+
+    /// The last thing that is written before the node is published. In a model, light fences order what comes before them.
+    #[cfg(loom)]
+    pub(crate) fn touch(&self) {
+        // SAFETY: not shared yet.
+        self.freed.with_mut(|freed| unsafe { *freed = false });
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn look(&self) {
+        // SAFETY: the protocol under test keeps the node alive; loom reports it where it does not.
+        let freed = self.freed.with(|freed| unsafe { *freed });
+        assert!(!freed, "Causality violation: a node was looked at after its free");
+    }
+}
+
+#[cfg(loom)]
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // SAFETY: as in `look`.
+        self.freed.with_mut(|freed| unsafe { *freed = true });
+    }
+}
+
+// SAFETY: that accesses are ordered is what the models check.
+#[cfg(loom)]
+unsafe impl Sync for Watch {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Send for Watch {}

@@ -1,0 +1,344 @@
+use std::error::Error;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::owned::Owned;
+use super::pointee::Pointee;
+use super::protected::ProtectedLink;
+use super::shared::{tag_of, tagged, untagged, Linkable, Scope, Shared};
+use crate::rcu::reader::Reader;
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
+
+/// A link to an object, with a tag in the bits below the object's alignment. One word.
+///
+/// It owns nothing: what it points to is freed by whoever retires it, and a link that is dropped drops nothing. It knows no
+/// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
+/// [`Unprotected`](super::Unprotected).
+///
+/// # The contract
+///
+/// To load and to exchange links is safe; to follow one is not. A structure keeps these rules:
+///
+/// 1. **One domain.** All who follow its links do so by readers of the domain that its objects are retired to.
+/// 2. **Unlinked, then retired, once.** An object is retired after the last link to it from what is still linked was changed,
+///    by who changed it, and never linked again. Nothing else frees it.
+/// 3. **Published and followed.** Who links an object does so by a release operation; who follows a link has loaded it by
+///    acquire. An exchange that follows what it found is an acquire on failure as well.
+///
+/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader) that is all: what is reached from the structure's
+/// root within the region may be followed until it ends, objects that were unlinked meanwhile included, if
+///
+/// 4. **what an unlinked object links to is not unlinked before it**: the links of an object do not change any more when it
+///    is unlinked, or lead to what is linked still.
+///
+/// Where objects are protected one by one, with [`protect`](Atomic::protect), the link must show that its own object was
+/// still linked:
+///
+/// 5. **Marked before it is unlinked.** Each link of an object gets a tag, for good, before the object is unlinked, and does
+///    not change from then on. A walker that meets a mark follows nothing that this link says, and begins again at the root, or
+///    unlinks the object itself. (Or it looks at another link, after it has protected the object, which shows that the
+///    object is still linked: as dequeuers of a queue look at its head again.)
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Domain, Owned};
+///
+/// struct Node {
+///     value: u32,
+///     next: Atomic<Node>,
+/// }
+///
+/// let domain = Domain::new();
+/// let last = Node { value: 2, next: Atomic::null() };
+/// let first = Node { value: 1, next: Atomic::new(last) };
+/// let root = Atomic::new(first);
+///
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let (mut sum, mut link) = (0, &root);
+/// // SAFETY: the nodes are not retired before the guard ends, and were linked by the thread itself.
+/// while let Some(node) = unsafe { link.load(Ordering::Acquire, &guard).as_ref() } {
+///     sum += node.value;
+///     link = &node.next;
+/// }
+/// assert_eq!(sum, 3);
+///
+/// // SAFETY: nobody else uses the structure any more.
+/// let mut next = unsafe { root.into_owned() };
+/// while let Some(node) = next {
+///     next = unsafe { node.into_box().next.into_owned() };
+/// }
+/// ```
+pub struct Atomic<T: Pointee + ?Sized> {
+    word: AtomicPtr<()>,
+    _object: PhantomData<*mut T>,
+}
+
+// SAFETY: who has a link may get a reference to the object, and the object itself to be freed, on any thread; so the object has
+// to be both. The link is an atomic.
+unsafe impl<T: Pointee + Send + Sync + ?Sized> Send for Atomic<T> {}
+// SAFETY: as above.
+unsafe impl<T: Pointee + Send + Sync + ?Sized> Sync for Atomic<T> {}
+// As atomic pointers: what a panic has interrupted is seen by nobody who does not follow the link.
+impl<T: Pointee + ?Sized> std::panic::UnwindSafe for Atomic<T> {}
+impl<T: Pointee + ?Sized> std::panic::RefUnwindSafe for Atomic<T> {}
+
+impl<T> Atomic<T> {
+    /// A link to a new object of this value. Allocates.
+    pub fn new(value: T) -> Self {
+        Self::from(Owned::new(value))
+    }
+}
+
+impl<T: Pointee + ?Sized> Atomic<T> {
+    /// A link to nothing.
+    #[cfg(not(loom))]
+    pub const fn null() -> Self {
+        Self { word: AtomicPtr::new(std::ptr::null_mut()), _object: PhantomData }
+    }
+
+    /// A link to nothing. loom's atomics are not made at compile time.
+    #[cfg(loom)]
+    pub fn null() -> Self {
+        Self::with(std::ptr::null_mut())
+    }
+
+    fn with(word: *mut ()) -> Self {
+        Self { word: AtomicPtr::new(word), _object: PhantomData }
+    }
+
+    /// What it points to now.
+    ///
+    /// # Panics
+    /// If `order` is a release.
+    #[inline(always)]
+    pub fn load<'g, S: Scope>(&self, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
+        Shared::new(self.word.load(order))
+    }
+
+    /// Loads the link and protects the object that it points to: as long as the result exists, and is not loaded again, the
+    /// object is not freed, if this link's own object was linked at that moment. The tag is handed back; where it is a mark,
+    /// that was not so. See the [contract](Atomic#the-contract), rule 5.
+    ///
+    /// Lock-free: repeats only if the link has changed meanwhile, in its tag or otherwise. No fence in the asymmetric mode.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Atomic, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let link = Atomic::new(7);
+    /// let object = link.protect(&reader);
+    /// // SAFETY: the link itself is not in an object, and nothing is retired.
+    /// assert_eq!(unsafe { object.as_ref() }, Some(&7));
+    /// # drop(object);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    #[inline(always)]
+    pub fn protect<'r>(&self, reader: &'r Reader) -> ProtectedLink<'r, T> {
+        let mut link = ProtectedLink::null(reader);
+        link.load(self);
+        link
+    }
+
+    /// Sets the link. What it held is forgotten, and not freed.
+    ///
+    /// # Panics
+    /// If `order` is an acquire.
+    #[inline(always)]
+    pub fn store(&self, new: impl Linkable<T>, order: Ordering) {
+        self.word.store(new.into_word(), order);
+    }
+
+    /// Sets the link, and returns what it held.
+    #[inline(always)]
+    pub fn swap<'g, S: Scope>(&self, new: impl Linkable<T>, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
+        Shared::new(self.word.swap(new.into_word(), order))
+    }
+
+    /// Sets the link to `new` if it holds `current`, the tag included, and returns what was set.
+    ///
+    /// Addresses are compared: `current` is an object that is not freed meanwhile, or it may be another one by now.
+    ///
+    /// # Errors
+    /// When the link holds something else: what that is, and `new` is handed back.
+    ///
+    /// # Panics
+    /// If `failure` is a release.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint::rcu::{Atomic, Owned, Shared, Unprotected};
+    ///
+    /// let link = Atomic::new(1);
+    /// let error = link
+    ///     .compare_exchange(Shared::null(), Owned::new(2), AcqRel, Acquire, &Unprotected)
+    ///     .expect_err("the link is not null");
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { error.found.as_ref() }, Some(&1));
+    /// assert_eq!(*error.new, 2);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    #[inline(always)]
+    pub fn compare_exchange<'g, P: Linkable<T>, S: Scope>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        success: Ordering,
+        failure: Ordering,
+        _scope: &'g S,
+    ) -> Result<Shared<'g, T>, ExchangeError<'g, T, P>> {
+        let new = new.into_word();
+        self.word
+            .compare_exchange(current.word(), new, success, failure)
+            .map(|_| Shared::new(new))
+            // SAFETY: the word came from `into_word` above, and was not linked.
+            .map_err(|found| unsafe { ExchangeError::with(found, new) })
+    }
+
+    /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`: for loops, where
+    /// some processors have it cheaper.
+    ///
+    /// # Errors
+    /// As [`compare_exchange`](Atomic::compare_exchange).
+    ///
+    /// # Panics
+    /// As [`compare_exchange`](Atomic::compare_exchange).
+    #[inline(always)]
+    pub fn compare_exchange_weak<'g, P: Linkable<T>, S: Scope>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        success: Ordering,
+        failure: Ordering,
+        _scope: &'g S,
+    ) -> Result<Shared<'g, T>, ExchangeError<'g, T, P>> {
+        let new = new.into_word();
+        self.word
+            .compare_exchange_weak(current.word(), new, success, failure)
+            .map(|_| Shared::new(new))
+            // SAFETY: the word came from `into_word` above, and was not linked.
+            .map_err(|found| unsafe { ExchangeError::with(found, new) })
+    }
+
+    /// Sets these bits of the tag, and returns what the link held before. Lock-free.
+    ///
+    /// ```
+    /// # use std::sync::atomic::Ordering;
+    /// use stillpoint::rcu::{Atomic, Unprotected};
+    ///
+    /// let link = Atomic::<u32>::null();
+    /// assert_eq!(link.fetch_or(1, Ordering::AcqRel, &Unprotected).tag(), 0);
+    /// assert_eq!(link.fetch_xor(3, Ordering::AcqRel, &Unprotected).tag(), 1);
+    /// assert_eq!(link.fetch_and(3, Ordering::AcqRel, &Unprotected).tag(), 2);
+    /// ```
+    pub fn fetch_or<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
+        self.fetch(order, |before| before | tag)
+    }
+
+    /// Clears the bits of the tag that are not in this one, and returns what the link held before. Lock-free.
+    pub fn fetch_and<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
+        self.fetch(order, |before| before & tag)
+    }
+
+    /// Flips these bits of the tag, and returns what the link held before. Lock-free.
+    pub fn fetch_xor<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
+        self.fetch(order, |before| before ^ tag)
+    }
+
+    /// By exchanges of the pointer: an integer would lose what it may point to.
+    fn fetch<'g>(&self, order: Ordering, change: impl Fn(usize) -> usize) -> Shared<'g, T> {
+        // Relaxed: what the exchange has found is what counts.
+        let mut found = self.word.load(Ordering::Relaxed);
+        loop {
+            let new = tagged::<T>(found, change(tag_of::<T>(found)));
+            match self.word.compare_exchange_weak(found, new, order, Ordering::Relaxed) {
+                Ok(before) => return Shared::new(before),
+                Err(now) => found = now,
+            }
+        }
+    }
+
+    /// Takes the object out of the link; `None` if it was null. Leaves a null link without a tag.
+    ///
+    /// # Safety
+    /// As for [`Shared::into_owned`].
+    pub unsafe fn take_owned(&mut self) -> Option<Owned<T>> {
+        // Acquire: pairs with the release by which the object was linked.
+        let word = untagged::<T>(self.word.swap(std::ptr::null_mut(), Ordering::Acquire));
+        // SAFETY: the caller's promise.
+        unsafe { Shared::new(word).into_owned() }
+    }
+
+    /// The object, without the link; `None` if that is null.
+    ///
+    /// # Safety
+    /// As for [`Shared::into_owned`].
+    pub unsafe fn into_owned(mut self) -> Option<Owned<T>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.take_owned() }
+    }
+
+    /// For protected loads.
+    #[inline(always)]
+    pub(super) fn word(&self) -> &AtomicPtr<()> {
+        &self.word
+    }
+}
+
+impl<T: Pointee + ?Sized> Default for Atomic<T> {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T: Pointee + ?Sized> From<Owned<T>> for Atomic<T> {
+    fn from(object: Owned<T>) -> Self {
+        Self::with(object.into_raw())
+    }
+}
+
+impl<T: Pointee + ?Sized> From<Shared<'_, T>> for Atomic<T> {
+    fn from(shared: Shared<'_, T>) -> Self {
+        Self::with(shared.word())
+    }
+}
+
+impl<T: Pointee + ?Sized> fmt::Debug for Atomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: not followed.
+        let shared = Shared::<T>::new(self.word.load(Ordering::Relaxed));
+        f.debug_struct("Atomic").field("object", &shared.as_ptr()).field("tag", &shared.tag()).finish()
+    }
+}
+
+/// A link held something else than was expected: see [`Atomic::compare_exchange`].
+pub struct ExchangeError<'g, T: Pointee + ?Sized, P> {
+    /// What the link held.
+    pub found: Shared<'g, T>,
+    /// What was to be linked.
+    pub new: P,
+}
+
+impl<T: Pointee + ?Sized, P: Linkable<T>> ExchangeError<'_, T, P> {
+    /// # Safety
+    /// `new` came from `into_word` of a value that is gone, and was not linked.
+    unsafe fn with(found: *mut (), new: *mut ()) -> Self {
+        // SAFETY: the caller's promise.
+        Self { found: Shared::new(found), new: unsafe { P::from_word(new) } }
+    }
+}
+
+impl<T: Pointee + ?Sized, P> fmt::Debug for ExchangeError<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExchangeError").field("found", &self.found).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pointee + ?Sized, P> fmt::Display for ExchangeError<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the link holds something else than expected")
+    }
+}
+
+impl<T: Pointee + ?Sized, P> Error for ExchangeError<'_, T, P> {}

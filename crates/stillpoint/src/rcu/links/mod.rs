@@ -1,0 +1,19 @@
+//! Typed links, for those who write data structures: [`Atomic`], [`Owned`], [`Shared`], and [`ProtectedLink`].
+//!
+//! Unlike a cell, a link owns nothing and knows no domain: whoever writes a structure says when an object is unlinked, and to
+//! which domain it is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is at
+//! [`Atomic`]; its argument, in `docs/design/rcu.md`.
+
+mod atomic;
+mod owned;
+mod pointee;
+mod protected;
+mod shared;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use atomic::{Atomic, ExchangeError};
+pub use owned::Owned;
+pub use pointee::{InArc, Pointee};
+pub use protected::ProtectedLink;
+pub use shared::{Linkable, Scope, Shared, Unprotected};

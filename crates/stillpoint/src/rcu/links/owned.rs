@@ -1,0 +1,150 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use super::pointee::{InArc, Pointee};
+use super::shared::{tag_of, tagged, untagged, Shared};
+
+/// An object that is not linked yet, with a tag: its owner has it alone. As a box, in one word.
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Owned, Shared, Unprotected};
+///
+/// let link = Atomic::null();
+/// let mut new = Owned::new(1).with_tag(1);
+/// *new += 1;
+/// let linked = link
+///     .compare_exchange(Shared::null(), new, Ordering::Release, Ordering::Relaxed, &Unprotected)
+///     .expect("the link is null");
+/// assert_eq!(linked.tag(), 1);
+/// // SAFETY: nobody else uses the link.
+/// let owned = unsafe { link.into_owned() }.expect("it is not null");
+/// assert_eq!(*owned.into_box(), 2);
+/// ```
+pub struct Owned<T: Pointee + ?Sized> {
+    /// Its address is not null.
+    word: *mut (),
+    _object: PhantomData<Box<T>>,
+}
+
+// SAFETY: it owns its object like a box.
+unsafe impl<T: Pointee + Send + ?Sized> Send for Owned<T> {}
+// SAFETY: a shared `Owned` gives shared access only.
+unsafe impl<T: Pointee + Sync + ?Sized> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// An object of this value. Allocates.
+    pub fn new(value: T) -> Self {
+        Self::init(value)
+    }
+
+    /// The box that the object is in. The tag is lost.
+    pub fn into_box(self) -> Box<T> {
+        // SAFETY: it came from a box (`Pointee::init`), and is the caller's.
+        unsafe { Box::from_raw(untagged::<T>(self.into_raw()).cast()) }
+    }
+}
+
+impl<T: Pointee + ?Sized> Owned<T> {
+    /// An object made of `init`: of a vector for a slice, which is copied; of an `Arc` for [`InArc`], whose count it takes
+    /// over.
+    pub fn init(init: T::Init) -> Self {
+        // SAFETY: it is the caller's.
+        unsafe { Self::from_raw(T::init(init).as_ptr()) }
+    }
+
+    /// # Safety
+    /// The address is not null, and of an object from `T::init` that the caller owns.
+    pub(super) unsafe fn from_raw(word: *mut ()) -> Self {
+        Self { word, _object: PhantomData }
+    }
+
+    pub(super) fn into_raw(self) -> *mut () {
+        ManuallyDrop::new(self).word
+    }
+
+    fn object(&self) -> NonNull<()> {
+        // SAFETY: it is not null.
+        unsafe { NonNull::new_unchecked(untagged::<T>(self.word)) }
+    }
+
+    /// The bits below the alignment.
+    pub fn tag(&self) -> usize {
+        tag_of::<T>(self.word)
+    }
+
+    /// The same object with another tag. Bits that the alignment has no room for are ignored.
+    #[must_use]
+    pub fn with_tag(self, tag: usize) -> Self {
+        let word = tagged::<T>(self.into_raw(), tag);
+        // SAFETY: it is this value's, which is gone.
+        unsafe { Self::from_raw(word) }
+    }
+
+    /// Gives the object up to whoever retires it or owns it later.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Owned, Unprotected};
+    ///
+    /// let shared = Owned::new(7).into_shared(&Unprotected);
+    /// // SAFETY: nobody else has it.
+    /// assert_eq!(unsafe { shared.into_owned() }.as_deref(), Some(&7));
+    /// ```
+    pub fn into_shared<S: super::Scope>(self, _scope: &S) -> Shared<'_, T> {
+        Shared::new(self.into_raw())
+    }
+}
+
+impl<T: Pointee + ?Sized> Deref for Owned<T> {
+    type Target = T::Target;
+
+    fn deref(&self) -> &T::Target {
+        // SAFETY: it is this value's, and is borrowed with it.
+        unsafe { T::target(self.object()) }
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: it is this value's, in a box, and is borrowed with it.
+        unsafe { self.object().cast().as_mut() }
+    }
+}
+
+impl<T: Pointee + ?Sized> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: it is this value's, and was not linked.
+        unsafe { T::drop(self.object()) };
+    }
+}
+
+impl<T> From<Box<T>> for Owned<T> {
+    fn from(object: Box<T>) -> Self {
+        // SAFETY: it is what `Pointee::init` makes of a value.
+        unsafe { Self::from_raw(Box::into_raw(object).cast()) }
+    }
+}
+
+impl<T> From<Vec<T>> for Owned<[T]> {
+    fn from(elements: Vec<T>) -> Self {
+        Self::init(elements)
+    }
+}
+
+impl<T> From<std::sync::Arc<T>> for Owned<InArc<T>> {
+    fn from(object: std::sync::Arc<T>) -> Self {
+        Self::init(object)
+    }
+}
+
+impl<T: Pointee + ?Sized> fmt::Debug for Owned<T>
+where
+    T::Target: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned").field("object", &&**self).field("tag", &self.tag()).finish()
+    }
+}

@@ -1,0 +1,157 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use super::atomic::Atomic;
+use super::pointee::Pointee;
+use super::shared::{untagged, Shared};
+use crate::rcu::engine::core::read;
+use crate::rcu::engine::core::record::Slot;
+use crate::rcu::reader::Reader;
+use stillpoint_sys::sync::atomic::Ordering;
+
+/// What a link held when it was loaded, with its tag; the object is protected by a hazard slot of this value's own: see
+/// [`Atomic::protect`].
+///
+/// For walks hand over hand: two or three of these change places (`mem::swap`), and the one in front is
+/// [loaded](ProtectedLink::load) again, which lets go of what it had. It borrows only the reader, and not the link, which may be
+/// in an object that another one protects.
+///
+/// ```
+/// use std::mem;
+/// use stillpoint::rcu::{Atomic, Domain, ProtectedLink};
+///
+/// struct Node {
+///     value: u32,
+///     /// Tag 1: the node is about to be unlinked.
+///     next: Atomic<Node>,
+/// }
+///
+/// let domain = Domain::new();
+/// let last = Atomic::new(Node { value: 2, next: Atomic::null() });
+/// let root = Atomic::new(Node { value: 1, next: last });
+///
+/// let reader = domain.reader();
+/// let sum = 'walk: loop {
+///     let (mut sum, mut current, mut next) = (0, root.protect(&reader), ProtectedLink::null(&reader));
+///     // SAFETY: it is read from a link that has no mark.
+///     while let Some(node) = unsafe { current.as_ref() } {
+///         sum += node.value;
+///         next.load(&node.next);
+///         if next.tag() == 1 {
+///             continue 'walk; // the node is unlinked, and what it says may be freed
+///         }
+///         mem::swap(&mut current, &mut next);
+///     }
+///     break sum;
+/// };
+/// assert_eq!(sum, 3);
+/// # let mut next = unsafe { root.into_owned() };
+/// # while let Some(node) = next {
+/// #     next = unsafe { node.into_box().next.into_owned() };
+/// # }
+/// ```
+///
+/// It lives no longer than its reader, and what was followed no longer than it:
+///
+/// ```compile_fail,E0502
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let reader = domain.reader();
+/// # let (link, other) = (stillpoint::rcu::Atomic::<u32>::null(), stillpoint::rcu::Atomic::null());
+/// let mut protected = link.protect(&reader);
+/// let object = unsafe { protected.as_ref() };
+/// protected.load(&other);
+/// assert_eq!(object, None); // used after the slot has another object
+/// ```
+/// ```
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let reader = domain.reader();
+/// # let (link, other) = (stillpoint::rcu::Atomic::<u32>::null(), stillpoint::rcu::Atomic::null());
+/// let mut protected = link.protect(&reader);
+/// let object = unsafe { protected.as_ref() };
+/// assert_eq!(object, None);
+/// protected.load(&other);
+/// ```
+#[must_use = "the object is protected until this value is dropped"]
+pub struct ProtectedLink<'r, T: Pointee + ?Sized> {
+    word: *mut (),
+    /// Set to the object; `None` for null.
+    slot: Option<Slot<'r>>,
+    reader: &'r Reader,
+    _object: PhantomData<*const T>,
+}
+
+impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
+    /// One that holds null, and occupies no slot.
+    pub fn null(reader: &'r Reader) -> Self {
+        Self { word: ptr::null_mut(), slot: None, reader, _object: PhantomData }
+    }
+
+    /// Loads a link in place of what this value held, which is not protected by it any more: as
+    /// [`Atomic::protect`], in the same slot.
+    #[inline(always)]
+    pub fn load(&mut self, link: &Atomic<T>) {
+        // Relaxed: this address is not followed.
+        self.word = link.word().load(Ordering::Relaxed);
+        if !untagged::<T>(self.word).is_null() {
+            let slot = *self.slot.get_or_insert_with(|| self.reader.record().free_hazard());
+            let (fence, source) = (self.reader.fence(), link.word());
+            self.word = read::protect_word(fence, source, self.word, &slot, untagged::<T>);
+        }
+        if self.is_null() {
+            self.release();
+        }
+    }
+
+    #[inline(always)]
+    fn release(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // SAFETY: it is this value's, which stays on the thread of its reader, and has no other one now.
+            unsafe { slot.release() };
+        }
+    }
+
+    /// What the link held.
+    #[inline(always)]
+    pub fn shared(&self) -> Shared<'_, T> {
+        Shared::new(self.word)
+    }
+
+    /// Whether the link held no object, whatever its tag.
+    #[inline(always)]
+    pub fn is_null(&self) -> bool {
+        self.shared().is_null()
+    }
+
+    /// The tag of the link.
+    #[inline(always)]
+    pub fn tag(&self) -> usize {
+        self.shared().tag()
+    }
+
+    /// The object; `None` for null.
+    ///
+    /// # Safety
+    /// The structure keeps the [contract](Atomic#the-contract), the reader is of its domain, and the link that was loaded is
+    /// a root, or one of an object that was protected meanwhile (or that a region kept), and has no mark. Or another link was
+    /// looked at since, which shows that the object was still linked.
+    #[inline(always)]
+    pub unsafe fn as_ref(&self) -> Option<&T::Target> {
+        // SAFETY: the slot has held the object since it was linked; the confirming load was an acquire.
+        unsafe { self.shared().as_ref() }
+    }
+}
+
+impl<T: Pointee + ?Sized> Drop for ProtectedLink<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl<T: Pointee + ?Sized> fmt::Debug for ProtectedLink<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = self.shared();
+        f.debug_struct("ProtectedLink").field("object", &shared.as_ptr()).field("tag", &shared.tag()).finish()
+    }
+}
