@@ -383,6 +383,10 @@ impl Token {
     pub(super) fn new(core: &Core, value: u64) -> Self {
         Self { value, domain: core.id() }
     }
+
+    pub(super) fn value(self) -> u64 {
+        self.value
+    }
 }
 
 /// Tokens of different domains are not ordered.

@@ -17,6 +17,7 @@
 //! | `queue/quota` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
+//! | `queue/callbacks/` | callbacks in the user's own objects |
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | who waits for a reader, and is told of it |
 //! | `wait/park` | how a thread waits for a reader |
@@ -159,6 +160,13 @@ impl Core {
 
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Takes in an object that was retired just now, that cannot be refused, and that nobody else looks after.
+    pub(crate) fn leave_behind(&self, garbage: Garbage) {
+        self.charge(garbage.bytes());
+        self.shared_counters.share_retired();
+        self.add_orphan(garbage);
     }
 
     /// Takes in an object that nobody else looks after, and that was counted as retired before, and has its room.
