@@ -160,8 +160,8 @@ impl CallbackQueue {
         panics::resume(self.callbacks.run());
     }
 
-    /// Lets every [`run`](CallbackQueue::run) of now return when everything was called, what is pushed meanwhile included. Later ones go
-    /// on until the next call. Returns at once.
+    /// Lets [`run`](CallbackQueue::run) return once everything was called, what is pushed meanwhile included, now and later: it is for
+    /// good. Returns at once.
     pub fn stop(&self) {
         self.callbacks.stop();
     }

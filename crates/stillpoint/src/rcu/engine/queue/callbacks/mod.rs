@@ -36,7 +36,7 @@ use crate::rcu::engine::wait::park::Event;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
-use stillpoint_sys::sync::atomic::AtomicUsize;
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize};
 use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::work;
 
@@ -53,8 +53,8 @@ pub(crate) struct Callbacks {
     event: Event,
     /// Threads that serve until they are stopped.
     servers: AtomicUsize,
-    /// How often they were.
-    stops: AtomicUsize,
+    /// Whether they are to return.
+    is_stopped: AtomicBool,
 }
 
 /// What was taken from the lanes.
@@ -121,7 +121,7 @@ impl Callbacks {
             state: UnsafeCell::new(state),
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
-            stops: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
         }
     }
 

@@ -24,14 +24,13 @@ impl Callbacks {
         }
 
         // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
-        let stops = || self.stops.load(Ordering::Acquire);
-        let begun = stops();
+        let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
         // Relaxed: as above.
         self.servers.fetch_add(1, Ordering::Relaxed);
         let _server = Server(self);
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
-            let is_stopped = stops() != begun;
+            let is_stopped = is_to_stop();
             let outcome = self.attempt(SHARE);
             if let Some(panic) = outcome.panic {
                 panics::keep_first(&mut first, panic);
@@ -42,13 +41,13 @@ impl Callbacks {
             if outcome.called > 0 {
                 patience = Patience::new();
             } else if matches!(outcome.next, Hindrance::Empty) {
-                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || stops() != begun;
+                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop();
                 self.event.sleep_unless(None, has_work);
             } else if self.turn.is_paused() {
                 let goes_on = || !self.turn.is_paused();
                 self.event.sleep_unless(None, goes_on);
             } else {
-                self.wait(outcome.next, &mut patience, || (stops() != begun) != is_stopped);
+                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped);
             }
         }
     }
@@ -67,10 +66,10 @@ impl Callbacks {
         patience.wait(event, next, due, changed);
     }
 
-    /// Lets every [run](Callbacks::run) of now return when everything was called.
+    /// Lets every [run](Callbacks::run) return when everything was called, now and later.
     pub(crate) fn stop(&self) {
         // Release: pairs with the acquire loads in `run`.
-        self.stops.fetch_add(1, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
         self.event.notify();
         self.core.event().notify();
     }
