@@ -38,7 +38,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What is there for a module that was left out.
 #![cfg_attr(
-    not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer")),
+    any(loom, not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer"))),
     allow(dead_code, unused_imports)
 )]
 

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stillpoint::rcu::raw::{Callback, CallbackQueue, Hold, Spare};
 use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, Stall, SynchronizeError};
 
 use census::Census;
@@ -278,6 +279,121 @@ fn a_future_of_the_parent_is_polled_again_in_the_child() {
             // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
             unsafe { domain.reset_after_fork() };
             assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+        });
+    });
+}
+
+/// A callback that counts.
+#[repr(C)]
+struct Counted(Callback, Arc<AtomicUsize>);
+
+impl Counted {
+    fn push(queue: &CallbackQueue, count: &Arc<AtomicUsize>) {
+        let counted = Box::leak(Box::new(Self(Callback::new(), Arc::clone(count))));
+        // SAFETY: the value is new, and freed by its callback.
+        unsafe { queue.push(std::ptr::NonNull::from(counted).cast(), Self::call) };
+    }
+
+    unsafe extern "C-unwind" fn call(callback: std::ptr::NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        let counted = unsafe { Box::from_raw(callback.cast::<Self>().as_ptr()) };
+        counted.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What waits in a queue is called in the child as well, by a thread of the child, though the one that served it is missing.
+#[test]
+fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
+    in_child("callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent", || {
+        for is_served in [false, true] {
+            let (domain, count) = (Domain::new(), Arc::new(AtomicUsize::new(0)));
+            let queue = CallbackQueue::new(&domain);
+            let (taken, forked) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let reader = domain.reader();
+                    let guard = reader.pin();
+                    taken.wait();
+                    forked.wait();
+                    drop(guard);
+                });
+                taken.wait();
+                let server = is_served.then(|| scope.spawn(|| queue.run()));
+                for number in 0..1_000 {
+                    Counted::push(&queue, &count);
+                    if number % 100 == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                        queue.poll(usize::MAX);
+                    }
+                }
+                let pause = queue.pause();
+                in_fork(|| {
+                    Counted::push(&queue, &count);
+                    assert_eq!(queue.poll(usize::MAX), 0, "it is paused");
+                    // SAFETY: this is the only thread of the child, it has borrowed nothing from the others, and the queue
+                    // is paused.
+                    unsafe {
+                        domain.reset_after_fork();
+                        queue.reset_after_fork();
+                    }
+                    drop(pause);
+                    thread::scope(|scope| {
+                        scope.spawn(|| queue.run());
+                        queue.barrier().expect("nobody is in the way");
+                        queue.stop();
+                    });
+                    assert_eq!((count.load(Ordering::Relaxed), queue.pending()), (1_001, 0));
+                    assert_eq!(domain.stats().pending, 0);
+                });
+                assert_eq!(
+                    (count.load(Ordering::Relaxed), queue.pending()),
+                    (0, 1_000),
+                    "the parent knows nothing of it"
+                );
+                drop(queue.pause());
+                forked.wait();
+                queue.stop();
+                match server {
+                    Some(server) => server.join().expect("no callback panics"),
+                    None => queue.barrier().expect("nobody is in the way"),
+                }
+                assert_eq!(count.load(Ordering::Relaxed), 1_000);
+            });
+        }
+    });
+}
+
+/// They belong to no thread, so that the child cannot know that nobody uses them.
+#[test]
+fn a_child_keeps_records_that_belong_to_no_thread() {
+    in_child("a_child_keeps_records_that_belong_to_no_thread", || {
+        let (domain, census) = (Domain::new(), Census::default());
+        let cell = domain.cell(census.object());
+        let link = {
+            let reader = domain.reader();
+            let address = std::ptr::from_ref(&*cell.protect(&reader).expect("never empty")).cast_mut();
+            std::sync::atomic::AtomicPtr::new(address)
+        };
+        let (mut hold, spare) = (Hold::new(&domain), Spare::new(&domain));
+        hold.protect(&link).expect("it is not null");
+        let mut reclaimer = eager(&domain);
+        reclaimer.retire(cell.take().expect("never empty")).expect("there is room");
+        assert_eq!(reclaimer.poll(), 0);
+        in_fork(|| {
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
+            unsafe { domain.reset_after_fork() };
+            assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "the child has the hold, too");
+            drop(hold);
+            assert_eq!((reclaimer.poll(), census.freed()), (1, 1));
+            let reader = spare.into_reader();
+            let guard = reader.pin();
+            assert!(!domain.check(domain.start()));
+            drop(guard);
+            let others = [(); 20].map(|()| domain.reader());
+            drop(reader);
+            assert_eq!(domain.stats().readers, 20);
+            drop(others);
+            assert_eq!(domain.stats().readers, 0);
         });
     });
 }

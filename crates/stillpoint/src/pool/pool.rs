@@ -188,7 +188,7 @@ impl<T: Send + 'static> Deref for Pool<T> {
 ///
 /// # Safety
 /// `context` came from `Arc::into_raw` of the core that `object` belongs to, and is given up with it.
-unsafe fn take_back(object: NonNull<()>, context: *const ()) {
+unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
     // SAFETY: the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };
     core.free_without_shard(object.as_ptr().cast());

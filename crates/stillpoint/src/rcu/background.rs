@@ -10,6 +10,8 @@ use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::RetireError;
 use super::limits::WhenFull;
+#[cfg(not(loom))]
+use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
 use crate::busted::{self, Variant};
@@ -310,6 +312,47 @@ impl RetireHandle {
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
         retire::retire_timeout(&mut &*self, retired, limit)
+    }
+
+    /// As [`retire`](RetireHandle::retire), for an object that is no [`Retired`].
+    ///
+    /// # Errors
+    /// As [`retire`](RetireHandle::retire); the object is the caller's again.
+    ///
+    /// # Panics
+    /// As [`retire`](RetireHandle::retire).
+    ///
+    /// # Safety
+    /// As for [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw).
+    ///
+    /// ```
+    /// # use std::ptr::{self, NonNull};
+    /// # use stillpoint::rcu::{raw, Domain};
+    /// # let domain = Domain::new();
+    /// unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
+    ///     // SAFETY: it came from `Box` below.
+    ///     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });
+    /// }
+    ///
+    /// let mut background = domain.background();
+    /// let handle = background.retire_handle();
+    /// let address = NonNull::from(Box::leak(Box::new(7_u64))).cast();
+    /// // SAFETY: it was never linked, and `destroy` frees what `Box` has made.
+    /// unsafe { handle.retire_raw(raw::Object { address, bytes: 8, context: ptr::null(), destroy }) }?;
+    /// drop(handle);
+    /// background.run();
+    /// assert_eq!(domain.stats().freed, 1);
+    /// # Ok::<(), raw::Refused>(())
+    /// ```
+    #[cfg(not(loom))]
+    #[inline]
+    pub unsafe fn retire_raw(&self, object: raw::Object) -> Result<(), raw::Refused> {
+        // SAFETY: the caller's promise.
+        if self.offer(object.bytes, || unsafe { object.into_garbage() }) {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { raw::retire(&mut &*self, object) }
     }
 
     #[cold]

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::engine::queue::retire_list::SHARE;
 use super::engine::wait::wakers;
+use super::raw::{self, Callback, CallbackQueue, ObjectCallback};
 use super::{Domain, GracePeriod, Reclaimer, Retired};
 use stillpoint_sys::work::steps_of;
 
@@ -306,4 +307,73 @@ fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
     }
     let slots = reader.record().hazards().count();
     assert!(slots <= 1010, "{slots}: slots are used again");
+}
+
+unsafe extern "C-unwind" fn nothing(_: std::ptr::NonNull<Callback>) {}
+
+/// Pushes, polls with a limit, and pauses, whatever else waits in the queue and in the domain.
+#[test]
+fn a_queue_of_callbacks_does_what_it_is_told_to() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let queue = CallbackQueue::new(&domain);
+    let nodes: Vec<ObjectCallback> = (0..100_000).map(|_| ObjectCallback::new()).collect();
+    let held: Vec<_> = nodes[..1_000]
+        .iter()
+        .map(|node| {
+            let link = AtomicPtr::new(std::ptr::from_ref(node).cast_mut());
+            raw::protect(&reader, &link).expect("it is not null").1
+        })
+        .collect();
+    let guard = reader.pin();
+    let mut scans = 1_000 + 1_000 / 16 + ONE_READER;
+    for (number, node) in nodes.iter().enumerate() {
+        let place = std::ptr::NonNull::from(node);
+        // SAFETY: the nodes stay until they are called, at the end of the test.
+        let (steps, ()) = steps_of(|| unsafe {
+            if number < 1_000 {
+                queue.push_object(place, place.as_ptr().cast(), nothing);
+            } else {
+                queue.push(place.cast(), nothing);
+            }
+        });
+        assert_eq!(steps, 0);
+        if number % 1_000 == 999 {
+            // There are more grace periods than places.
+            std::thread::sleep(Duration::from_micros(60));
+            let (steps, called) = steps_of(|| queue.poll(usize::MAX));
+            assert!(called == 0 && steps <= PASSES, "{steps}");
+        }
+    }
+    drop(guard);
+    scans *= 2; // before those that are held, and after the check of their segment
+    for limit in [1, 2, 64] {
+        for _ in 0..200 {
+            let (steps, called) = steps_of(|| queue.poll(limit));
+            assert!(called <= limit && steps <= limit + scans + PASSES, "{steps} with a limit of {limit}");
+        }
+        let (steps, pause) = steps_of(|| queue.pause());
+        assert_eq!((steps, queue.poll(limit)), (0, 0));
+        drop(pause);
+    }
+    while queue.pending() > 1_000 {
+        assert!(queue.poll(5_000) <= 5_000);
+    }
+    // SAFETY: this is the reader's thread.
+    held.into_iter().for_each(|slot| unsafe { slot.release() });
+    while queue.pending() > 0 {
+        queue.poll(100);
+    }
+}
+
+/// What a guard defers parts what others have left by the share.
+#[test]
+fn a_deferred_call_does_a_share_at_the_most() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for _ in 0..10_000 {
+        let (steps, ()) = steps_of(|| guard.defer(|| ()));
+        assert!(steps <= SHARE, "{steps}");
+    }
 }

@@ -459,6 +459,10 @@ impl Token {
     pub(crate) fn new(core: &Core, value: u64) -> Self {
         Self { value, domain: core.id() }
     }
+
+    pub(super) fn value(self) -> u64 {
+        self.value
+    }
 }
 
 /// Tokens of different domains are not ordered.

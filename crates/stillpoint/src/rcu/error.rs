@@ -37,6 +37,11 @@ pub enum SynchronizeError {
         /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
         owned: usize,
     },
+    /// The call came from a callback of the queue that it waits for: it would wait for itself.
+    WithinCallback {
+        /// Name of the domain.
+        domain: String,
+    },
     /// The kernel refuses the heavy fence that the domain was built for: no grace period can complete, and
     /// nothing is freed.
     Fence(FenceError),
@@ -78,6 +83,10 @@ impl fmt::Display for SynchronizeError {
             Self::Pinned { domain, objects, owned } => write!(
                 f,
                 "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
+            ),
+            Self::WithinCallback { domain } => write!(
+                f,
+                "a callback of domain `{domain}` would wait for its own queue; let another thread wait"
             ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }

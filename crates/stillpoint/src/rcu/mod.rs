@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | [`Protected`], from [`RcuCell::protect`] | store, reload and compare, store | the objects in its hand, nothing else | the default: any code, as long as it likes |
 //! | [`Guard`], from [`Reader::pin`] | one store in, one out | everything retired since, while it is inside | traversals, bursts of loads |
-//! | [`QsbrReader`] | nothing; one load and one store for each quiescent state | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
+//! | [`QsbrReader`] | nothing; three loads for each quiescent state, and a store if a writer has started a grace period | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
 //!
 //! A [`Domain`] may mix them; everything retired then waits for the slowest region reader (guards and QSBR
 //! readers), and single objects for the protected loads that hold them.
@@ -17,6 +17,7 @@
 //!
 //! - [`Reclaimer`]: a bounded queue that its owner polls; no thread.
 //! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
+//! - [`raw`]: objects that `Box` has not made, and callbacks in the objects themselves, for bindings and data structures.
 //! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
@@ -61,6 +62,8 @@ mod offline;
 pub(crate) mod orders;
 mod owned;
 mod qsbr;
+#[cfg(not(loom))]
+pub mod raw;
 mod reader;
 mod reclaimer;
 pub(crate) mod region;

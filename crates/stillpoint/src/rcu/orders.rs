@@ -81,13 +81,29 @@ stillpoint_sys::orders! {
     /// The line is taken. Release: who finds it empty sees what the taker did before.
     take_line: AcqRel, [join_line, "the acquire in `Orphans::is_empty`"], "13", [LineRelaxed];
     /// Whoever had objects in his hands has put them somewhere.
-    moved: Release, [movers], "30", [MovedRelaxed];
+    moved: Release, [movers], "34", [MovedRelaxed];
     /// A collector looks at all places, and at the lists of others, after those who were moving objects.
-    movers: Acquire, [moved], "30", [MovedRelaxed];
+    movers: Acquire, [moved], "34", [MovedRelaxed];
     /// A retire handle that goes: for each of them, since their number changes by read-modify-writes only.
     handle_gone: Release, [handles], "When a run ends", [LastHandleRelaxed];
     /// A run's load of the number of handles: what those submitted who are gone is seen after, and their phase.
     handles: Acquire, [handle_gone], "When a run ends", [LastHandleRelaxed];
+
+    // Callbacks.
+
+    /// A callback is pushed: what was unlinked, and its node, come before its taking. Acquire: the node before it, or the empty
+    /// lane, was made ready before.
+    push_callback: AcqRel, [take_callbacks], "30", [PushRelaxed];
+    /// A lane is taken: before the token is started. Release: the lane is empty for who pushes next.
+    take_callbacks: AcqRel, [push_callback], "30", [PushRelaxed];
+    /// A node is linked to the one before it, which the thread that pushes does not use any more.
+    link: Release, [linked], "31", [LinkRelaxed];
+    /// The load of the next node: the one before it may be freed.
+    linked: Acquire, [link], "31", [LinkRelaxed];
+    /// A turn begins, or a pause finds that it is over: after all that was done in turns before.
+    turn_taken: Acquire, [turn_ended], "33", [ServedRelaxed];
+    /// A turn ends, or a pause.
+    turn_ended: Release, [turn_taken], "33", [ServedRelaxed];
 
     // Limits.
 

@@ -1,5 +1,9 @@
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(not(loom))]
+use std::mem::ManuallyDrop;
+#[cfg(not(loom))]
+use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -49,9 +53,22 @@ pub struct QsbrReader {
 impl QsbrReader {
     pub(super) fn new(core: Arc<Core>) -> Self {
         let (claim, _) = core.register(Kind::Qsbr);
+        Self::registered(core, claim)
+    }
+
+    /// The reader of the calling thread, which has registered in this record.
+    pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
         Self { record, core, claim, _thread: PhantomData }
+    }
+
+    /// What it is made of. The thread is still registered.
+    #[cfg(not(loom))]
+    pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: each is read once, as `this` is not dropped.
+        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const this.claim)) }
     }
 
     #[inline(always)]
@@ -60,8 +77,8 @@ impl QsbrReader {
         unsafe { self.record.as_ref() }
     }
 
-    /// Reports a quiescent state: the thread holds no reference. One load and one store, and the look at a
-    /// request; no fence.
+    /// Reports a quiescent state: the thread holds no reference. Three loads, and one store if a grace period was started
+    /// since the last one; no fence.
     #[inline(always)]
     pub fn quiescent(&mut self) {
         self.core.report(self.record());

@@ -2,11 +2,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+#[cfg(not(loom))]
+use std::ptr;
 use std::ptr::NonNull;
 // Not modelled: what only the owner uses.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
+use super::engine::core::garbage::Garbage;
 use super::engine::core::record::{Kind, Record, Slot, PASSIVE};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
@@ -59,6 +62,11 @@ pub struct Reader {
 impl Reader {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let (claim, fence) = core.register(Kind::Reader);
+        Self::registered(core, claim, fence)
+    }
+
+    /// The reader of the calling thread, which has registered in this record.
+    pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>, fence: ReaderFence) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
         Self { record, fence, nested: AtomicU32::new(0), core, claim, _thread: PhantomData }
@@ -111,6 +119,14 @@ impl Reader {
         Guard { reader: self }
     }
 
+    /// What it is made of. The thread is still registered.
+    #[cfg(not(loom))]
+    pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: each is read once, as `this` is not dropped.
+        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const this.claim)) }
+    }
+
     #[inline(always)]
     pub(crate) fn record(&self) -> &Record {
         // SAFETY: the record lives as long as the core, which the reader holds.
@@ -144,6 +160,33 @@ impl fmt::Debug for Reader {
 #[must_use = "the region ends when the guard is dropped"]
 pub struct Guard<'r> {
     reader: &'r Reader,
+}
+
+impl Guard<'_> {
+    /// Calls `function` after a grace period: when this guard, and every region reader of now, has passed. It does not speak
+    /// of protected loads.
+    ///
+    /// It is left to the domain, as a [`Retired`](super::Retired) that is dropped, and cannot be refused: see there for who calls it
+    /// and when, and what it counts as. So it never runs within this call, nor when the guard ends. Bounded: one allocation
+    /// for the function and one for its place, and each 64th call moves what has been left by 64 of them. A structure that
+    /// defers much, or must know when, has a [`Reclaimer`](super::Reclaimer) of its own.
+    ///
+    /// ```
+    /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let done = Arc::new(AtomicBool::new(false));
+    /// # let flag = Arc::clone(&done);
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// guard.defer(move || flag.store(true, Ordering::Relaxed));
+    /// drop(guard);
+    /// domain.synchronize()?; // or the poll of any reclaimer
+    /// assert!(done.load(Ordering::Relaxed));
+    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// ```
+    pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
+        self.reader.core.leave_behind(Garbage::callback(function));
+    }
 }
 
 impl Drop for Guard<'_> {

@@ -12,6 +12,8 @@ use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
 use super::limits::WhenFull;
+#[cfg(not(loom))]
+use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
 use super::stall::ReaderKind;
@@ -76,6 +78,31 @@ impl Reclaimer {
         retire::retire(self, parts)
     }
 
+    /// As [`retire`](Reclaimer::retire), for an object that is no [`Retired`]. See the [example](super::raw).
+    ///
+    /// # Errors
+    /// As [`retire`](Reclaimer::retire); the object is the caller's again.
+    ///
+    /// # Panics
+    /// As [`retire`](Reclaimer::retire).
+    ///
+    /// # Safety
+    /// - The object was unlinked: no reader can reach it from now on, but for those that hold it. They are readers of this
+    ///   domain, and what they have protected is its address.
+    /// - The caller owns it. Its `destroy` may be called once, with its address and context, by any thread that may be
+    ///   alive then, after no reader can hold it. Until then the context, if it is not null, is in memory that is not freed.
+    #[cfg(not(loom))]
+    #[inline]
+    pub unsafe fn retire_raw(&mut self, object: raw::Object) -> Result<(), raw::Refused> {
+        if self.list.reserve_at_once(object.bytes) {
+            // SAFETY: the caller's promise.
+            self.list.retire_reserved(unsafe { object.into_garbage() });
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { raw::retire(self, object) }
+    }
+
     /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
     /// False when it is not.
     pub(crate) fn offer(&mut self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
@@ -105,9 +132,9 @@ impl Reclaimer {
         // Destructors of others run here.
         match catch_unwind(AssertUnwindSafe(|| self.list.make_room(garbage.bytes()))) {
             Ok(Ok(())) => self.list.retire_reserved(garbage),
-            Ok(Err(_)) => core.take_orphan(garbage),
+            Ok(Err(_)) => core.leave_behind(garbage),
             Err(panic) => {
-                core.take_orphan(garbage);
+                core.leave_behind(garbage);
                 resume_unwind(panic);
             }
         }

@@ -44,15 +44,7 @@ pub(super) fn retire<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     parts: Parts<T>,
 ) -> Result<(), RetireError<T>> {
-    let retired = Retired::from_parts(parts);
-    if let WhenFull::Wait(limit) = queue.when_full() {
-        return retire_timeout(queue, retired, limit);
-    }
-    let answer = attempt(queue, retired);
-    if answer.as_ref().is_err_and(|error| error.kind().is_full()) {
-        queue.count_handed_back();
-    }
-    answer
+    retire_within(queue, Retired::from_parts(parts), None)
 }
 
 /// Retires an object, and waits for room, for `limit` at the longest.
@@ -61,42 +53,69 @@ pub(super) fn retire_timeout<T: Send + Sync + 'static>(
     retired: Retired<T>,
     limit: Duration,
 ) -> Result<(), RetireError<T>> {
-    let begun = Instant::now();
-    let Err(mut error) = attempt(queue, retired) else { return Ok(()) };
-    if !error.kind().is_full() {
-        return Err(error);
-    }
-    // Without a deadline where the clock cannot tell it.
-    let deadline = begun.checked_add(limit);
-    let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-    if is_early() {
-        queue.count_wait();
-    }
-    let mut patience = Patience::new();
-    while is_early() {
-        queue.pause(&mut patience, deadline);
-        match attempt(queue, error.into_inner()) {
-            Err(again) if again.kind().is_full() => error = again,
-            answer => return answer,
-        }
-    }
-    queue.count_handed_back();
-    Err(error)
+    retire_within(queue, retired, Some(limit))
 }
 
-fn attempt<T: Send + Sync + 'static>(
+fn retire_within<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     retired: Retired<T>,
+    limit: Option<Duration>,
 ) -> Result<(), RetireError<T>> {
-    let kind = if !retired.parts().is_of(queue.core()) {
-        RetireErrorKind::ForeignDomain
-    } else if queue.is_closed() {
-        RetireErrorKind::Closed
-    } else if let Err(full) = queue.reserve(size_of::<T>()) {
-        full.into()
-    } else {
-        queue.push(retired.into_parts().into_garbage());
-        return Ok(());
+    let is_own = retired.parts().is_of(queue.core());
+    // A panic of a destructor drops the object, which is left to its domain.
+    match room(queue, size_of::<T>(), is_own, limit) {
+        Ok(()) => {
+            queue.push(retired.into_parts().into_garbage());
+            Ok(())
+        }
+        Err(kind) => Err(RetireError { retired, kind }),
+    }
+}
+
+/// Takes up room for one object, and waits for it for `limit` at the longest; without a limit, as long as the queue was told.
+///
+/// # Panics
+/// With the panic of a destructor; no room is taken up then.
+pub(super) fn room(
+    queue: &mut impl Queue,
+    bytes: usize,
+    is_own: bool,
+    limit: Option<Duration>,
+) -> Result<(), RetireErrorKind> {
+    let begun = limit.map(|_| Instant::now());
+    let mut answer = attempt(queue, bytes, is_own);
+    if !answer.is_err_and(RetireErrorKind::is_full) {
+        return answer;
+    }
+    let limit = match (limit, queue.when_full()) {
+        (None, WhenFull::Wait(limit)) => Some(limit),
+        (limit, _) => limit,
     };
-    Err(RetireError { retired, kind })
+    if let Some(limit) = limit {
+        // Without a deadline where the clock cannot tell it.
+        let deadline = begun.unwrap_or_else(Instant::now).checked_add(limit);
+        let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+        if is_early() {
+            queue.count_wait();
+        }
+        let mut patience = Patience::new();
+        while answer.is_err_and(RetireErrorKind::is_full) && is_early() {
+            queue.pause(&mut patience, deadline);
+            answer = attempt(queue, bytes, is_own);
+        }
+    }
+    if answer.is_err_and(RetireErrorKind::is_full) {
+        queue.count_handed_back();
+    }
+    answer
+}
+
+fn attempt(queue: &mut impl Queue, bytes: usize, is_own: bool) -> Result<(), RetireErrorKind> {
+    if !is_own {
+        Err(RetireErrorKind::ForeignDomain)
+    } else if queue.is_closed() {
+        Err(RetireErrorKind::Closed)
+    } else {
+        queue.reserve(bytes).map_err(RetireErrorKind::from)
+    }
 }

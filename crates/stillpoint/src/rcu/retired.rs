@@ -248,6 +248,12 @@ impl<T: Send + Sync + 'static> Retired<T> {
         object
     }
 
+    /// For models: the object, which the caller frees.
+    #[cfg(all(test, loom))]
+    pub(super) fn leak(self) -> NonNull<T> {
+        self.into_parts().object
+    }
+
     /// Whoever takes a value apart owns the object.
     #[inline(always)]
     pub(super) fn into_parts(self) -> Parts<T> {
@@ -296,7 +302,7 @@ impl<T: Send + Sync + 'static> Parts<T> {
     fn leave_to_domain(self) {
         let garbage = self.into_garbage();
         if let Some(core) = self.domain.core() {
-            core.take_orphan(garbage);
+            core.leave_behind(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
             panics::resume(unsafe { garbage::free_left(garbage) });

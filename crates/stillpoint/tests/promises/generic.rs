@@ -40,6 +40,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::CompareExchangeError", "F": any = rcu::CompareExchangeError<u8, T>;            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "raw::Parts", "'r": lifetime = rcu::raw::Parts<'a>;                                  Covariant,     Always,      Always,      Never,         Never,         MayDangle;
 
         "pool::Obj", "'p": lifetime = pool::Obj<'a, u8>;                                     Covariant,     Always,      Always,      Never,         Never,         Alive;
         "pool::Obj", "T": send = pool::Obj<'static, T>;                                      Invariant,     Always,      Sync,        Never,         Never,         Static;

@@ -1,5 +1,6 @@
 //! Types without parameters: who may be sent, shared, and used after a panic.
 
+use stillpoint::rcu::raw;
 use stillpoint::{fence, pool, rcu, table as tables, timer};
 use stillpoint_multicast as multicast;
 
@@ -84,6 +85,16 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Activity" = rcu::Activity;                                       true, true, true, true;
         "rcu::Stall" = rcu::Stall;                                             true, true, true, true;
         "rcu::Stats" = rcu::Stats;                                             true, true, true, true;
+
+        "raw::Slot" = raw::Slot;                                               false, false, true, true;
+        "raw::Object" = raw::Object;                                           false, false, true, true;
+        "raw::Refused" = raw::Refused;                                         false, false, true, true;
+        "raw::Spare" = raw::Spare;                                             true, true, false, false;
+        "raw::Hold" = raw::Hold;                                               true, true, false, false;
+        "raw::Callback" = raw::Callback;                                       true, true, false, false;
+        "raw::ObjectCallback" = raw::ObjectCallback;                           true, true, false, false;
+        "raw::CallbackQueue" = raw::CallbackQueue;                             true, true, false, false;
+        "raw::Paused" = raw::Paused;                                           true, true, false, false;
 
         "table::OutOfMemory" = tables::OutOfMemory;                            true, true, true, true;
         "table::TableStats" = tables::TableStats;                              true, true, true, true;

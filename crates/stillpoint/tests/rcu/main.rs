@@ -8,6 +8,7 @@ mod groups;
 mod handover;
 mod limits;
 mod misuse;
+mod raw;
 #[cfg(not(miri))]
 mod stalls;
 mod stress;

@@ -31,6 +31,25 @@ impl Core {
         self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
     }
 
+    /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). Nothing boosts it, since
+    /// what boosters need would be allocated.
+    pub(crate) fn register_in(&self, record: &Record, kind: Kind) -> ReaderFence {
+        let (fence, wants_attention) = self.protocol.register_in(record, kind, None);
+        if wants_attention {
+            self.answer(record);
+        }
+        fence
+    }
+
+    /// The end of a reader whose record stays the caller's, reserved.
+    pub(crate) fn vacate(&self, record: &Record) {
+        if self.protocol.sign_off(record) {
+            self.answer(record);
+        }
+        self.protocol.vacate(record).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
+        record.belong_to_nobody();
+    }
+
     /// Begins a section of a guard.
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
@@ -83,7 +102,7 @@ impl Core {
     }
 
     #[cold]
-    fn answer(&self, record: &Record) {
+    pub(crate) fn answer(&self, record: &Record) {
         if record.fences() {
             // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with that in `fence_request` for
             // a reader that no provider reaches.

@@ -18,6 +18,7 @@
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
 //! | `queue/shelf` | the retire lists of threads that have no reclaimer |
+//! | `queue/callbacks/` | callbacks in the user's own objects |
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | who waits for a reader, and is told of it |
 //! | `wait/park` | how a thread waits for a reader |
@@ -166,10 +167,10 @@ impl Core {
         &self.tasks
     }
 
-    /// Takes in an object that nobody has retired, beyond the limits if need be.
-    pub(crate) fn take_orphan(&self, garbage: Garbage) {
+    /// Takes in an object that was retired just now, that cannot be refused, and that nobody else looks after.
+    pub(crate) fn leave_behind(&self, garbage: Garbage) {
         self.charge(garbage.bytes());
-        self.shared_counters().share_retired();
+        self.shared_counters.share_retired();
         self.add_orphan(garbage);
     }
 

@@ -208,7 +208,7 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     where
         T: Send + Sync + 'static,
     {
-        unsafe fn destroy<T: Pointee + ?Sized>(object: NonNull<()>, _context: *const ()) {
+        unsafe extern "C-unwind" fn destroy<T: Pointee + ?Sized>(object: NonNull<()>, _context: *const ()) {
             // SAFETY: called once, with the object that was retired, when nobody uses it any more.
             unsafe { T::drop(object) };
         }

@@ -24,6 +24,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::LinkTagIgnored, "links::a_walk_hand_over_hand_ends_at_a_mark"),
     (Variant::QsbrLoadRelaxed, "regions::qsbr_against_retire"),
     (Variant::QsbrStoreRelaxed, "regions::qsbr_against_retire"),
+    (Variant::PassiveKept, "regions::qsbr_reports_the_same_token"),
     (Variant::OnlineNoFence, "regions::qsbr_goes_offline_and_online"),
     (Variant::OfflineRelaxed, "regions::qsbr_goes_offline_and_online"),
     (Variant::RegisterNoFence, "registration::a_reader_registers_while_the_fence_is_left_out"),
@@ -54,6 +55,12 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::MovedRelaxed, "handover::a_barrier_finds_what_others_move"),
     (Variant::CollectorUnseen, "handover::a_barrier_finds_what_others_move"),
     (Variant::TakeUnseen, "limits::a_handle_assists_while_the_reclaimer_stops"),
+    (Variant::PushRelaxed, "callbacks::a_lane_hands_over"),
+    (Variant::LinkRelaxed, "callbacks::a_lane_hands_over"),
+    (Variant::StampedEarly, "callbacks::a_callback_waits_for_readers"),
+    (Variant::MergedEarly, "callbacks::merged_segments_wait_for_the_later_token"),
+    (Variant::ServedRelaxed, "callbacks::a_pause_comes_after_the_turn"),
+    (Variant::PushUntold, "callbacks::a_sleeping_server_is_woken"),
     (Variant::RoomByLoad, "limits::room_is_reserved_once"),
     (Variant::RoomRelaxed, "limits::room_is_reserved_once"),
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
@@ -88,7 +95,9 @@ const CAUGHT: &[(Variant, &str)] = &[
 /// What the model says when it catches the variant.
 fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {
-        _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted) => "deadlock",
+        _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted | Variant::PushUntold) => {
+            "deadlock"
+        }
         Some("boost") => RAISED,
         Some("futures") => "deadlock",
         Some("stalls") => "a section was not told of once",

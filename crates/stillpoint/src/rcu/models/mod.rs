@@ -7,6 +7,7 @@
 //! does not come after a read is found even when nothing bad was read.
 
 mod boost;
+mod callbacks;
 mod controls;
 mod directory;
 mod futures;

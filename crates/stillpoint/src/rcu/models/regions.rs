@@ -68,6 +68,23 @@ fn qsbr_against_retire() {
     });
 }
 
+/// Reports that find the token where it was store nothing: the section goes on.
+#[test]
+fn qsbr_reports_the_same_token() {
+    explore(EVERY, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let mut reader = shared.domain.qsbr_reader();
+            for _ in 0..3 {
+                shared.cells[0].load(&reader).expect("never empty").read();
+                reader.quiescent();
+            }
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn qsbr_goes_offline_and_online() {
     explore(EVERY, || {

@@ -273,7 +273,7 @@ mod tests {
         }
 
         fn garbage(&self) -> Garbage {
-            unsafe fn destroy(_: NonNull<()>, context: *const ()) {
+            unsafe extern "C-unwind" fn destroy(_: NonNull<()>, context: *const ()) {
                 // SAFETY: each test keeps its context until the end, and has one thread.
                 let freed = unsafe { &*context.cast::<Freed>() };
                 freed.count.set(freed.count.get() + 1);

@@ -63,7 +63,7 @@ impl<K, V> Store<K, V> {
 ///
 /// # Safety
 /// `object` is the pair of a slot of the store `context`, and the caller's alone.
-pub(crate) unsafe fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
+pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
     struct FreeSlot<'a, K, V>(&'a Arena<K, V>, u32);
 
     impl<K, V> Drop for FreeSlot<'_, K, V> {
@@ -83,7 +83,7 @@ pub(crate) unsafe fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
 
 /// # Safety
 /// As for [`destroy`], with a `context` that was counted for this call.
-unsafe fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
+unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
     // Dropped after the pair, also when that panics.
     // SAFETY: the caller's promise.
     let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
@@ -93,7 +93,7 @@ unsafe fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
 
 /// # Safety
 /// `object` is an array whose buckets nobody uses any more, and is passed once; `context` is a store. Both are alive.
-unsafe fn scrap_array<K, V>(object: NonNull<()>, context: *const ()) {
+unsafe extern "C-unwind" fn scrap_array<K, V>(object: NonNull<()>, context: *const ()) {
     // SAFETY: both are alive, by the caller's promise.
     let (array, store) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Store<K, V>>()) };
     #[cfg(loom)]

@@ -76,6 +76,9 @@ pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
     first
 }
 
+/// What ends an object in a context: called with both, by any thread. Other languages can supply one; it may panic.
+pub(crate) type Destroy = unsafe extern "C-unwind" fn(NonNull<()>, *const ());
+
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).
 #[derive(Debug)]
 pub(crate) struct Garbage {
@@ -83,7 +86,7 @@ pub(crate) struct Garbage {
     bytes: usize,
     /// Where the object's memory belongs; null for one that came from `Box`.
     context: *const (),
-    destroy: unsafe fn(NonNull<()>, *const ()),
+    destroy: Destroy,
 }
 
 // SAFETY: made from values that are `Send` only (see the constructors), and it owns its object.
@@ -92,7 +95,7 @@ unsafe impl Send for Garbage {}
 impl Garbage {
     /// The object behind `pointer`, which came from `Box::into_raw` and is owned by the caller.
     pub(crate) fn object<T: Send + Sync + 'static>(pointer: NonNull<T>) -> Self {
-        unsafe fn destroy<T>(object: NonNull<()>, _context: *const ()) {
+        unsafe extern "C-unwind" fn destroy<T>(object: NonNull<()>, _context: *const ()) {
             // SAFETY: `free` is called once, with the pointer that `object` was given.
             drop(unsafe { Box::from_raw(object.cast::<T>().as_ptr()) });
         }
@@ -110,7 +113,7 @@ impl Garbage {
         object: NonNull<()>,
         bytes: usize,
         context: *const (),
-        destroy: unsafe fn(NonNull<()>, *const ()),
+        destroy: Destroy,
     ) -> Self {
         Self { object, bytes, context, destroy }
     }
@@ -127,7 +130,7 @@ impl Garbage {
             function: F,
             _address: u8,
         }
-        unsafe fn call<F: FnOnce()>(object: NonNull<()>, _context: *const ()) {
+        unsafe extern "C-unwind" fn call<F: FnOnce()>(object: NonNull<()>, _context: *const ()) {
             // SAFETY: as in `destroy`.
             let callback = unsafe { Box::from_raw(object.cast::<Callback<F>>().as_ptr()) };
             (callback.function)();

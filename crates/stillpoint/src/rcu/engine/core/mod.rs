@@ -9,6 +9,7 @@ pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod registry;
 
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -60,6 +61,11 @@ impl Protocol {
         self.made
     }
 
+    /// Where the current token is: for readers' code elsewhere, which loads it.
+    pub(crate) fn token_address(&self) -> NonNull<u64> {
+        NonNull::from(&*self.token).cast()
+    }
+
     /// Time since the domain was made.
     pub(crate) fn age(&self) -> Duration {
         self.made.elapsed()
@@ -88,6 +94,9 @@ impl Protocol {
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();
+            } else if record.is_nobodys() {
+                // Whoever has it may be any thread, this one as well.
+                light_readers += usize::from(record.is_light());
             } else {
                 record.leave();
                 record.abandon().map(&abandoned);

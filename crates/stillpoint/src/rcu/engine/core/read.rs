@@ -23,22 +23,60 @@ impl Protocol {
     ) -> (Claim<Record>, ReaderFence, bool) {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
+        let (fence, wants_attention) = self.register_in(unsafe { claim.slot() }, kind, boost_state);
+        (claim, fence, wants_attention)
+    }
+
+    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, but
+    /// for what a provider of fences does.
+    pub(crate) fn register_in(
+        &self,
+        record: &Record,
+        kind: Kind,
+        boost_state: Option<&'static BoostState>,
+    ) -> (ReaderFence, bool) {
         // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry for ever.
         let fence = unsafe { record.bind(self.mode) };
         let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
         record.adopt(kind, fence, boost_state, is_unreached);
+        let wants_attention = self.count_in(record, || kind == Kind::Qsbr && self.report(record));
+        (fence, wants_attention)
+    }
+
+    /// Claims a record that belongs to no thread, until somebody registers in it.
+    pub(crate) fn reserve(&self) -> Claim<Record> {
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        unsafe { claim.slot() }.belong_to_nobody();
+        claim
+    }
+
+    /// Registers a record for protected loads of any thread, one at a time. No provider of fences reaches them: they fence
+    /// themselves then.
+    pub(crate) fn register_nobody(&self) -> (Claim<Record>, ReaderFence) {
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        let fence = self.mode.of_any_reader();
+        record.adopt(Kind::Reader, fence, None, matches!(self.mode, Mode::Provided(_)));
+        record.belong_to_nobody();
+        self.count_in(record, || ());
+        (claim, fence)
+    }
+
+    /// Counts a record that has a holder now, and lets its first state follow.
+    fn count_in<R>(&self, record: &Record, first_state: impl FnOnce() -> R) -> R {
         if record.is_light() {
             // Relaxed: made visible by the fence below.
             self.light_readers.fetch_add(1, Ordering::Relaxed);
         }
-        let wants_attention = kind == Kind::Qsbr && self.report(record);
+        let answer = first_state();
         if !busted::is(Variant::RegisterNoFence) {
             // SeqCst: pairs with the fence in `Protocol::fence`. Either that writer sees the claim, the count and
             // the state, or everything this reader loads from now on is newer than what the writer unlinked.
             atomic_fence(Ordering::SeqCst);
         }
-        (claim, fence, wants_attention)
+        answer
     }
 
     /// A reader that ends gives everything up. Its record wants attention for the last time.
@@ -55,10 +93,8 @@ impl Protocol {
     /// Gives the record back of a reader that has [signed off](Protocol::sign_off). Returns what it kept for boosters.
     pub(crate) fn unregister(&self, claim: &Claim<Record>) -> Option<&'static BoostState> {
         // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        record.unbind(self.mode);
-        let boost_state = record.abandon();
-        self.records.release(claim);
+        let boost_state = self.vacate(unsafe { claim.slot() });
+        self.release(claim);
         boost_state
     }
 
@@ -88,6 +124,17 @@ impl Protocol {
         self.records.release(claim);
     }
 
+    /// As [`unregister`](Protocol::unregister), but for the record, which stays the caller's.
+    pub(crate) fn vacate(&self, record: &Record) -> Option<&'static BoostState> {
+        record.unbind(self.mode);
+        record.abandon()
+    }
+
+    /// Gives a record back that nobody is registered in.
+    pub(crate) fn release(&self, claim: &Claim<Record>) {
+        self.records.release(claim);
+    }
+
     /// Begins a section of a guard. The state before is [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
@@ -108,11 +155,17 @@ impl Protocol {
     /// A quiescent state of a QSBR reader, or the first state of one that comes online.
     ///
     /// No fence: a state that a scan takes for passed carries a token of an acquire load, so the reader has
-    /// seen the unlink; and until then the old state blocks.
+    /// seen the unlink; and until then the old state blocks. No store either while the token has not moved: the section goes
+    /// on then, in a state that says the same.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) -> bool {
         let token = self.token.load(orders::report_token());
-        record.publish(token, orders::report());
+        let state = record.state();
+        let is_kept = state == token || (state == PASSIVE && busted::is(Variant::PassiveKept));
+        if !is_kept {
+            rare();
+            record.publish(token, orders::report());
+        }
         self.wants_attention(record)
     }
 
@@ -145,6 +198,11 @@ impl Protocol {
         record.wants_attention()
     }
 }
+
+/// Tells the compiler that it is seldom called: what is behind it is out of the way of what is not.
+#[cold]
+#[inline]
+fn rare() {}
 
 /// Loads `source` and pins what it points to, by a slot that is free: until it is given back, the object is not freed.
 /// `None` when `source` holds null.

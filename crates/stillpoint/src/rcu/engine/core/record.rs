@@ -46,6 +46,9 @@ pub(crate) enum Kind {
     Owned = 4,
 }
 
+/// In `thread`: the record belongs to no thread. No handle is that.
+const NOBODY: usize = usize::MAX;
+
 /// In `kind`: the holder announces itself by light fences.
 const LIGHT: u32 = 2;
 
@@ -89,6 +92,16 @@ struct Further {
 }
 
 #[cfg(not(loom))]
+impl Record {
+    /// Where `state`, `attention` and the first hazard slot are, in bytes: for readers' code elsewhere.
+    pub(crate) const OFFSETS: [usize; 3] = [
+        std::mem::offset_of!(Self, state),
+        std::mem::offset_of!(Self, attention),
+        std::mem::offset_of!(Self, first),
+    ];
+}
+
+#[cfg(not(loom))]
 const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
 
 /// A hazard slot that its holder gives back.
@@ -119,6 +132,23 @@ impl<'r> Slot<'r> {
             is_first: false,
             _record: PhantomData,
         }
+    }
+
+    /// Its address, which is one of [`from_raw`](Slot::from_raw).
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn into_raw(self) -> NonNull<()> {
+        self.hazard.cast()
+    }
+
+    /// The slot with this address.
+    ///
+    /// # Safety
+    /// It came from [`into_raw`](Slot::into_raw), and the record outlives `'r`.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn from_raw(address: NonNull<()>) -> Self {
+        Self { hazard: address.cast(), _record: PhantomData }
     }
 
     #[cfg(not(loom))]
@@ -230,6 +260,13 @@ impl Record {
     pub(crate) fn adopt_owned(&self) {
         // Release: as in `adopt`.
         self.kind.store(Kind::Owned as u32, Ordering::Release);
+    }
+
+    /// From now on the record belongs to no thread: whoever has its claim may use it, one at a time.
+    pub(crate) fn belong_to_nobody(&self) {
+        // Relaxed, both: see `adopt`.
+        self.thread.store(NOBODY, Ordering::Relaxed);
+        self.tid.store(0, Ordering::Relaxed);
     }
 
     /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
@@ -517,6 +554,12 @@ impl Record {
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
         self.thread.load(Ordering::Relaxed) == stillpoint_sys::linux::thread_handle()
+    }
+
+    /// Whether it belongs to no thread.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        // Relaxed: for who is alone in the process.
+        self.thread.load(Ordering::Relaxed) == NOBODY
     }
 
     /// Whether the calling thread, whose id is `tid`, holds the record. The id as well as the handle: a handle is used

@@ -1,5 +1,6 @@
 //! What was retired and is not freed: who has it, how much of it there may be, and how it changes hands.
 
+pub(crate) mod callbacks;
 pub(crate) mod inbox;
 pub(crate) mod orphans;
 pub(crate) mod quota;

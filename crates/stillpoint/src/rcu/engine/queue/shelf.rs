@@ -101,9 +101,7 @@ impl OwnShelf {
         let shelf: &Shelf = unsafe { self.claim.slot() };
         let Some(mut turn) = shelf.begin() else {
             // Somebody is at it, or this is a destructor that runs in a poll of the list.
-            core.charge(garbage.bytes());
-            core.shared_counters().share_retired();
-            return core.add_orphan(garbage);
+            return core.leave_behind(garbage);
         };
         let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         let list = turn.list.get_or_insert_with(new);

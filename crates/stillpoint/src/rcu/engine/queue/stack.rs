@@ -149,8 +149,9 @@ mod tests {
 
     /// Objects that are told by their size.
     fn object(bytes: usize) -> Garbage {
+        unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
         // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
-        unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), |_, _| {}) }
+        unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), nothing) }
     }
 
     #[test]

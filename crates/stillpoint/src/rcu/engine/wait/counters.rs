@@ -31,6 +31,10 @@ pub(crate) struct Counters {
     token: AtomicU64,
     /// Age of the domain in nanoseconds since when it does.
     since: AtomicU64,
+    /// Callbacks that were pushed to a queue, by any thread.
+    pushed: AtomicU64,
+    /// Those of them that the queue does not have any more, written by who has its turn.
+    settled: AtomicU64,
 }
 
 /// The sum over the counters of several.
@@ -140,6 +144,31 @@ impl Served<'_> {
     }
 }
 
+/// For a queue of callbacks: any thread pushes, and who has the turn counts the rest.
+impl Counters {
+    #[inline]
+    pub(crate) fn count_pushed(&self) {
+        self.pushed.fetch_add(1, RELAXED);
+    }
+
+    /// One of them is called.
+    pub(crate) fn count_called(&self) {
+        self.count_freed(1);
+        self.settle(1);
+    }
+
+    /// That many of them have gone elsewhere.
+    pub(crate) fn settle(&self, callbacks: u64) {
+        self.settled.store(self.settled.load(RELAXED) + callbacks, RELAXED);
+    }
+
+    /// Callbacks that were pushed and not settled.
+    pub(crate) fn in_queue(&self) -> u64 {
+        let settled = self.settled.load(RELAXED);
+        self.pushed.load(RELAXED).saturating_sub(settled)
+    }
+}
+
 /// For everybody.
 impl Counters {
     /// What waits in the list, if a thread looks after it, other than the one with the counters `own`.
@@ -183,9 +212,9 @@ impl Sum {
             let oldest = counters.oldest.load(RELAXED);
             let oldest = (oldest != 0).then(|| Duration::from_nanos(oldest));
             Self {
-                retired: sum.retired + counters.retired.load(RELAXED),
+                retired: sum.retired + counters.retired.load(RELAXED) + counters.pushed.load(RELAXED),
                 freed: sum.freed + counters.freed.load(RELAXED),
-                pending: sum.pending + counters.pending.load(RELAXED),
+                pending: sum.pending + counters.pending.load(RELAXED) + counters.in_queue(),
                 pending_bytes: sum.pending_bytes + counters.pending_bytes.load(RELAXED),
                 pinned: sum.pinned + counters.pinned.load(RELAXED),
                 oldest: sum.oldest.into_iter().chain(oldest).min(),

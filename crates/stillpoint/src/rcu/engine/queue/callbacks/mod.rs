@@ -1,0 +1,436 @@
+//! Callbacks in the user's own objects: any thread pushes, one at a time serves.
+//!
+//! ```text
+//!   push --> lane --take, stamp--> segments [ token 7 | token 9 | ... ] --over--> called
+//!                                                                 \--held--> passed over, looked at again
+//! ```
+//!
+//! There are two lanes: one of callbacks that keep their order and wait for regions only, and one of callbacks that know the
+//! address of an object, and wait for its protected loads as well. All state is here, and none with the thread that serves:
+//! it may end, pause, or be lost in a `fork`, and another one goes on. The argument is in `docs/design/rcu.md`.
+
+pub(crate) mod node;
+mod segments;
+mod serve;
+mod turn;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use self::node::{Callback, Chain, Function, Gap, Lane, Node, ObjectCallback};
+use self::segments::{Segment, Segments, LANES, OBJECTS, ORDERED};
+use self::turn::Turn;
+use super::retire_list::Pace;
+use crate::busted::{self, Variant};
+use crate::rcu::engine::boost::Booster;
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::wait::counters::Counters;
+use crate::rcu::engine::wait::park::Event;
+use crate::rcu::engine::Core;
+use crate::rcu::stall::Behind;
+use stillpoint_sys::panics::{self, Panic};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize};
+use stillpoint_sys::sync::UnsafeCell;
+use stillpoint_sys::work;
+
+/// A queue of callbacks.
+#[derive(Debug)]
+pub(crate) struct Callbacks {
+    core: Arc<Core>,
+    counters: Claim<Counters>,
+    lanes: [CachePadded<Lane>; LANES],
+    turn: Turn,
+    /// Used by who has the turn.
+    state: UnsafeCell<State>,
+    /// Where those sleep who serve when there is nothing to do, and those who wait for the end of a turn.
+    event: Event,
+    /// Threads that serve until they are stopped.
+    servers: AtomicUsize,
+    /// Whether they are to return.
+    is_stopped: AtomicBool,
+}
+
+/// What was taken from the lanes.
+#[derive(Debug)]
+struct State {
+    segments: Segments,
+    /// Age of the domain when a token was started last.
+    started: Option<Duration>,
+    /// Past their grace period, and held by a hazard slot when they were last looked at.
+    held: Option<Chain>,
+    number_held: usize,
+    /// Whether the odd one of a limit is for those held.
+    favours_held: bool,
+    booster: Booster,
+    /// Scratch memory of a poll.
+    hazards: Vec<usize>,
+}
+
+// SAFETY: the state is used by who has the turn, on one thread at a time; what it holds may be used by any. The claim points
+// into the core, which is held.
+unsafe impl Send for Callbacks {}
+// SAFETY: as above; everything else is atomic.
+unsafe impl Sync for Callbacks {}
+
+/// What a turn has done, and what is in the way of more.
+#[derive(Debug)]
+pub(crate) struct Outcome<'c> {
+    pub(crate) called: usize,
+    pub(crate) next: Hindrance<'c>,
+    panic: Option<Panic>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hindrance<'c> {
+    /// The limit.
+    Limit,
+    /// There is nothing left.
+    Empty,
+    /// A region reader.
+    Reader(&'c Record, Duration),
+    /// Protected loads, of all that is left.
+    Hazards,
+    /// A push that is not complete; a token that is not to be started yet; a fence that is refused; another thread's turn, or
+    /// a pause.
+    Other,
+}
+
+impl Callbacks {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        let state = State {
+            segments: Segments::default(),
+            started: None,
+            held: None,
+            number_held: 0,
+            favours_held: false,
+            booster: Booster::new(),
+            hazards: Vec::new(),
+        };
+        Self {
+            counters: core.counters.claim(),
+            core,
+            lanes: std::array::from_fn(|_| CachePadded::new(Lane::new())),
+            turn: Turn::new(),
+            state: UnsafeCell::new(state),
+            event: Event::new(Duration::MAX),
+            servers: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    fn counters(&self) -> &Counters {
+        // SAFETY: the core is alive.
+        unsafe { self.counters.slot() }
+    }
+
+    /// Callbacks that were pushed and not called.
+    pub(crate) fn pending(&self) -> u64 {
+        self.counters().in_queue()
+    }
+
+    /// # Safety
+    /// The memory is the caller's until the callback is called, which any thread may do after a grace period.
+    #[inline]
+    pub(crate) unsafe fn push(&self, callback: NonNull<Callback>, function: Function) {
+        // SAFETY: the caller's promise.
+        self.push_to(ORDERED, unsafe { Node::prepare(callback, function) });
+    }
+
+    /// # Safety
+    /// As for [`push`](Callbacks::push).
+    #[inline]
+    pub(crate) unsafe fn push_object(
+        &self,
+        callback: NonNull<ObjectCallback>,
+        object: *const (),
+        function: Function,
+    ) {
+        // SAFETY: the caller's promise.
+        self.push_to(OBJECTS, unsafe { Node::prepare_object(callback, object, function) });
+    }
+
+    #[inline]
+    fn push_to(&self, lane: usize, node: Node) {
+        self.core.charge(0);
+        // Before it can be called, which counts it down.
+        self.counters().count_pushed();
+        self.lanes[lane].push(node);
+        if !busted::is(Variant::PushUntold) {
+            self.event.notify();
+        }
+    }
+
+    /// Takes the turn and calls what is ready, `limit` callbacks at the most. Never waits for a reader.
+    pub(crate) fn attempt(&self, limit: usize) -> Outcome<'_> {
+        if !self.turn.try_take() {
+            return Outcome { called: 0, next: Hindrance::Other, panic: None };
+        }
+        let serving = Serving(self);
+        // SAFETY: the turn is this call's.
+        let outcome = self.state.with_mut(|state| self.serve(unsafe { &mut *state }, limit));
+        drop(serving);
+        outcome
+    }
+
+    /// As [`attempt`](Callbacks::attempt), and the number of callbacks.
+    ///
+    /// # Panics
+    /// With the first panic of a callback, or of the stall hook.
+    pub(crate) fn poll(&self, limit: usize) -> usize {
+        let outcome = self.attempt(limit);
+        panics::resume(outcome.panic);
+        outcome.called
+    }
+
+    fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
+        self.core.tend_boost();
+        let is_paced = self.take_in(state);
+        let mut called = Called { queue: self, number: 0, looked: 0, panic: None };
+        self.call_held(state, limit, &mut called);
+        let mut next = self.call_ready(state, limit, &mut called);
+        if matches!(next, Hindrance::Empty) {
+            state.booster.end(&self.core);
+            if is_paced || self.lanes.iter().any(|lane| !lane.is_empty()) {
+                next = Hindrance::Other;
+            } else if state.held.is_some() {
+                next = Hindrance::Hazards;
+            }
+        }
+        let counters = self.counters();
+        counters.set_pinned(state.number_held);
+        counters.set_under_way(state.segments.under_way());
+        counters.set_oldest(state.segments.under_way().map(|(_, started)| started));
+        self.report_stall(state, &mut called);
+        Outcome { called: called.number, next, panic: called.panic }
+    }
+
+    /// Takes what was pushed, and starts a token for it. Whether it is too early for one: at most one heavy fence in the
+    /// interval that reclaimers have by default.
+    fn take_in(&self, state: &mut State) -> bool {
+        let is_early = |started| self.core.age().saturating_sub(started) < Pace::DEFAULT.interval;
+        if self.lanes.iter().all(|lane| lane.is_empty()) {
+            return false;
+        }
+        if self.core.protocol.needs_heavy() && state.started.is_some_and(is_early) {
+            return true;
+        }
+        let early = busted::is(Variant::StampedEarly).then(|| self.core.protocol.start());
+        let chains = std::array::from_fn(|lane| self.lanes[lane].take());
+        if chains.iter().any(Option::is_some) {
+            let token = early.unwrap_or_else(|| self.core.protocol.start());
+            let started = self.core.age();
+            state.started = Some(started);
+            state.segments.push(Segment { token, started, chains });
+        }
+        false
+    }
+
+    /// Calls what is past its grace period, as far as no hazard slot holds it, and says what is in the way of more.
+    fn call_ready(&self, state: &mut State, limit: usize, called: &mut Called<'_>) -> Hindrance<'_> {
+        loop {
+            let Some((token, started)) = state.segments.under_way() else { return Hindrance::Empty };
+            if called.looked >= limit {
+                return Hindrance::Limit;
+            }
+            match self.check(&mut state.booster, token, started) {
+                Ok(Grace::Over) => {}
+                Ok(Grace::HeldUp(record)) => return Hindrance::Reader(record, started),
+                Err(_) => return Hindrance::Other,
+            }
+            let segment = state.segments.oldest().expect("it is under way");
+            let [ordered, objects] = &mut segment.chains;
+            if objects.is_some() {
+                // After the check.
+                self.core.protocol.gather_hazards(&mut state.hazards);
+            }
+            let answer = each(ordered, limit, called, |node, called| called.call(node)).and_then(|()| {
+                each(objects, limit, called, |node, called| {
+                    // SAFETY: who pushes to this lane prepares it so.
+                    if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+                        state.number_held += 1;
+                        join(&mut state.held, Chain::of(node));
+                    } else {
+                        called.call(node);
+                    }
+                })
+            });
+            if let Err(Gap) = answer {
+                return Hindrance::Other;
+            }
+            if segment.chains.iter().all(Option::is_none) {
+                state.segments.pop_oldest();
+            }
+        }
+    }
+
+    /// Looks at what was held, half of the limit at the most, and goes on with the next ones at the next call.
+    fn call_held(&self, state: &mut State, limit: usize, called: &mut Called<'_>) {
+        let share = limit / 2 + if state.favours_held { limit % 2 } else { 0 };
+        state.favours_held = !state.favours_held;
+        let number = state.number_held.min(share);
+        if number == 0 {
+            return;
+        }
+        self.core.protocol.gather_hazards(&mut state.hazards);
+        for _ in 0..number {
+            let Some(Ok((node, rest))) = state.held.map(Chain::pop) else { return };
+            state.held = rest;
+            called.look();
+            // SAFETY: only nodes of this kind are held.
+            if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+                join(&mut state.held, Chain::of(node));
+            } else {
+                state.number_held -= 1;
+                called.call(node);
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        booster: &mut Booster,
+        token: u64,
+        started: Duration,
+    ) -> Result<Grace<'_>, crate::fence::FenceError> {
+        let answer = self.core.protocol.check(token)?;
+        let is_held_up = matches!(answer, Grace::HeldUp(_));
+        if is_held_up && booster.boost(&self.core, token, started) {
+            return self.core.protocol.check(token);
+        }
+        Ok(answer)
+    }
+
+    /// Tells the stall hook of the reader in the way, if it has been there for long.
+    fn report_stall(&self, state: &State, called: &mut Called<'_>) {
+        let Some((token, started)) = state.segments.under_way() else { return };
+        if !self.core.may_be_stalled(started) {
+            return;
+        }
+        if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(token) {
+            let behind = || Behind { objects: self.pending(), bytes: 0 };
+            let report = || self.core.report_stall(record, token, started, behind);
+            // Unwind safety: nothing of the queue is changed by the hook.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
+                panics::keep_first(&mut called.panic, panic);
+            }
+        }
+    }
+}
+
+/// Takes the nodes of a chain one by one, as long as the limit allows.
+fn each(
+    chain: &mut Option<Chain>,
+    limit: usize,
+    called: &mut Called<'_>,
+    mut take: impl FnMut(Node, &mut Called<'_>),
+) -> Result<(), Gap> {
+    while let Some(nodes) = chain.filter(|_| called.looked < limit) {
+        let (node, rest) = nodes.pop()?;
+        *chain = rest;
+        called.look();
+        take(node, called);
+    }
+    Ok(())
+}
+
+/// Joins newer nodes to a chain that may be empty.
+fn join(chain: &mut Option<Chain>, newer: Chain) {
+    match chain {
+        Some(chain) => chain.extend(newer),
+        None => *chain = Some(newer),
+    }
+}
+
+/// The callbacks of one turn.
+struct Called<'q> {
+    queue: &'q Callbacks,
+    number: usize,
+    looked: usize,
+    panic: Option<Panic>,
+}
+
+impl Called<'_> {
+    fn look(&mut self) {
+        work::step();
+        self.looked += 1;
+    }
+
+    fn call(&mut self, node: Node) {
+        self.number += 1;
+        // Before the callback, which may be a barrier's.
+        self.queue.counters().count_called();
+        // Unwind safety: the node is in no chain any more.
+        // SAFETY: its token is over, so every region reader has passed; if it knows an object, its address was in no hazard
+        // slot gathered after that.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
+            panics::keep_first(&mut self.panic, panic);
+        }
+        self.queue.core.give_room_back(0);
+    }
+}
+
+/// A turn.
+struct Serving<'q>(&'q Callbacks);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        if self.0.turn.end() {
+            // For who pauses.
+            self.0.event.notify();
+        }
+    }
+}
+
+/// What is left passes to the domain, in its order.
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        unsafe extern "C-unwind" fn call(_: NonNull<()>, callback: *const ()) {
+            // SAFETY: the pointer is that of the callback, which was the queue's.
+            let callback = unsafe { NonNull::new_unchecked(callback.cast_mut().cast::<Callback>()) };
+            // SAFETY: it was prepared, and is in no chain.
+            unsafe { Node::of(callback).call() };
+        }
+
+        let lanes: [Option<Chain>; LANES] = std::array::from_fn(|lane| self.lanes[lane].take());
+        // SAFETY: the queue is dropped: nobody has the turn.
+        let state = self.state.with_mut(|state| unsafe { &mut *state });
+        state.booster.end(&self.core);
+        let segments = std::iter::from_fn(|| state.segments.pop_oldest()).map(|segment| segment.chains);
+        let chains: Vec<_> = segments.chain([lanes, [None, state.held.take()]]).collect();
+        let nodes = |lane: usize| chains.iter().filter_map(move |chains| chains[lane]).flat_map(Chain::nodes);
+        let ordered = nodes(ORDERED).map(|node| (node, node.as_ptr().cast()));
+        let objects = nodes(OBJECTS).map(|node| {
+            // SAFETY: who pushes to this lane prepares it so.
+            let address = unsafe { node.object() };
+            (node, NonNull::new(address.cast_mut()).unwrap_or(NonNull::dangling()))
+        });
+        let garbage: Vec<_> = ordered
+            .chain(objects)
+            .map(|(node, address)| {
+                self.counters().settle(1);
+                // SAFETY: the queue had the node, and who has pushed it has promised that it may be called. The context is
+                // the node, which stays until then.
+                unsafe { Garbage::in_context(address, 0, node.as_ptr().as_ptr().cast_const().cast(), call) }
+            })
+            .collect();
+        if !garbage.is_empty() {
+            self.core.add_orphans(garbage.into_iter());
+        }
+        let counters = self.counters();
+        counters.set_pinned(0);
+        counters.set_under_way(None);
+        counters.set_oldest(None);
+        self.core.counters.release(&self.counters);
+    }
+}

@@ -1,0 +1,210 @@
+//! A thread that serves a queue, and those who wait for it.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::node::{Callback, ObjectCallback};
+use super::{Callbacks, Hindrance, Outcome};
+use crate::rcu::engine::queue::retire_list::SHARE;
+use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
+use crate::rcu::error::SynchronizeError;
+use stillpoint_sys::panics::{self, Panic};
+use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
+
+impl Callbacks {
+    /// Serves until somebody [stops](Callbacks::stop) it and everything was called. Returns the first panic of a callback.
+    pub(crate) fn run(&self) -> Option<Panic> {
+        struct Server<'q>(&'q Callbacks);
+
+        impl Drop for Server<'_> {
+            fn drop(&mut self) {
+                // Relaxed: whoever looks for servers looks again.
+                self.0.servers.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+
+        // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
+        let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
+        // Relaxed: as above.
+        self.servers.fetch_add(1, Ordering::Relaxed);
+        let _server = Server(self);
+        let (mut patience, mut first) = (Patience::new(), None);
+        loop {
+            let is_stopped = is_to_stop();
+            let outcome = self.attempt(SHARE);
+            if let Some(panic) = outcome.panic {
+                panics::keep_first(&mut first, panic);
+            }
+            if is_stopped && matches!(outcome.next, Hindrance::Empty) {
+                return first;
+            }
+            if outcome.called > 0 {
+                patience = Patience::new();
+            } else if matches!(outcome.next, Hindrance::Empty) {
+                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop();
+                self.event.sleep_unless(None, has_work);
+            } else if self.turn.is_paused() {
+                let goes_on = || !self.turn.is_paused();
+                self.event.sleep_unless(None, goes_on);
+            } else {
+                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped);
+            }
+        }
+    }
+
+    /// Waits a little for what is in the way. Who pushes meanwhile wakes nobody: a sleep is no longer than what has been waited
+    /// for already.
+    fn wait(&self, next: Hindrance<'_>, patience: &mut Patience, changed: impl FnOnce() -> bool) {
+        let event = self.core.event();
+        let (next, due) = match next {
+            Hindrance::Reader(record, started) => {
+                (Next::Passage(record), self.core.stall_is_due(Some(started)))
+            }
+            Hindrance::Hazards => (Next::Release, None),
+            _ => (Next::News, None),
+        };
+        patience.wait(event, next, due, changed);
+    }
+
+    /// Lets every [run](Callbacks::run) return when everything was called, now and later.
+    pub(crate) fn stop(&self) {
+        // Release: pairs with the acquire loads in `run`.
+        self.is_stopped.store(true, Ordering::Release);
+        self.event.notify();
+        self.core.event().notify();
+    }
+
+    /// Waits for the end of the turn, if somebody has it; nobody takes another one before [`resume`](Callbacks::resume). Returns
+    /// what that wants to know.
+    ///
+    /// # Panics
+    /// If the turn is the calling thread's.
+    pub(crate) fn pause(&self) -> u64 {
+        assert!(!self.turn.is_mine(), "a callback cannot pause its own queue: it would wait for itself");
+        let forks = self.turn.begin_pause();
+        while self.turn.is_taken() {
+            self.event.sleep_unless(None, || !self.turn.is_taken());
+        }
+        forks
+    }
+
+    /// For models: a look at what is used in turns.
+    #[cfg(all(test, loom))]
+    pub(crate) fn look_at_state(&self) {
+        self.state.with_mut(|_| ());
+    }
+
+    /// Ends a pause. Those of before a `fork` have ended in the child.
+    pub(crate) fn resume(&self, forks: u64) {
+        self.turn.end_pause(forks);
+        self.event.notify();
+    }
+
+    /// Waits until everything that was pushed before is called, but for objects that protected loads hold. Serves the queue
+    /// itself if nobody else does.
+    ///
+    /// # Panics
+    /// With the panic of a callback that it has called.
+    pub(crate) fn barrier(&self) -> Result<(), SynchronizeError> {
+        if self.turn.is_mine() {
+            return Err(SynchronizeError::WithinCallback { domain: self.core.name().to_owned() });
+        }
+        if let Some(record) = self.core.protocol.held_up_by_caller(u64::MAX) {
+            return Err(SynchronizeError::would_deadlock(&self.core, record.kind().into()));
+        }
+        let markers = [Marker::push(self, false), Marker::push(self, true)];
+        let is_over = || markers.iter().all(|marker| marker.is_called());
+        let mut patience = Patience::new();
+        loop {
+            if is_over() {
+                return Ok(());
+            }
+            // Relaxed: it is looked at again.
+            if self.servers.load(Ordering::Relaxed) > 0 {
+                let waited_for = markers.iter().find(|marker| !marker.is_called());
+                if let Some(marker) = waited_for {
+                    patience.wait(&marker.event, Next::News, None, || marker.is_called());
+                }
+            } else {
+                let Outcome { called, next, panic } = self.attempt(SHARE);
+                panics::resume(panic);
+                if called > 0 {
+                    patience = Patience::new();
+                } else if !is_over() {
+                    self.wait(next, &mut patience, is_over);
+                }
+            }
+            if let Some(error) = self.core.protocol.fence_error() {
+                return Err(SynchronizeError::Fence(error));
+            }
+        }
+    }
+
+    /// In the child of a `fork`: nobody has the turn, or pauses. What was being pushed is lost, and what was pushed behind it.
+    ///
+    /// # Safety
+    /// There is no other thread, and at the `fork` nobody had the turn, as is the case in a pause.
+    pub(crate) unsafe fn reset_after_fork(&self) {
+        self.turn.reset();
+        self.event.reset();
+        // Relaxed: there is no other thread.
+        self.servers.store(0, Ordering::Relaxed);
+        // SAFETY: there is no other thread.
+        let state = self.state.with_mut(|state| unsafe { &mut *state });
+        let mut left = state.number_held;
+        // All at once, whatever the pace: the lanes are whole again.
+        let token = self.core.protocol.start();
+        let chains = std::array::from_fn(|lane| self.lanes[lane].take_after_fork());
+        state.segments.push(super::Segment { token, started: self.core.age(), chains });
+        for chain in state.segments.iter_mut().flat_map(|segment| segment.chains.iter_mut().flatten()) {
+            chain.end_at_gap();
+            left += chain.nodes().count();
+        }
+        let lost = self.pending().saturating_sub(left as u64);
+        self.counters().settle(lost);
+        (0..lost).for_each(|_| self.core.give_room_back(0));
+    }
+}
+
+/// A callback of a barrier's. It may be called after the barrier has failed.
+#[repr(C)]
+struct Marker {
+    _node: ObjectCallback,
+    is_called: AtomicBool,
+    event: Event,
+}
+
+impl Marker {
+    fn push(queue: &Callbacks, is_object: bool) -> Arc<Self> {
+        unsafe extern "C-unwind" fn call(callback: NonNull<Callback>) {
+            // SAFETY: it is the first part of a marker, which was counted for this call.
+            let marker = unsafe { Arc::from_raw(callback.cast::<Marker>().as_ptr().cast_const()) };
+            // Release: pairs with the acquire in `is_called`: what other callbacks did comes before.
+            marker.is_called.store(true, Ordering::Release);
+            marker.event.notify();
+        }
+
+        let marker = Arc::new(Self {
+            _node: ObjectCallback::default(),
+            is_called: AtomicBool::new(false),
+            event: Event::new(LONGEST_SLEEP),
+        });
+        let place = Arc::into_raw(Arc::clone(&marker)).cast_mut();
+        // SAFETY: the marker is not null.
+        let place = unsafe { NonNull::new_unchecked(place) };
+        // SAFETY: the marker's node is used by the queue only, and it is counted for the call.
+        unsafe {
+            if is_object {
+                queue.push_object(place.cast(), std::ptr::null(), call);
+            } else {
+                queue.push(place.cast(), call);
+            }
+        }
+        marker
+    }
+
+    fn is_called(&self) -> bool {
+        // Acquire: pairs with the release above.
+        self.is_called.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,86 @@
+//! Who serves a queue of callbacks: one thread at a time, and none while the queue is paused.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::rcu::orders;
+use stillpoint_sys::linux;
+use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
+
+/// Somebody has the turn.
+const TAKEN: u32 = 1;
+/// One pause.
+const PAUSE: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// [`TAKEN`], and the number of pauses.
+    word: AtomicU32,
+    /// The number of forks that the process is away from the one in which the queue was made. Not modelled.
+    forks: AtomicU64,
+    /// The number of the thread that has the turn. Not modelled: each thread looks for its own.
+    holder: AtomicU64,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { word: AtomicU32::new(0), forks: AtomicU64::new(0), holder: AtomicU64::new(0) }
+    }
+
+    /// Takes the turn, unless somebody has it, or pauses.
+    pub(super) fn try_take(&self) -> bool {
+        // Relaxed on failure: nothing was learned.
+        let answer = self.word.compare_exchange(0, TAKEN, orders::turn_taken(), Ordering::Relaxed);
+        if answer.is_ok() {
+            // Relaxed: for this thread's own look.
+            self.holder.store(linux::thread_number(), Ordering::Relaxed);
+        }
+        answer.is_ok()
+    }
+
+    /// Ends the turn. Whether somebody waits for that: a pause.
+    pub(super) fn end(&self) -> bool {
+        // Relaxed: as above.
+        self.holder.store(0, Ordering::Relaxed);
+        self.word.fetch_and(!TAKEN, orders::turn_ended()) != TAKEN
+    }
+
+    /// Whether the calling thread has it.
+    pub(super) fn is_mine(&self) -> bool {
+        // Relaxed: as above.
+        self.holder.load(Ordering::Relaxed) == linux::thread_number()
+    }
+
+    /// From now on nobody takes the turn. Returns what [`end_pause`](Turn::end_pause) wants to know.
+    pub(super) fn begin_pause(&self) -> u64 {
+        // Relaxed: who waits for the end of the turn acquires it.
+        self.word.fetch_add(PAUSE, Ordering::Relaxed);
+        // Relaxed: written when there is no other thread.
+        self.forks.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has the turn. If not, the caller comes after all turns so far.
+    pub(super) fn is_taken(&self) -> bool {
+        self.word.load(orders::turn_taken()) & TAKEN != 0
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        // Relaxed: a hint.
+        self.word.load(Ordering::Relaxed) >= PAUSE
+    }
+
+    /// Ends one pause, unless a `fork` has: what was done in it comes before the next turn.
+    pub(super) fn end_pause(&self, forks: u64) {
+        // Relaxed: as above.
+        if self.forks.load(Ordering::Relaxed) == forks {
+            self.word.fetch_sub(PAUSE, orders::turn_ended());
+        }
+    }
+
+    /// In the child of a `fork`: nobody has the turn, and nobody pauses.
+    pub(super) fn reset(&self) {
+        // Relaxed: there is no other thread.
+        self.word.store(0, Ordering::Relaxed);
+        self.holder.store(0, Ordering::Relaxed);
+        self.forks.fetch_add(1, Ordering::Relaxed);
+    }
+}

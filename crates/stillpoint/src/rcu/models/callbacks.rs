@@ -1,0 +1,196 @@
+//! Callbacks: pushed by any thread, called by the one that serves.
+
+use std::ptr::NonNull;
+
+use loom::sync::Arc as LoomArc;
+use loom::thread;
+
+use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
+use crate::rcu::engine::queue::callbacks::node::{Callback, Chain, Lane, Node};
+use crate::rcu::engine::queue::callbacks::Callbacks;
+
+/// An object with a callback that frees it.
+#[repr(C)]
+struct Item {
+    callback: Callback,
+    object: Object,
+}
+
+unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
+    // SAFETY: it is the first field of an item that was leaked. The memory is kept, as loom's objects do not notice its use.
+    let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
+    item.object.read();
+}
+
+fn item() -> NonNull<Callback> {
+    NonNull::from(Box::leak(Box::new(Item { callback: Callback::new(), object: Object::new() }))).cast()
+}
+
+/// A queue that frees what it is to, and is shared by the threads of a model.
+fn queue<const CELLS: usize>(shared: &Shared<CELLS>) -> LoomArc<Callbacks> {
+    LoomArc::new(Callbacks::new(std::sync::Arc::clone(shared.domain.core())))
+}
+
+/// Whoever takes a node comes after everything that was done with it, and the thread that has linked the next one to it does
+/// not use it any more.
+#[test]
+fn a_lane_hands_over() {
+    explore(EVERY, || {
+        let lane = LoomArc::new(Lane::new());
+        // SAFETY: the node is new, and freed once.
+        let push = |lane: &Lane| lane.push(unsafe { Node::prepare(item(), free) });
+        let other = LoomArc::clone(&lane);
+        let pusher = thread::spawn(move || push(&other));
+        push(&lane);
+        let mut called = call_all(lane.take());
+        pusher.join().unwrap();
+        called.0 += call_all(called.1).0;
+        called.0 += call_all(lane.take()).0;
+        assert_eq!(called.0, 2, "{UNORDERED}: a callback was lost");
+    });
+}
+
+/// Calls the callbacks of a chain up to the first gap. Returns their number, and the rest.
+fn call_all(mut chain: Option<Chain>) -> (usize, Option<Chain>) {
+    let mut called = 0;
+    while let Some(Ok((node, rest))) = chain.map(Chain::pop) {
+        // SAFETY: nobody reads it.
+        unsafe { node.call() };
+        chain = rest;
+        called += 1;
+    }
+    (called, chain)
+}
+
+/// A callback is called when no reader can hold what was unlinked before its push.
+#[test]
+fn a_callback_waits_for_readers() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let queue = queue(&shared);
+        // The first poll has something to take. SAFETY: the item is freed by its callback.
+        unsafe { queue.push(item(), free) };
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            if let Some(object) = shared.cells[0].load(&reader.pin()) {
+                object.read();
+            };
+        });
+        let pushing = LoomArc::clone(&queue);
+        let writer = spawn(&shared, move |shared| defer_free(shared, &pushing));
+        queue.poll(usize::MAX);
+        writer.join().unwrap();
+        queue.poll(usize::MAX);
+        reader.join().unwrap();
+        while queue.pending() > 0 {
+            queue.poll(usize::MAX);
+        }
+    });
+}
+
+/// Unlinks what is in the last cell, and frees it in a callback.
+fn defer_free<const CELLS: usize>(shared: &Shared<CELLS>, queue: &Callbacks) {
+    #[repr(C)]
+    struct Unlinked {
+        callback: Callback,
+        object: Box<Object>,
+    }
+
+    unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        drop(unsafe { Box::from_raw(callback.cast::<Unlinked>().as_ptr()) });
+    }
+
+    let old = shared.cells[CELLS - 1].take().expect("never empty");
+    // SAFETY: the object is freed by the callback, after a grace period.
+    let object = unsafe { Box::from_raw(old.leak().as_ptr()) };
+    let node = Box::leak(Box::new(Unlinked { callback: Callback::new(), object }));
+    // SAFETY: it is freed by the callback.
+    unsafe { queue.push(NonNull::from(node).cast(), free) };
+}
+
+/// A second grace period joins the first one, and keeps what is newer from going with it.
+#[test]
+fn merged_segments_wait_for_the_later_token() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let queue = queue(&shared);
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            if let Some(object) = shared.cells[0].load(&reader.pin()) {
+                object.read();
+            };
+        });
+        // Its segment is not over before this guard ends.
+        let own = shared.domain.reader();
+        let guard = own.pin();
+        // SAFETY: the item is freed by its callback.
+        unsafe { queue.push(item(), free) };
+        assert_eq!(queue.poll(usize::MAX), 0);
+        drop(guard);
+        // Its token is over from here on, unless the reader was there before.
+        defer_free(&shared, &queue);
+        queue.poll(usize::MAX);
+        reader.join().unwrap();
+        while queue.pending() > 0 {
+            queue.poll(usize::MAX);
+        }
+    });
+}
+
+/// What is done in a pause comes after the callbacks of the turn before, and before those of the next one.
+#[test]
+fn a_pause_comes_after_the_turn() {
+    explore(3, || {
+        let shared = Shared::<1>::new();
+        let queue = queue(&shared);
+        // SAFETY: the item is freed by its callback.
+        unsafe { queue.push(item(), free) };
+        let serving = LoomArc::clone(&queue);
+        let server = thread::spawn(move || {
+            serving.poll(usize::MAX);
+        });
+        let forks = queue.pause();
+        // What a `fork` would copy: loom tells if it is in use.
+        queue.look_at_state();
+        queue.resume(forks);
+        server.join().unwrap();
+        while queue.pending() > 0 {
+            queue.poll(usize::MAX);
+        }
+    });
+}
+
+/// A thread that serves, and sleeps, is woken by a push, and by a stop.
+#[test]
+fn a_sleeping_server_is_woken() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let queue = queue(&shared);
+        let pushing = LoomArc::clone(&queue);
+        let pusher = thread::spawn(move || {
+            // SAFETY: the item is freed by its callback.
+            unsafe { pushing.push(told(&pushing), tell) };
+        });
+        assert!(queue.run().is_none());
+        pusher.join().unwrap();
+    });
+
+    /// A callback that stops its queue.
+    #[repr(C)]
+    struct Told {
+        callback: Callback,
+        queue: LoomArc<Callbacks>,
+    }
+
+    fn told(queue: &LoomArc<Callbacks>) -> NonNull<Callback> {
+        let told = Told { callback: Callback::new(), queue: LoomArc::clone(queue) };
+        NonNull::from(Box::leak(Box::new(told))).cast()
+    }
+
+    unsafe extern "C-unwind" fn tell(callback: NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        let told = unsafe { Box::from_raw(callback.cast::<Told>().as_ptr()) };
+        told.queue.stop();
+    }
+}

@@ -1,0 +1,248 @@
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Callback, Function, ObjectCallback};
+use crate::rcu::domain::Domain;
+use crate::rcu::engine::queue::callbacks::Callbacks;
+use crate::rcu::error::SynchronizeError;
+use stillpoint_sys::panics;
+
+/// A queue of callbacks whose nodes are in the user's objects: to push allocates nothing, never fails, and never waits.
+///
+/// Any thread pushes, and any thread serves: by [`run`](CallbackQueue::run), by [`poll`](CallbackQueue::poll), or in
+/// [`barrier`](CallbackQueue::barrier), one at a time. Nothing of the queue is with the thread that serves it, which may end,
+/// be paused, or be missing in the child of a `fork`.
+///
+/// Callbacks that are pushed by [`push`](CallbackQueue::push) are called in their order, and wait only for region readers:
+/// not for protected loads. Those of [`push_object`](CallbackQueue::push_object) wait for protected loads of their object, too, and
+/// keep no order. Up to eight grace periods are under way at a time, each for all that was pushed when it was
+/// started: in domains with light readers, one in 50 µs at the most.
+///
+/// Callbacks count as retired objects of 0 bytes in the [statistics](crate::rcu::Stats) and limits of the domain, which cannot refuse
+/// them. A cheap handle, cloned and shared freely. When the last one is dropped, what is left passes to the domain, whose
+/// reclaimers call it; this allocates.
+///
+/// ```
+/// use std::ptr::NonNull;
+/// use stillpoint::rcu::{raw::{Callback, CallbackQueue}, Domain};
+///
+/// #[repr(C)]
+/// struct Node {
+///     callback: Callback, // anywhere in the object; here first, so that its address is that of the object
+///     value: u64,
+/// }
+///
+/// unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
+///     // SAFETY: it is the first field of a `Node` that came from `Box`.
+///     drop(unsafe { Box::from_raw(callback.cast::<Node>().as_ptr()) });
+/// }
+///
+/// let domain = Domain::new();
+/// let queue = CallbackQueue::new(&domain);
+/// let node = Box::leak(Box::new(Node { callback: Callback::new(), value: 7 }));
+/// // ... linked, read, and unlinked again ...
+/// // SAFETY: nobody reaches the node any more, and `free` may be called for it.
+/// unsafe { queue.push(NonNull::from(node).cast(), free) };
+/// assert_eq!(queue.poll(usize::MAX), 1);
+/// ```
+#[derive(Clone)]
+pub struct CallbackQueue {
+    callbacks: Arc<Callbacks>,
+}
+
+impl CallbackQueue {
+    /// A queue in which nothing waits. It is a handle of the domain.
+    pub fn new(domain: &Domain) -> Self {
+        Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()))) }
+    }
+
+    /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store; and, if a thread that serves the
+    /// queue sleeps for want of work, a system call that wakes it.
+    ///
+    /// From any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up what is pushed after it.
+    /// What the node's memory holds before does not matter.
+    ///
+    /// # Safety
+    /// - The pointer may be used for all of the object that `function` uses by it. The two words belong to the queue from
+    ///   now on, until `function` is called.
+    /// - `function` may be called then, once, by any thread that serves the queue, or by a reclaimer of the domain after the last handle
+    ///   of the queue is dropped. Whatever it frees was unlinked before this call, and is held by no protected load.
+    #[inline]
+    pub unsafe fn push(&self, callback: NonNull<Callback>, function: Function) {
+        // SAFETY: the caller's promise.
+        unsafe { self.callbacks.push(callback, function) };
+    }
+
+    /// As [`push`](CallbackQueue::push), for an object that protected loads may hold: `object` is the address that they
+    /// protect. While one does, others are called before it.
+    ///
+    /// ```
+    /// # use std::ptr::{self, NonNull};
+    /// # use std::sync::atomic::{AtomicPtr, Ordering};
+    /// # use stillpoint::rcu::{raw::{self, Callback, CallbackQueue, ObjectCallback}, Domain};
+    /// #[repr(C)]
+    /// struct Node {
+    ///     callback: ObjectCallback,
+    ///     value: u64,
+    /// }
+    /// # unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
+    /// #     // SAFETY: it is the first field of a `Node` that came from `Box`.
+    /// #     drop(unsafe { Box::from_raw(callback.cast::<Node>().as_ptr()) });
+    /// # }
+    /// # let domain = Domain::new();
+    /// # let reader = domain.reader();
+    /// let queue = CallbackQueue::new(&domain);
+    /// let link = AtomicPtr::new(Box::into_raw(Box::new(Node { callback: ObjectCallback::new(), value: 7 })));
+    /// let (object, slot) = raw::protect(&reader, &link).unwrap();
+    /// link.store(ptr::null_mut(), Ordering::Release);
+    /// // SAFETY: it is linked no more.
+    /// unsafe { queue.push_object(object.cast(), object.as_ptr().cast(), free) };
+    /// assert_eq!(queue.poll(usize::MAX), 0); // the slot holds it
+    /// # // SAFETY: this is the reader's thread.
+    /// unsafe { slot.release() };
+    /// assert_eq!(queue.poll(usize::MAX), 1);
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`push`](CallbackQueue::push), with three words, and protected loads of `object`.
+    #[inline]
+    pub unsafe fn push_object(
+        &self,
+        callback: NonNull<ObjectCallback>,
+        object: *const (),
+        function: Function,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.callbacks.push_object(callback, object, function) };
+    }
+
+    /// Calls what is past its grace period, `limit` callbacks at the most, and returns the number. Never waits: 0 also while another
+    /// thread serves the queue, or it is paused, and from a callback of it.
+    ///
+    /// Looks at `limit` callbacks, and scans the domain's readers at most nine times, more seldom the more were called.
+    ///
+    /// # Panics
+    /// With the panic of a callback, the first one of several; others that were ready have been called.
+    pub fn poll(&self, limit: usize) -> usize {
+        self.callbacks.poll(limit)
+    }
+
+    /// Serves the queue on the calling thread, until [`stop`](CallbackQueue::stop). Sleeps while there is nothing to do.
+    ///
+    /// Several threads may serve one queue: they take turns. What protected loads hold is waited for when it is stopped. A thread that waits for a reader is woken by it.
+    ///
+    /// # Panics
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. When it returns, with
+    /// the first panic of a callback, or of the stall hook: others are called before.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use stillpoint::rcu::{raw::{Callback, CallbackQueue}, Domain};
+    /// # unsafe extern "C-unwind" fn call(_: NonNull<Callback>) {}
+    /// # let domain = Domain::new();
+    /// # let mut node = Callback::new();
+    /// let queue = CallbackQueue::new(&domain);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| queue.run());
+    ///     // SAFETY: the node stays until `run` has returned.
+    ///     unsafe { queue.push(NonNull::from(&mut node), call) };
+    ///     queue.barrier().unwrap();
+    ///     assert_eq!(queue.pending(), 0);
+    ///     queue.stop();
+    /// });
+    /// ```
+    pub fn run(&self) {
+        let core = self.callbacks.core();
+        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
+            panic!("a thread that is a region reader of domain `{}` cannot serve its callbacks", core.name());
+        }
+        panics::resume(self.callbacks.run());
+    }
+
+    /// Lets [`run`](CallbackQueue::run) return once everything was called, what is pushed meanwhile included, now and later: it is for
+    /// good. Returns at once.
+    pub fn stop(&self) {
+        self.callbacks.stop();
+    }
+
+    /// Waits until everything that was pushed before this call has been called, but for objects that protected loads hold. Where no
+    /// thread [runs](CallbackQueue::run) the queue, it serves it itself. While it is paused, it waits on. Pushes two callbacks of
+    /// its own, which it allocates.
+    ///
+    /// # Errors
+    /// As [`Domain::synchronize`]; [`WithinCallback`](SynchronizeError::WithinCallback) from a callback of this queue.
+    ///
+    /// # Panics
+    /// With the panic of a callback that it has called itself.
+    pub fn barrier(&self) -> Result<(), SynchronizeError> {
+        self.callbacks.barrier()
+    }
+
+    /// Waits for the callback that is just being called, if there is one, and for the rest of its turn, 64 at the most under [`run`](CallbackQueue::run); from
+    /// then on none is called until the returned value is dropped. Callbacks can be pushed meanwhile. For `fork`, and for who changes what callbacks use.
+    ///
+    /// # Panics
+    /// If it is called by a callback of the queue.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use stillpoint::rcu::{raw::{Callback, CallbackQueue}, Domain};
+    /// # unsafe extern "C-unwind" fn call(_: NonNull<Callback>) {}
+    /// # let domain = Domain::new();
+    /// # let mut node = Callback::new();
+    /// let queue = CallbackQueue::new(&domain);
+    /// let paused = queue.pause();
+    /// // SAFETY: the node stays until the end.
+    /// unsafe { queue.push(NonNull::from(&mut node), call) };
+    /// assert_eq!(queue.poll(1), 0);
+    /// drop(paused);
+    /// assert_eq!(queue.poll(1), 1);
+    /// ```
+    #[must_use = "the pause ends when the value is dropped"]
+    pub fn pause(&self) -> Paused {
+        let forks = self.callbacks.pause();
+        Paused { queue: self.clone(), forks }
+    }
+
+    /// In the child of a `fork`: lets the queue be served again. What waits in it is called in the child, too; pauses are over.
+    ///
+    /// Where other threads of the parent were pushing at that moment, what they were pushing is lost to the child, and what was
+    /// pushed after it. Call [`Domain::reset_after_fork`] as well.
+    ///
+    /// # Safety
+    /// The calling thread is the only one of the process, and nobody was serving the queue when it forked: the forking
+    /// thread, or another one, had [paused](CallbackQueue::pause) it.
+    pub unsafe fn reset_after_fork(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.callbacks.reset_after_fork() };
+    }
+
+    /// Callbacks that were pushed and not called.
+    pub fn pending(&self) -> u64 {
+        self.callbacks.pending()
+    }
+}
+
+impl fmt::Debug for CallbackQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackQueue")
+            .field("domain", &self.callbacks.core().name())
+            .field("pending", &self.pending())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A pause of a [`CallbackQueue`]: while it lives, no callback of the queue is called. In the child of a `fork`,
+/// [`reset_after_fork`](CallbackQueue::reset_after_fork) has ended it.
+#[derive(Debug)]
+pub struct Paused {
+    queue: CallbackQueue,
+    forks: u64,
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.queue.callbacks.resume(self.forks);
+    }
+}

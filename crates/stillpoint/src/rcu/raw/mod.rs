@@ -1,0 +1,70 @@
+//! The engine without types and lifetimes: for bindings to other languages, and for those who write data structures.
+//!
+//! What the borrow checker sees to elsewhere is the caller's promise here: each function says which. The pieces fit together
+//! with the rest of [`rcu`](super), in the same domains.
+//!
+//! | for | there is |
+//! |---|---|
+//! | loads of pointers that the caller keeps | [`protect`], [`Slot`] |
+//! | objects that `Box` has not made | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw) |
+//! | readers' code in another language | [`Parts`], [`offsets`] |
+//! | readers made where nothing may be allocated | [`Spare`] |
+//! | what is held by no thread in particular | [`Hold`] |
+//! | callbacks in the user's own objects | [`Callback`], [`ObjectCallback`], [`CallbackQueue`] |
+//! | tokens as numbers | [`number_of`], [`token_of`] |
+//!
+//! # The contract
+//!
+//! - **What is retired is unlinked.** No link that a reader of the domain follows leads to it any more. If it was marked or
+//!   frozen before, that is the structure's own affair.
+//! - **An address that is protected is the address that is retired**, not that of a member. Hazard slots are compared with it.
+//! - **A load under a guard or a [`QsbrReader`](super::QsbrReader) needs an acquire**; the exchange that unlinks, a release.
+//! - **A reader's parts belong to the reader's thread**, as the reader does.
+//! - **Functions that are handed in** (`destroy`, callbacks) are called by any thread, one at a time for each object. They may
+//!   panic; the panic goes on in the call that has called them, when the rest of its work is done. A panic does not cross
+//!   into C: a function written in C cannot raise one.
+//!
+//! ```
+//! use std::ptr::{self, NonNull};
+//! use std::sync::atomic::{AtomicPtr, Ordering};
+//! use stillpoint::rcu::{raw, Domain};
+//!
+//! unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
+//!     // SAFETY: it came from `Box::into_raw` below.
+//!     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });
+//! }
+//!
+//! let domain = Domain::new();
+//! let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+//! let link = AtomicPtr::new(Box::into_raw(Box::new(7_u64)));
+//!
+//! let (object, slot) = raw::protect(&reader, &link).expect("it is not null");
+//! let unlinked = NonNull::new(link.swap(ptr::null_mut(), Ordering::AcqRel)).expect("it was not null");
+//! let retired = raw::Object { address: unlinked.cast(), bytes: 8, context: ptr::null(), destroy };
+//! // SAFETY: it is linked no more, and `destroy` frees what `Box` has made.
+//! unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
+//! assert_eq!(reclaimer.poll(), 0);
+//! // SAFETY: the slot holds it.
+//! assert_eq!(unsafe { *object.as_ref() }, 7);
+//! // SAFETY: the slot is of a reader of this thread, and the object is not used any more.
+//! unsafe { slot.release() };
+//! assert_eq!(reclaimer.poll(), 1);
+//! ```
+
+mod callbacks;
+mod hold;
+mod object;
+mod parts;
+mod slot;
+mod spare;
+mod token;
+
+pub use super::engine::queue::callbacks::node::{Callback, Function, ObjectCallback};
+pub use callbacks::{CallbackQueue, Paused};
+pub use hold::Hold;
+pub(super) use object::retire;
+pub use object::{Object, Refused};
+pub use parts::{offsets, Parts};
+pub use slot::{protect, Slot};
+pub use spare::Spare;
+pub use token::{number_of, token_of};

@@ -1,0 +1,81 @@
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::Core;
+use crate::rcu::error::RetireErrorKind;
+use crate::rcu::retire::{self, Queue};
+
+/// An object to be retired, and how it is ended. See the [example](super).
+#[derive(Debug, Clone, Copy)]
+pub struct Object {
+    /// Where it is: the address that readers protect.
+    pub address: NonNull<()>,
+    /// Its size in bytes, for limits and statistics.
+    pub bytes: usize,
+    /// Handed to `destroy`. Null, or a place in memory that is not freed before the call.
+    pub context: *const (),
+    /// Ends it: called once, with address and context, when no reader can hold it.
+    pub destroy: unsafe extern "C-unwind" fn(object: NonNull<()>, context: *const ()),
+}
+
+impl Object {
+    /// # Safety
+    /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
+    pub(in crate::rcu) unsafe fn into_garbage(self) -> Garbage {
+        // SAFETY: the caller's promise.
+        unsafe { Garbage::in_context(self.address, self.bytes, self.context, self.destroy) }
+    }
+}
+
+/// An object that was not taken in, and is the caller's again.
+#[derive(Debug)]
+#[must_use = "the object is leaked unless it is retired later, or freed"]
+pub struct Refused {
+    /// The object.
+    pub object: Object,
+    /// Why it was not taken in.
+    pub kind: RetireErrorKind,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            RetireErrorKind::Full => "the reclaimer is full of objects that readers hold up: retire it later",
+            RetireErrorKind::DomainFull => {
+                "the domain is full of objects that wait to be freed: retire it later"
+            }
+            RetireErrorKind::ForeignDomain => "the object belongs to another domain",
+            RetireErrorKind::Closed => "the background reclaimer is gone: retire it to another one",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Retires an object for which there was no room at once.
+///
+/// # Safety
+/// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
+#[cold]
+#[inline(never)]
+pub(in crate::rcu) unsafe fn retire(queue: &mut impl Queue, object: Object) -> Result<(), Refused> {
+    /// Leaves an object to the domain, unless it was taken out.
+    struct Kept(Option<Garbage>, Arc<Core>);
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            if let Some(garbage) = self.0.take() {
+                self.1.leave_behind(garbage);
+            }
+        }
+    }
+
+    // SAFETY: the caller's promise.
+    let mut kept = Kept(Some(unsafe { object.into_garbage() }), Arc::clone(queue.core()));
+    // A panic of a destructor drops what is kept.
+    let answer = retire::room(queue, object.bytes, true, None);
+    let garbage = kept.0.take().expect("it was put there");
+    answer.map(|()| queue.push(garbage)).map_err(|kind| Refused { object, kind })
+}

@@ -1,0 +1,161 @@
+use std::ptr::NonNull;
+
+use super::slot::Slot;
+use crate::fence::ReaderFence;
+use crate::rcu::engine::core::record::{Record, PASSIVE};
+use crate::rcu::engine::Core;
+use crate::rcu::qsbr::QsbrReader;
+use crate::rcu::reader::Reader;
+use crate::rcu::region::sealed::Sealed;
+
+/// Where the fields of a reader's record are, in bytes from [`Parts::record`].
+pub mod offsets {
+    /// The state: a `u64`, 0 outside regions.
+    pub const STATE: usize = 0;
+    /// What the reader is asked for: a `u32`, 0 for nothing.
+    pub const ATTENTION: usize = 8;
+    /// The first hazard slot: a pointer, null while it is free.
+    pub const HAZARD: usize = 56;
+}
+
+const _: () = {
+    let [state, attention, hazard] = Record::OFFSETS;
+    assert!(state == offsets::STATE && attention == offsets::ATTENTION);
+    assert!(hazard == offsets::HAZARD || cfg!(not(target_pointer_width = "64")));
+};
+
+/// What readers' code in another language needs of a reader, and the calls for what it does not do itself.
+///
+/// Code in another language that does the following is a reader like any other, if all accesses are atomic, in the order
+/// shown, on the reader's thread. *Barrier* is a compiler barrier, or a sequentially consistent fence if
+/// [`needs_full_fence`](Parts::needs_full_fence).
+///
+/// | | |
+/// |---|---|
+/// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier; if attention ≠ 0: [`answer`](Parts::answer) |
+/// | a region begins, if state = 0 | *t* = token, acquire; state ← *t*, release; barrier |
+/// | it ends | state ← 0, release; compiler barrier; if attention ≠ 0: [`answer`](Parts::answer) |
+/// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
+/// | its release | *slot* ← null, release, if it is the first one; [`Slot::release`] otherwise |
+///
+/// A guard that is nested counts itself, and leaves the state alone.
+///
+/// ```
+/// use std::sync::atomic::{fence, compiler_fence, AtomicU32, AtomicU64, Ordering::*};
+/// use stillpoint::rcu::raw::{offsets, Parts};
+///
+/// # let domain = stillpoint::rcu::Domain::new();
+/// let reader = domain.reader();
+/// let parts = Parts::of(&reader);
+/// // SAFETY: the fields are there as long as the reader.
+/// let (token, state, attention) = unsafe {
+///     let record = parts.record();
+///     (
+///         parts.token().cast::<AtomicU64>().as_ref(),
+///         record.add(offsets::STATE).cast::<AtomicU64>().as_ref(),
+///         record.add(offsets::ATTENTION).cast::<AtomicU32>().as_ref(),
+///     )
+/// };
+/// state.store(token.load(Acquire), Release); // a region begins
+/// if parts.needs_full_fence() { fence(SeqCst) } else { compiler_fence(SeqCst) }
+/// let later = domain.start();
+/// assert!(!domain.check(later));
+/// state.store(0, Release); // it ends
+/// compiler_fence(SeqCst);
+/// if attention.load(Relaxed) != 0 {
+///     // SAFETY: this is the reader's thread.
+///     unsafe { parts.answer() };
+/// }
+/// assert!(domain.check(later));
+/// ```
+#[derive(Clone, Copy)]
+pub struct Parts<'r> {
+    record: &'r Record,
+    core: &'r Core,
+    fence: ReaderFence,
+}
+
+impl<'r> Parts<'r> {
+    /// Of a reader with guards and protected loads.
+    pub fn of(reader: &'r Reader) -> Self {
+        Self { record: reader.record(), core: reader.core(), fence: reader.fence() }
+    }
+
+    /// Of a reader with quiescent states. It has no hazard slots.
+    pub fn of_qsbr(reader: &'r QsbrReader) -> Self {
+        // Only guards and protected loads fence.
+        Self { record: reader.record(), core: reader.core(), fence: ReaderFence::Light }
+    }
+
+    /// The reader's record, whose fields are at [`offsets`]. It stays where it is as long as the domain.
+    pub fn record(self) -> NonNull<u8> {
+        NonNull::from(self.record).cast()
+    }
+
+    /// The domain's token, a `u64`. It stays where it is as long as the domain.
+    pub fn token(self) -> NonNull<u64> {
+        self.core.protocol.token_address()
+    }
+
+    /// Whether the barriers of regions and protected loads are full fences. It never changes. Where a provider fences
+    /// the thread ([`Mode::Provided`](crate::fence::Mode::Provided)) it says so, too: the provider may cease to reach the thread at its end, which code
+    /// elsewhere does not look for.
+    pub fn needs_full_fence(self) -> bool {
+        self.fence != ReaderFence::Light
+    }
+
+    /// What a reader does that has ended or changed its state, and finds that its attention is asked for: wakes those who wait
+    /// for it, eight futures at the most, and ends a boost of its thread.
+    ///
+    /// # Safety
+    /// The calling thread is the reader's.
+    pub unsafe fn answer(self) {
+        self.core.answer(self.record);
+    }
+
+    /// A free hazard slot, which is the caller's until it is [released](Slot::release). Constant time; allocates a block of slots when all
+    /// are in use.
+    ///
+    /// # Safety
+    /// The calling thread is the reader's, which was made by [`Parts::of`].
+    pub unsafe fn slot(self) -> Slot {
+        Slot::new(self.record.free_hazard())
+    }
+
+    /// Whether the reader is in a region: one with guards has one, or one with quiescent states is online. For the reader's thread.
+    #[inline]
+    pub fn is_online(self) -> bool {
+        self.record.state() != PASSIVE
+    }
+
+    /// Takes a reader with quiescent states offline, as [`QsbrReader::offline`] does, until [`online`](Parts::online). Idempotent.
+    ///
+    /// # Safety
+    /// The calling thread is the reader's, was made by [`Parts::of_qsbr`], and holds nothing that was loaded through it.
+    pub unsafe fn offline(self) {
+        if self.is_online() {
+            self.core.offline(self.record);
+        }
+    }
+
+    /// Brings a reader with quiescent states back online; a full fence. Idempotent.
+    ///
+    /// # Safety
+    /// As for [`offline`](Parts::offline).
+    pub unsafe fn online(self) {
+        if !self.is_online() {
+            self.core.online(self.record);
+        }
+    }
+
+    /// Whether the calling thread is the one that made the reader; in the child of a `fork`, the copy of that one. No system call.
+    pub fn is_mine(self) -> bool {
+        self.record.is_mine()
+    }
+}
+
+impl std::fmt::Debug for Parts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicPtr;
+
+use crate::rcu::engine::core::read;
+use crate::rcu::engine::core::record;
+use crate::rcu::reader::Reader;
+
+/// A hazard slot of a reader: while it holds an address, the object there is not freed.
+///
+/// A plain value, of one word. It may be forgotten: then the object is held until its reader is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the object is protected until the slot is released, or the reader is dropped"]
+pub struct Slot {
+    address: NonNull<()>,
+}
+
+impl Slot {
+    pub(super) fn new(slot: record::Slot<'_>) -> Self {
+        Self { address: slot.into_raw() }
+    }
+
+    /// Its address, where other languages store null with release to let go of what a *first* slot holds: the one at
+    /// [`offsets::HAZARD`](super::offsets::HAZARD). Others are given back by [`release`](Slot::release).
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<()> {
+        self.address
+    }
+
+    /// The slot with this address.
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicPtr;
+    /// # use stillpoint::rcu::{raw, Domain};
+    /// # let domain = Domain::new();
+    /// # let reader = domain.reader();
+    /// # let mut object = 7;
+    /// # let link = AtomicPtr::new(&raw mut object);
+    /// let (_, slot) = raw::protect(&reader, &link).unwrap();
+    /// let address = slot.into_raw();
+    /// // SAFETY: it is the address of this slot, which is released once.
+    /// unsafe { raw::Slot::from_raw(address).release() };
+    /// ```
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Slot::into_raw), of a slot whose reader lives.
+    #[inline(always)]
+    pub unsafe fn from_raw(address: NonNull<()>) -> Self {
+        Self { address }
+    }
+
+    /// Lets go of what the slot holds, which may be freed from now on. Constant time: one store for the first slot of a
+    /// reader, and a few loads and stores for others.
+    ///
+    /// # Safety
+    /// The reader lives, the calling thread is its own, and the slot was not released since [`protect`] or
+    /// [`Parts::slot`](super::Parts::slot) gave it.
+    #[inline(always)]
+    pub unsafe fn release(self) {
+        // SAFETY: the caller's promise.
+        unsafe { record::Slot::from_raw(self.address).release() };
+    }
+}
+
+/// Loads `source` and holds what it points to, as [`RcuCell::protect`](crate::rcu::RcuCell::protect) does: until the slot is
+/// released, or the reader is dropped, a reclaimer of the reader's domain does not free it. `None` when `source` holds null.
+///
+/// The pointer may be followed if what `source` points to is alive as long as it is linked there, and is retired after to
+/// the reader's domain, by this address. Lock-free: it begins again when `source` has changed meanwhile.
+///
+/// ```
+/// # use std::sync::atomic::AtomicPtr;
+/// # use stillpoint::rcu::{raw, Domain};
+/// let domain = Domain::new();
+/// let reader = domain.reader();
+/// let mut object = 7;
+/// let link = AtomicPtr::new(&raw mut object);
+/// let (found, slot) = raw::protect(&reader, &link).unwrap();
+/// assert_eq!(found.as_ptr(), &raw mut object);
+/// // SAFETY: this thread has the reader, and the slot is released once.
+/// unsafe { slot.release() };
+/// ```
+#[inline(always)]
+pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Slot)> {
+    // SAFETY: the reader is borrowed on its thread, and the slot is a free one.
+    let (object, slot) = unsafe { read::protect(reader.fence(), source, || reader.record().free_hazard()) }?;
+    Some((object, Slot::new(slot)))
+}

@@ -1,0 +1,107 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::rcu::domain::Domain;
+use crate::rcu::engine::core::record::{Kind, Record};
+use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::Core;
+use crate::rcu::qsbr::QsbrReader;
+use crate::rcu::reader::Reader;
+
+/// A reader's record that was claimed before: readers are made of it without an allocation, a lock, or a system call but for
+/// the thread's id.
+///
+/// For where a thread becomes a reader in a signal handler, or in other code that must not allocate. Any thread may make a
+/// spare, and send it; whoever makes a reader of it is the reader's thread. Two things are beyond that promise: a domain
+/// in [`Mode::Provided`](crate::fence::Mode::Provided), whose provider registers the thread, and the end of the last handle of a domain, which
+/// frees what is left. A reader that is made so is not [boosted](crate::rcu::Boost). A spare counts as a reader in the statistics.
+///
+/// ```
+/// use stillpoint::rcu::{raw::Spare, Domain};
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(7);
+/// let spare = Spare::new(&domain); // allocates, if need be
+/// std::thread::spawn(move || {
+///     let reader = spare.into_reader(); // does not
+///     assert_eq!(cell.load(&reader.pin()), Some(&7));
+///     let _spare = Spare::of_reader(reader); // for the next time
+/// });
+/// ```
+pub struct Spare {
+    core: Arc<Core>,
+    claim: Claim<Record>,
+}
+
+// SAFETY: the record is nobody's, and is used by the owner of this value, on one thread at a time.
+unsafe impl Send for Spare {}
+// SAFETY: a shared reference gives access to nothing.
+unsafe impl Sync for Spare {}
+
+impl Spare {
+    /// Claims a record. Lock-free; allocates when all are claimed.
+    pub fn new(domain: &Domain) -> Self {
+        let core = Arc::clone(domain.core());
+        let claim = core.protocol.reserve();
+        Self { core, claim }
+    }
+
+    /// Ends a reader, as its drop does, and keeps its record.
+    pub fn of_reader(reader: Reader) -> Self {
+        let (core, claim) = reader.into_parts();
+        Self::vacated(core, claim)
+    }
+
+    /// As [`of_reader`](Spare::of_reader).
+    pub fn of_qsbr_reader(reader: QsbrReader) -> Self {
+        let (core, claim) = reader.into_parts();
+        Self::vacated(core, claim)
+    }
+
+    fn vacated(core: Arc<Core>, claim: Claim<Record>) -> Self {
+        // SAFETY: the core is alive.
+        core.vacate(unsafe { claim.slot() });
+        Self { core, claim }
+    }
+
+    /// Registers the calling thread as a reader, as [`Domain::reader`] does.
+    pub fn into_reader(self) -> Reader {
+        let (core, claim) = self.into_parts();
+        // SAFETY: the core is alive.
+        let fence = core.register_in(unsafe { claim.slot() }, Kind::Reader);
+        Reader::registered(core, claim, fence)
+    }
+
+    /// Registers the calling thread as a reader that reports quiescent states, as [`Domain::qsbr_reader`] does.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{raw::Spare, Domain};
+    /// # let domain = Domain::new();
+    /// let mut reader = Spare::new(&domain).into_qsbr_reader();
+    /// reader.quiescent();
+    /// ```
+    pub fn into_qsbr_reader(self) -> QsbrReader {
+        let (core, claim) = self.into_parts();
+        // SAFETY: the core is alive.
+        core.register_in(unsafe { claim.slot() }, Kind::Qsbr);
+        QsbrReader::registered(core, claim)
+    }
+
+    fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: each is read once, as `this` is not dropped.
+        unsafe { (std::ptr::read(&raw const this.core), std::ptr::read(&raw const this.claim)) }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.core.protocol.release(&self.claim);
+    }
+}
+
+impl fmt::Debug for Spare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spare").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+use crate::rcu::domain::{Domain, Token};
+
+/// The number of a token, for places that have room for a number only. Later tokens of a domain have greater numbers; none has 0.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// let token = domain.start();
+/// assert_eq!(raw::token_of(&domain, raw::number_of(token)), Some(token));
+/// ```
+pub fn number_of(token: Token) -> u64 {
+    token.value()
+}
+
+/// The token of `domain` with this number, or `None` if the domain has started none such.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// let number = raw::number_of(domain.start());
+/// assert!(raw::token_of(&domain, number + 1).is_none());
+/// assert!(raw::token_of(&domain, 0).is_none());
+/// ```
+pub fn token_of(domain: &Domain, number: u64) -> Option<Token> {
+    domain.core().protocol.was_started(number).then(|| Token::new(domain.core(), number))
+}

@@ -1,0 +1,325 @@
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::rcu::raw::{self, Callback, CallbackQueue, ObjectCallback};
+use stillpoint::rcu::{Domain, SynchronizeError};
+
+use crate::census::{Census, Object};
+use crate::modes::in_each_mode;
+
+/// An object whose callback tells its number, and frees it.
+#[repr(C)]
+struct Item {
+    /// As long as the longer one of the two.
+    callback: ObjectCallback,
+    number: usize,
+    object: Object,
+    told: Arc<Mutex<Vec<usize>>>,
+}
+
+#[derive(Default)]
+struct Items {
+    census: Census,
+    told: Arc<Mutex<Vec<usize>>>,
+    made: Cell<usize>,
+}
+
+impl Items {
+    fn make(&self) -> NonNull<Item> {
+        let number = self.made.replace(self.made.get() + 1);
+        let (object, told) = (self.census.object(), Arc::clone(&self.told));
+        NonNull::from(Box::leak(Box::new(Item { callback: ObjectCallback::new(), number, object, told })))
+    }
+
+    fn push(&self, queue: &CallbackQueue) {
+        // SAFETY: the item is new, and freed by its callback.
+        unsafe { queue.push(self.make().cast(), free) };
+    }
+
+    fn told(&self) -> Vec<usize> {
+        self.told.lock().expect("nothing panics with it").clone()
+    }
+}
+
+unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
+    // SAFETY: it is the first field of an item that was leaked.
+    let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
+    item.object.verify();
+    item.told.lock().expect("nothing panics with it").push(item.number);
+}
+
+#[test]
+fn callbacks_are_called_in_order_after_the_readers_of_their_time() {
+    in_each_mode(|domain| {
+        let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
+        let reader = domain.reader();
+        let guard = reader.pin();
+        (0..100).for_each(|_| items.push(&queue));
+        assert_eq!((queue.poll(usize::MAX), queue.pending()), (0, 100));
+        let stats = domain.stats();
+        assert_eq!((stats.retired, stats.pending, stats.freed), (100, 100, 0));
+        (0..100).for_each(|_| items.push(&queue));
+        drop(guard);
+        let guard = reader.pin();
+        while queue.pending() > 100 {
+            queue.poll(7);
+        }
+        thread::sleep(Duration::from_millis(1)); // longer than the pace of fences
+        assert_eq!(queue.poll(usize::MAX), 0, "this guard is older");
+        drop(guard);
+        queue.barrier().expect("nobody is in the way");
+        assert!(items.told().into_iter().eq(0..200));
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.freed, items.census.alive()), (0, 202, 0), "two are the barrier's");
+    });
+}
+
+/// A callback does not wait for protected loads, unless it knows the object; then others go before it.
+#[test]
+fn what_is_held_is_passed_over() {
+    let domain = Domain::new();
+    let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
+    let reader = domain.reader();
+    let all: Vec<_> = (0..10).map(|_| items.make()).collect();
+    let mut slots = Vec::new();
+    for (number, item) in all.iter().enumerate() {
+        if number % 2 == 0 {
+            slots.push(raw::protect(&reader, &AtomicPtr::new(item.as_ptr())).expect("it is not null").1);
+        }
+        // SAFETY: nobody else reaches it, and its callback frees it.
+        unsafe { queue.push_object(item.cast(), item.as_ptr().cast(), free) };
+    }
+    assert_eq!(queue.poll(usize::MAX), 5);
+    let mut told = items.told();
+    told.sort_unstable();
+    assert_eq!(told, [1, 3, 5, 7, 9]);
+    queue.barrier().expect("it does not wait for what is held");
+    assert_eq!((queue.pending(), domain.stats().pinned), (5, 5));
+    for (left, slot) in slots.into_iter().enumerate() {
+        // SAFETY: this is the reader's thread.
+        unsafe { slot.release() };
+        // Half of the limit is for those held: each poll looks at one, and goes round.
+        let mut polls = 0;
+        while queue.pending() as usize > 4 - left {
+            queue.poll(2);
+            polls += 1;
+            assert!(polls <= 5);
+        }
+    }
+    assert_eq!((items.census.alive(), domain.stats().pinned), (0, 0));
+}
+
+#[test]
+fn a_callback_that_panics_keeps_nobody_back() {
+    #[repr(C)]
+    struct Loud(Callback, Arc<AtomicUsize>);
+    unsafe extern "C-unwind" fn panics(callback: NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        let loud = unsafe { Box::from_raw(callback.cast::<Loud>().as_ptr()) };
+        loud.1.fetch_add(1, Ordering::Relaxed);
+        panic!("as it is to");
+    }
+    let domain = Domain::new();
+    let (items, queue, count) = (Items::default(), CallbackQueue::new(&domain), Arc::default());
+    for _ in 0..3 {
+        items.push(&queue);
+        let loud = Box::leak(Box::new(Loud(Callback::new(), Arc::clone(&count))));
+        // SAFETY: the value is new, and freed by its callback.
+        unsafe { queue.push(NonNull::from(loud).cast(), panics) };
+    }
+    items.push(&queue);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.poll(usize::MAX))).is_err());
+    assert_eq!((count.load(Ordering::Relaxed), queue.pending(), items.census.alive()), (3, 0, 0));
+    assert_eq!(domain.stats().freed, 7);
+    // And a run ends with it.
+    let loud = Box::leak(Box::new(Loud(Callback::new(), Arc::clone(&count))));
+    // SAFETY: as above.
+    unsafe { queue.push(NonNull::from(loud).cast(), panics) };
+    let answer = thread::scope(|scope| {
+        let run = scope.spawn(|| queue.run());
+        while queue.pending() > 0 {
+            thread::yield_now();
+        }
+        items.push(&queue);
+        queue.stop();
+        run.join()
+    });
+    assert!(answer.is_err());
+    assert_eq!((items.census.alive(), queue.pending()), (0, 0));
+}
+
+/// From a callback: push itself again, push others, poll, wait, and pause.
+#[test]
+fn callbacks_use_their_queue() {
+    #[repr(C)]
+    struct Again {
+        callback: Callback,
+        queue: CallbackQueue,
+        left: Cell<u32>,
+        is_done: Arc<AtomicBool>,
+    }
+    unsafe extern "C-unwind" fn again(callback: NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        let this = unsafe { callback.cast::<Again>().as_ref() };
+        let queue = this.queue.clone();
+        assert_eq!(queue.poll(usize::MAX), 0, "the turn is taken");
+        assert!(matches!(queue.barrier(), Err(SynchronizeError::WithinCallback { .. })));
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.pause())).is_err());
+        if this.left.get() > 0 {
+            this.left.set(this.left.get() - 1);
+            // SAFETY: it was just called, and the value stays.
+            unsafe { queue.push(callback, again) };
+        } else {
+            // SAFETY: it is not pushed again.
+            let this = unsafe { Box::from_raw(callback.cast::<Again>().as_ptr()) };
+            this.is_done.store(true, Ordering::Relaxed);
+        }
+    }
+    let (domain, is_done) = (Domain::new(), Arc::new(AtomicBool::new(false)));
+    let queue = CallbackQueue::new(&domain);
+    let value = Again {
+        callback: Callback::new(),
+        queue: queue.clone(),
+        left: Cell::new(20),
+        is_done: Arc::clone(&is_done),
+    };
+    // SAFETY: the value is new, and freed by its last callback.
+    unsafe { queue.push(NonNull::from(Box::leak(Box::new(value))).cast(), again) };
+    let mut calls = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        calls += queue.poll(usize::MAX);
+    }
+    // The markers that barriers push from within are not pushed: they fail before.
+    assert_eq!((calls, queue.pending()), (21, 0));
+}
+
+/// What a dropped queue leaves is the domain's, and is called after its readers.
+#[test]
+fn a_queue_that_is_dropped_full_leaves_its_callbacks_to_the_domain() {
+    for is_reclaimed in [true, false] {
+        let domain = Domain::builder().max_pending(5).build().expect("the default mode is always available");
+        let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
+        let reader = domain.reader();
+        let guard = reader.pin();
+        for number in 0..20 {
+            items.push(&queue);
+            let item = items.make();
+            // SAFETY: nobody else reaches it, and its callback frees it.
+            unsafe { queue.push_object(item.cast(), item.as_ptr().cast(), free) };
+            if number == 10 {
+                queue.poll(usize::MAX);
+            }
+        }
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.retired, stats.beyond_limits), (40, 40, 35));
+        drop(queue);
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.retired, items.census.alive()), (40, 40, 40));
+        let mut reclaimer = crate::eager(&domain);
+        assert_eq!(reclaimer.poll(), 0);
+        drop(guard);
+        if is_reclaimed {
+            reclaimer.flush().expect("nobody is in the way");
+            assert_eq!((domain.stats().pending, domain.stats().freed), (0, 40));
+        } else {
+            drop((reclaimer, reader, domain));
+        }
+        assert_eq!(items.census.alive(), 0);
+        assert!(items.told().iter().filter(|&number| number % 2 == 0).is_sorted());
+    }
+}
+
+/// Many threads push, two serve, one pauses; everything is called once, each thread's in its order.
+#[test]
+fn threads_push_while_others_serve_and_pause() {
+    #[repr(C)]
+    struct Numbered {
+        callback: Callback,
+        thread: usize,
+        number: usize,
+        last: Arc<[AtomicUsize; 4]>,
+        paused: Arc<AtomicBool>,
+    }
+    unsafe extern "C-unwind" fn check(callback: NonNull<Callback>) {
+        // SAFETY: it is the first field of a value that was leaked.
+        let this = unsafe { Box::from_raw(callback.cast::<Numbered>().as_ptr()) };
+        assert!(!this.paused.load(Ordering::Relaxed), "it is called in a pause");
+        let last = this.last[this.thread].swap(this.number, Ordering::Relaxed);
+        assert_eq!(last + 1, this.number);
+    }
+    const NUMBER: usize = if cfg!(miri) { 20 } else { 5_000 };
+    in_each_mode(|domain| {
+        let queue = CallbackQueue::new(&domain);
+        let (last, paused): (Arc<[AtomicUsize; 4]>, Arc<AtomicBool>) = Default::default();
+        thread::scope(|scope| {
+            let servers: Vec<_> = (0..2).map(|_| scope.spawn(|| queue.run())).collect();
+            let pushers: Vec<_> = (0..4)
+                .map(|thread| {
+                    let (queue, last, paused) = (&queue, &last, &paused);
+                    scope.spawn(move || {
+                        for number in 1..=NUMBER {
+                            let (last, paused) = (Arc::clone(last), Arc::clone(paused));
+                            let callback = Callback::new();
+                            let value = Numbered { callback, thread, number, last, paused };
+                            // SAFETY: the value is new, and freed by its callback.
+                            unsafe { queue.push(NonNull::from(Box::leak(Box::new(value))).cast(), check) };
+                            if number % 64 == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..20 {
+                let pause = queue.pause();
+                paused.store(true, Ordering::Relaxed);
+                thread::yield_now();
+                paused.store(false, Ordering::Relaxed);
+                drop(pause);
+                thread::yield_now();
+            }
+            pushers.into_iter().for_each(|pusher| pusher.join().expect("it does not panic"));
+            queue.barrier().expect("nobody is in the way");
+            assert!(last.iter().all(|last| last.load(Ordering::Relaxed) == NUMBER));
+            queue.stop();
+            servers.into_iter().for_each(|server| server.join().expect("no callback panics"));
+        });
+        assert_eq!(queue.pending(), 0);
+        let stats = domain.stats();
+        assert_eq!((stats.pending, stats.retired), (0, stats.freed));
+    });
+}
+
+/// A thread that serves sleeps, is woken by a push, waits for a reader that blocks, and goes on when that lets go.
+#[test]
+fn a_server_that_sleeps_is_woken() {
+    let domain = Domain::new();
+    let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
+    thread::scope(|scope| {
+        let server = scope.spawn(|| queue.run());
+        for round in 1..=5 {
+            thread::sleep(Duration::from_millis(2));
+            let reader = domain.reader();
+            let guard = reader.pin();
+            items.push(&queue);
+            thread::sleep(Duration::from_millis(1));
+            assert_eq!(items.told().len(), round - 1);
+            drop(guard);
+            while items.told().len() < round {
+                thread::yield_now();
+            }
+        }
+        queue.stop();
+        server.join().expect("no callback panics");
+    });
+    let reader = domain.reader();
+    let guard = reader.pin();
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.run())).is_err(), "it would wait for itself");
+    assert!(matches!(queue.barrier(), Err(SynchronizeError::WouldDeadlock { .. })));
+    drop(guard);
+}

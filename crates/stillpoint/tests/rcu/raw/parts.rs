@@ -1,0 +1,167 @@
+//! Readers' code elsewhere: what is done here by offsets is what a header does.
+
+use std::ptr;
+use std::sync::atomic::{compiler_fence, fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use stillpoint::rcu::raw::{self, offsets, Parts, Slot};
+use stillpoint::rcu::Domain;
+
+use super::object;
+use crate::census::Census;
+use crate::eager;
+use crate::modes::modes;
+
+/// The fields of a record.
+struct Fields<'r> {
+    token: &'r AtomicU64,
+    state: &'r AtomicU64,
+    attention: &'r AtomicU32,
+    hazard: &'r AtomicPtr<()>,
+}
+
+impl<'r> Fields<'r> {
+    fn of(parts: Parts<'r>) -> Self {
+        let record = parts.record();
+        // SAFETY: the fields are there as long as the domain, which the reader holds.
+        unsafe {
+            Self {
+                token: parts.token().cast().as_ref(),
+                state: record.add(offsets::STATE).cast().as_ref(),
+                attention: record.add(offsets::ATTENTION).cast().as_ref(),
+                hazard: record.add(offsets::HAZARD).cast().as_ref(),
+            }
+        }
+    }
+}
+
+fn barrier(parts: Parts<'_>) {
+    if parts.needs_full_fence() || cfg!(miri) {
+        fence(Ordering::SeqCst);
+    } else {
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+fn pin(parts: Parts<'_>) {
+    let fields = Fields::of(parts);
+    fields.state.store(fields.token.load(Ordering::Acquire), Ordering::Release);
+    barrier(parts);
+}
+
+fn unpin(parts: Parts<'_>) {
+    let fields = Fields::of(parts);
+    fields.state.store(0, Ordering::Release);
+    compiler_fence(Ordering::SeqCst);
+    if fields.attention.load(Ordering::Relaxed) != 0 {
+        // SAFETY: tests call it on the reader's thread.
+        unsafe { parts.answer() };
+    }
+}
+
+fn quiescent(parts: Parts<'_>) {
+    let fields = Fields::of(parts);
+    let token = fields.token.load(Ordering::Acquire);
+    if token != fields.state.load(Ordering::Relaxed) {
+        fields.state.store(token, Ordering::Release);
+    }
+    compiler_fence(Ordering::SeqCst);
+    if fields.attention.load(Ordering::Relaxed) != 0 {
+        // SAFETY: tests call it on the reader's thread.
+        unsafe { parts.answer() };
+    }
+}
+
+#[test]
+fn regions_by_offsets_hold_up_and_wake() {
+    for mode in modes() {
+        let domain = Domain::builder().fence(mode).build().expect("it was probed");
+        let census = Census::default();
+        let mut reclaimer = eager(&domain);
+        let reader = domain.reader();
+        let parts = Parts::of(&reader);
+        assert!(parts.is_mine() && !parts.is_online());
+        pin(parts);
+        assert!(parts.is_online());
+        // SAFETY: nobody else knows of it.
+        unsafe { reclaimer.retire_raw(object(&census).1) }.expect("there is room");
+        assert_eq!(reclaimer.poll(), 0, "{mode}");
+        let waiting = domain.clone();
+        let waiter = std::thread::spawn(move || waiting.synchronize());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        unpin(parts);
+        assert_eq!(waiter.join().expect("it does not panic"), Ok(()));
+        reclaimer.poll();
+        assert_eq!(census.freed(), 1, "{mode}");
+        // Ours and theirs in one domain.
+        let guard = reader.pin();
+        assert!(parts.is_online());
+        drop(guard);
+        assert!(!parts.is_online());
+    }
+}
+
+#[test]
+fn quiescent_states_by_offsets_let_go() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let mut reclaimer = eager(&domain);
+    let reader = domain.qsbr_reader();
+    let parts = Parts::of_qsbr(&reader);
+    for round in 0..3 {
+        // SAFETY: nobody else knows of it.
+        unsafe { reclaimer.retire_raw(object(&census).1) }.expect("there is room");
+        assert_eq!((reclaimer.poll(), census.freed()), (0, round));
+        quiescent(parts);
+        assert_eq!((reclaimer.poll(), census.freed()), (1, round + 1));
+    }
+    // SAFETY: this thread holds nothing.
+    unsafe {
+        parts.offline();
+        parts.offline();
+        assert!(!parts.is_online());
+        reclaimer.retire_raw(object(&census).1).expect("there is room");
+        assert_eq!((reclaimer.poll(), census.freed()), (1, 4));
+        parts.online();
+        parts.online();
+    }
+    assert!(parts.is_online());
+    let token = domain.start();
+    assert!(!domain.check(token));
+    let is_theirs = std::thread::scope(|scope| scope.spawn(|| parts.is_mine()).join());
+    assert!(!is_theirs.expect("it does not panic"));
+}
+
+#[test]
+fn slots_by_offsets_hold_objects() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (reader, mut reclaimer) = (domain.reader(), eager(&domain));
+    let parts = Parts::of(&reader);
+    let fields = Fields::of(parts);
+    let (first, one) = object(&census);
+    let (second, two) = object(&census);
+    fields.hazard.store(first.as_ptr().cast(), Ordering::Release);
+    barrier(parts);
+    // SAFETY: this is the reader's thread.
+    let slot = unsafe { parts.slot() };
+    assert_ne!(slot.into_raw(), std::ptr::NonNull::from(fields.hazard).cast(), "the first one is in use");
+    // SAFETY: it is a slot of the reader.
+    unsafe { slot.into_raw().cast::<AtomicPtr<()>>().as_ref() }
+        .store(second.as_ptr().cast(), Ordering::Release);
+    barrier(parts);
+    // SAFETY: nobody else knows of them.
+    unsafe {
+        reclaimer.retire_raw(one).expect("there is room");
+        reclaimer.retire_raw(two).expect("there is room");
+    }
+    assert_eq!(reclaimer.poll(), 0);
+    fields.hazard.store(ptr::null_mut(), Ordering::Release);
+    assert_eq!(reclaimer.poll(), 1);
+    // SAFETY: it is the address of the slot, on the reader's thread.
+    unsafe { Slot::from_raw(slot.into_raw()).release() };
+    assert_eq!((reclaimer.poll(), census.freed()), (1, 2));
+    // The first slot is the one that a protected load takes.
+    let link = AtomicPtr::new(std::ptr::dangling_mut::<u64>());
+    let (_, slot) = raw::protect(&reader, &link).expect("it is not null");
+    assert_eq!(slot.into_raw(), std::ptr::NonNull::from(fields.hazard).cast());
+    // SAFETY: this is the reader's thread.
+    unsafe { slot.release() };
+}
