@@ -189,7 +189,8 @@ fn the_last_destructors_of_a_thread_may_read_and_write() {
         drop(rcu::pin());
         ENDED.fetch_add(1, Ordering::Relaxed);
         if rounds.addr() > 1 {
-            END.call_with(rounds.wrapping_byte_sub(1));
+            // SAFETY: the function takes any number.
+            unsafe { END.call_with(rounds.wrapping_byte_sub(1)) };
         }
     }
 
@@ -199,7 +200,8 @@ fn the_last_destructors_of_a_thread_may_read_and_write() {
     let before = rcu::default_domain().stats().readers;
     on_thread(|| {
         drop(rcu::pin());
-        assert!(END.call_with(std::ptr::without_provenance_mut(2)));
+        // SAFETY: the function takes any number.
+        assert!(unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
     });
     assert_eq!(ENDED.load(Ordering::Relaxed), 2);
     assert!(rcu::default_domain().stats().readers <= before);

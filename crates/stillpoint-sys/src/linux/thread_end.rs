@@ -24,7 +24,10 @@ impl ThreadEnd {
 
     /// Has the function called with `value`, which is not null, at the end of the calling thread. False when that is
     /// not possible: there are 1,024 keys for a process.
-    pub fn call_with(&self, value: *mut c_void) -> bool {
+    ///
+    /// # Safety
+    /// The function may be called with `value` at any end of the thread.
+    pub unsafe fn call_with(&self, value: *mut c_void) -> bool {
         let key = self.key.get_or_init(|| {
             let mut key = 0;
             // SAFETY: `key` is written.
@@ -50,7 +53,8 @@ mod tests {
         assert!(CALLS.load(Ordering::Relaxed) > 0);
         CALLS.fetch_add(1, Ordering::Relaxed);
         if value.addr() > 1 {
-            assert!(END.call_with(value.wrapping_byte_sub(1)));
+            // SAFETY: the function takes any number.
+            assert!(unsafe { END.call_with(value.wrapping_byte_sub(1)) });
         }
     }
 
@@ -68,7 +72,8 @@ mod tests {
             static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
         }
         let thread = std::thread::spawn(|| {
-            assert!(END.call_with(std::ptr::without_provenance_mut(2)));
+            // SAFETY: the function takes any number.
+            assert!(unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
             LOCAL.replace(Some(Local));
         });
         thread.join().unwrap();

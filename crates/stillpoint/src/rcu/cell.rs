@@ -175,7 +175,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             let Some(current) = self.get() else { return false };
             if let Ok(old) = self.compare_exchange(Some(&*current), Some(Box::new(change(&current)))) {
                 drop(current);
-                old.map(default_domain::retire);
+                if let Some(old) = old {
+                    default_domain::retire(old);
+                }
                 return true;
             }
         }

@@ -206,7 +206,8 @@ fn begin() -> &'static Local {
     let local = Local { reader: default_domain().reader(), shelf: OnceCell::new(), rounds: Cell::new(0) };
     let local = Box::into_raw(Box::new(local));
     // Where it is refused, the record stays claimed when the thread has ended, and holds nothing up.
-    END.call_with(local.cast());
+    // SAFETY: `end` is for what was made here.
+    unsafe { END.call_with(local.cast()) };
     // A signal handler finds all of it, or nothing.
     compiler_fence(Ordering::SeqCst);
     LOCAL.set(local);
@@ -220,14 +221,15 @@ fn begin() -> &'static Local {
 /// # Safety
 /// `local` is what `begin` made for this thread.
 unsafe extern "C" fn end(local: *mut c_void) {
-    let local = local.cast::<Local>();
+    let pointer = local.cast::<Local>();
     {
         // SAFETY: the caller's promise.
-        let local = unsafe { &*local };
+        let local = unsafe { &*pointer };
         if local.reader.record().is_in_use() {
             // Destructors of a later round may let go of it. Otherwise it is left as a forgotten guard is.
             local.rounds.set(local.rounds.get() + 1);
-            if local.rounds.get() < ROUNDS && END.call_with(ptr::from_ref(local).cast_mut().cast()) {
+            // SAFETY: it is what this call was given, and stays as it is.
+            if local.rounds.get() < ROUNDS && unsafe { END.call_with(pointer.cast()) } {
                 return;
             }
             LOCAL.set(ptr::null());
@@ -238,7 +240,7 @@ unsafe extern "C" fn end(local: *mut c_void) {
     LOCAL.set(ptr::null());
     compiler_fence(Ordering::SeqCst); // as in `begin`
                                       // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and nobody finds it any more.
-    let local = unsafe { Box::from_raw(local) };
+    let local = unsafe { Box::from_raw(pointer) };
     local.give_up_shelf();
 }
 

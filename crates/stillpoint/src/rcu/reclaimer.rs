@@ -270,7 +270,7 @@ impl Reclaimer {
             Ok(Obstacle::Reader(record)) => {
                 SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
             }
-            Ok(_) => SynchronizeError::pinned(&core, self.list.held()),
+            Ok(_) => SynchronizeError::pinned(core, self.list.held()),
         }
     }
 
