@@ -16,7 +16,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Protected", "'a": lifetime = rcu::Protected<'a, u8>;                           Covariant,     Never,       Never,       Always,        Always,        Alive;
         "rcu::Protected", "T": any = rcu::Protected<'static, T>;                             Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, AsLifetime;
         "rcu::OwnedProtected", "'a": lifetime = rcu::OwnedProtected<'a, u8>;                 Covariant,     Always,      Always,      Never,         Never,         MayDangle;
-        "rcu::OwnedProtected", "T": any = rcu::OwnedProtected<'static, T>;                   Covariant,     Sync,        Sync,        Never,         Never,         MayDangle;
+        "rcu::OwnedProtected", "T": any = rcu::OwnedProtected<'static, T>;                   Covariant,     Sync,        Sync,        Never,         Never,         AsLifetime;
         "rcu::BoundArray", "'a": lifetime = rcu::BoundArray<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         MayDangle;
         "rcu::BoundArray", "T": send_sync = rcu::BoundArray<'static, T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::ArrayGuard", "'g": lifetime = rcu::ArrayGuard<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         Alive;

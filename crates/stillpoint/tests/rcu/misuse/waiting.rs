@@ -134,7 +134,7 @@ fn flush_reports_objects_that_protected_loads_hold() {
     while_protected(&domain, &cell, || {
         reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
         reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
-        let pinned = SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 };
+        let pinned = SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1, owned: 0 };
         assert_eq!(reclaimer.flush_timeout(SHORT), Err(pinned));
     });
     assert_eq!(reclaimer.flush_timeout(LONG), Ok(()));
@@ -147,7 +147,10 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let error = while_protected(&domain, &cell, || {
         cell.take().expect("never empty").free_timeout(SHORT).expect_err("it is protected")
     });
-    assert_eq!(*error.cause(), SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1 });
+    assert_eq!(
+        *error.cause(),
+        SynchronizeError::Pinned { domain: domain.name().to_owned(), objects: 1, owned: 0 }
+    );
     let old = error.into_inner();
     old.verify();
     old.free_timeout(LONG).expect("nobody reads");
