@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::Domain;
-use stillpoint::table::Table;
+use stillpoint::table::{Operation, Table};
 
 use crate::census::Census;
 
@@ -130,6 +130,45 @@ fn a_call_moves_three_chains_at_the_most() {
         next += 1;
     }
     assert!(most >= 1 && growths.len() >= 3, "{most} {growths:?}");
+    assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
+}
+
+/// Writes that depend on what is there hash their key once, whatever they do, and move and compare as others do.
+#[test]
+fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
+    let domain = Domain::new();
+    let table = even::<u64>(&domain);
+    let (mut reader, other) = (domain.reader(), domain.reader());
+    let mut lookup = table.reader(&mut reader);
+    let mut next = 0;
+    while table.stats().growths < 4 {
+        for kind in 0..10 {
+            let (before, chain) = (table.stats(), longest_chain(&table));
+            let (new, old) = (Key(next), Key(next / 2));
+            let change =
+                |present: Option<(&Key, &u64)>| Operation::<_>::Insert(present.map_or(0, |(_, old)| old + 1));
+            let guard = other.pin();
+            let view = table.within(&guard);
+            let (hashed, compared) = work(|| match kind {
+                0 => drop(lookup.compute(new, change).unwrap()),
+                1 => drop(lookup.compute(old, change).unwrap()),
+                2 => drop(view.compute(old, change).unwrap()),
+                3 => drop(lookup.update_or_insert(old, |value| value + 1, 0).unwrap()),
+                4 => _ = view.update_or_insert(new, |value| value + 1, 0).unwrap(),
+                5 => drop(lookup.get_or_insert(old, 0).unwrap()),
+                6 => _ = view.get_or_insert(new, 0).unwrap(),
+                7 => drop(lookup.try_insert(new, 0)),
+                8 => drop(lookup.compute(old, |_| Operation::<u64>::Remove).unwrap()),
+                _ => drop(view.try_insert(old, 0)),
+            });
+            let moved = hashed - 1;
+            assert!(moved <= 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
+            assert!(before.growing && before.buckets == HASHED_AT || moved == 0, "{kind}: {before:?}");
+            // Looked for without the lock, and by who inserts, with it.
+            assert!(compared <= 4 * (chain + 1), "{compared} compared by {kind}: {before:?}");
+        }
+        next += 1;
+    }
     assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
 }
 
