@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use stillpoint::fence;
-use stillpoint::rcu::{Domain, Reclaimer, RetireError};
+use stillpoint::rcu::{self, Domain, RcuCell, Reclaimer, RetireError};
 use stillpoint_harness::machine::cpus;
 
 use super::Operation;
@@ -26,6 +26,10 @@ pub(super) fn operations() -> Vec<Operation> {
         of("stillpoint/qsbr", "quiescent", quiescent),
         of("stillpoint/guard", "pin", pin),
         of("stillpoint/protected", "protect", protect),
+        of("stillpoint/owned", "protect", protect_owned),
+        of("stillpoint/default", "pin", pin_default),
+        of("stillpoint/default", "protect", get),
+        of("stillpoint/default", "retire", set),
         of("stillpoint/qsbr", "start", start),
         of("stillpoint/qsbr", "check", check),
         of("stillpoint/qsbr", "retire", retire_beside_qsbr),
@@ -89,6 +93,37 @@ fn protect(iterations: u64) {
     let reader = domain.reader();
     for _ in 0..iterations {
         drop(black_box(cell.protect(&reader)));
+    }
+}
+
+/// Bound to no thread.
+fn protect_owned(iterations: u64) {
+    let domain = Domain::new();
+    let cell = domain.cell::<Object>([7; 8]);
+    for _ in 0..iterations {
+        drop(black_box(cell.protect_owned()));
+    }
+}
+
+/// In the default domain, by the reader of the thread.
+fn pin_default(iterations: u64) {
+    for _ in 0..iterations {
+        drop(black_box(rcu::pin()));
+    }
+}
+
+fn get(iterations: u64) {
+    let cell = RcuCell::<Object>::new([7; 8]);
+    for _ in 0..iterations {
+        drop(black_box(cell.get()));
+    }
+}
+
+/// Replaces and retires in one call, which polls now and then.
+fn set(iterations: u64) {
+    let cell = RcuCell::<Object>::new([7; 8]);
+    for iteration in 0..iterations {
+        cell.set(black_box([iteration; 8]));
     }
 }
 

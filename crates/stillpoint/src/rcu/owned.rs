@@ -72,7 +72,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// # let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// let object = cell.protect_owned().expect("never empty here");
-    /// std::thread::scope(|scope| scope.spawn(|| assert_eq!(*object, 1)));
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| assert_eq!(*object, 1));
+    /// });
     /// let old = cell.take().unwrap();
     /// assert!(old.try_free().is_err()); // it is held
     /// ```

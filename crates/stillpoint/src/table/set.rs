@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::error::Full;
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::Domain;
+use crate::rcu::{default_domain, Domain};
 
 /// A set: a [`Table`] without values, which cost nothing. It is used as that one, but for its insertion.
 ///
@@ -34,6 +34,36 @@ use crate::rcu::Domain;
 /// ```
 pub struct Set<K: Send + Sync + 'static, S = RandomState> {
     table: Table<K, (), S>,
+}
+
+/// In the [default domain](crate::rcu::default_domain).
+impl<K: Send + Sync + 'static> Set<K> {
+    /// An empty set of the [default domain](crate::rcu::default_domain).
+    ///
+    /// # Panics
+    /// As [`Table::new`].
+    ///
+    /// ```
+    /// # use stillpoint::table::Set;
+    /// let seen: Set<u64> = Set::new();
+    /// assert!(seen.is_empty());
+    /// ```
+    pub fn new() -> Self {
+        Table::new().into()
+    }
+}
+
+impl<K: Send + Sync + 'static> Default for Set<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// In the [default domain](crate::rcu::default_domain).
+impl<K: Hash + Eq + Send + Sync + 'static> FromIterator<K> for Set<K> {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        Self::from_iter_in(default_domain(), keys)
+    }
 }
 
 impl<K: Send + Sync + 'static> Set<K> {

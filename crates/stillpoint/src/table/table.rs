@@ -16,7 +16,8 @@ use super::reader::TableReader;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::rcu::engine::Core;
-use crate::rcu::{Domain, Reader, Region};
+use crate::rcu::region::sealed::Sealed;
+use crate::rcu::{self, Domain, Guard, Reader, Region};
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
@@ -32,6 +33,45 @@ pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomS
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
 // SAFETY: a shared table gives shared access only to its `Inner`.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
+
+/// In the [default domain](crate::rcu::default_domain), whose readers are the threads themselves.
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
+    /// An empty table of the [default domain](crate::rcu::default_domain), as by [`new_in`](Table::new_in).
+    ///
+    /// # Panics
+    /// If there is no memory: see [`builder_in`](Table::builder_in).
+    ///
+    /// ```
+    /// use stillpoint::table::Table;
+    ///
+    /// let table: Table<&str, u64> = Table::new();
+    /// table.insert("a", 1).expect("there is room");
+    /// assert_eq!(table.pin().get("a"), Some(&1));
+    /// ```
+    pub fn new() -> Self {
+        Self::new_in(rcu::default_domain())
+    }
+
+    /// An empty table of the [default domain](crate::rcu::default_domain), as by [`with_capacity_in`](Table::with_capacity_in).
+    ///
+    /// # Panics
+    /// As [`new`](Table::new).
+    ///
+    /// ```
+    /// # use stillpoint::table::Table;
+    /// let table: Table<u64, u64> = Table::with_capacity(10_000);
+    /// assert!(table.is_empty());
+    /// ```
+    pub fn with_capacity(entries: usize) -> Self {
+        Self::with_capacity_in(rcu::default_domain(), entries)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Default for Table<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// An empty table of `domain`. It takes 40 KiB or so until it grows.
@@ -130,6 +170,26 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.verify(region.core());
         // SAFETY: the region is of the table's domain, and borrowed.
         unsafe { TableGuard::new(self.inner(), region) }
+    }
+
+    /// The table in a region of the calling thread, which begins here: see [`rcu::pin`](crate::rcu::pin). For tables of the
+    /// [default domain](crate::rcu::default_domain).
+    ///
+    /// # Panics
+    /// If the table is of another domain.
+    ///
+    /// ```
+    /// # use stillpoint::table::Table;
+    /// let table: Table<u64, &str> = Table::new();
+    /// table.insert(1, "one").expect("there is room");
+    /// assert_eq!(table.pin().get(&1), Some(&"one"));
+    /// ```
+    #[inline]
+    pub fn pin(&self) -> TableGuard<'_, K, V, S, Guard<'static>> {
+        let guard = rcu::pin();
+        self.verify(Sealed::core(&guard));
+        // SAFETY: the region is of the table's domain.
+        unsafe { TableGuard::new(self.inner(), guard) }
     }
 
     /// The table and a reader of its own in one value, for the thread that calls this: nothing that borrows.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::builder::TableBuilder;
 use super::error::Full;
 use super::table::Table;
-use crate::rcu::{Domain, Reader};
+use crate::rcu::{default_domain, Domain, Reader};
 
 impl<K, V, S> Table<K, V, S>
 where
@@ -18,6 +18,23 @@ where
     /// A reader for a call that has none.
     pub(super) fn own_reader(&self) -> Reader {
         Reader::new(Arc::clone(self.inner().core()))
+    }
+}
+
+/// In the [default domain](crate::rcu::default_domain). Of entries with the same key, the last one stays.
+///
+/// ```
+/// # use stillpoint::table::Table;
+/// let table: Table<_, _> = [("a", 1), ("b", 2)].into_iter().collect();
+/// assert_eq!(table.len(), 2);
+/// ```
+impl<K, V> FromIterator<(K, V)> for Table<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Self::from_iter_in(default_domain(), entries)
     }
 }
 
