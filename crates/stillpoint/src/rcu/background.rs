@@ -228,6 +228,7 @@ struct Serving<'b>(&'b mut BackgroundReclaimer);
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.list.end_boost();
+        self.0.list.counters().count_left();
         self.0.list.set_served(false);
     }
 }

@@ -39,6 +39,9 @@ impl Core {
             reclaimer.flush_until(left())?;
             match this.wait_for_served(&served, deadline) {
                 Ok(()) => return Ok(()),
+                Err(Ended::Left) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return Err(SynchronizeError::pinned(this, 0));
+                }
                 Err(Ended::Left) => {}
                 Err(Ended::Failed(error)) => return Err(error),
             }
@@ -59,26 +62,22 @@ impl Core {
         };
         let late = || SynchronizeError::pinned(self, 0);
         let collection = self.orphans().collect(&mut pause).ok_or_else(late)?;
-        while !self.take_shelved(list) {
-            if !pause() {
-                return Err(late());
-            }
+        if !self.take_shelved(list, &mut pause) {
+            return Err(late());
         }
+        // Before the orphans are taken: what such a list passes on after this look is told of, and what it has passed on before is there.
+        let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);
             list.push(garbage);
         });
-        let own = list.counters();
-        Ok(self.all_counters().filter_map(|counters| counters.served(own)).collect())
+        Ok(served)
     }
 
     fn wait_for_served(&self, served: &[Served<'_>], deadline: Option<Instant>) -> Result<(), Ended> {
         let mut patience = Patience::new();
         for list in served {
-            while !list.is_over() {
-                if list.is_left() {
-                    return Err(Ended::Left);
-                }
+            while !list.is_over() && !list.is_left() {
                 if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
                     // It may be one of them, which the other thread waits for.
                     return Err(Ended::Failed(SynchronizeError::would_deadlock(
@@ -90,6 +89,9 @@ impl Core {
                     return Err(Ended::Failed(SynchronizeError::pinned(self, list.pinned())));
                 }
                 patience.wait(self.event(), Next::Release, deadline, || false);
+            }
+            if list.is_left() {
+                return Err(Ended::Left);
             }
         }
         Ok(())

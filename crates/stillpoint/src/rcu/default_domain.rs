@@ -84,7 +84,9 @@ pub fn pin() -> Guard<'static> {
 }
 
 /// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
-/// nothing and takes no lock, so that signal handlers may call it, and load within the region.
+/// nothing and takes no lock, so that signal handlers may call it, and load within the region. A handler drops each guard that it
+/// takes before it returns, and none that others took. In a domain whose grace periods are awaited, its drop may wake futures,
+/// which their executor has to allow in a handler.
 ///
 /// ```
 /// use stillpoint::rcu;

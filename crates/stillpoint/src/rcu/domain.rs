@@ -319,7 +319,7 @@ impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for those that are freeing it: what was
     /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped, whoever has adopted it,
     /// a [background reclaimer](BackgroundReclaimer) that runs included. What was handed to a reclaimer is for that to free, and so is
-    /// what a [`Reclaimer`] has adopted that its owner no longer polls; entries of tables are for the table.
+    /// what a [`Reclaimer`] or a table has adopted; entries of tables are for the table.
     ///
     /// For the end of a program or of a test, and before code is unloaded that destructors are in. Looks at every thread
     /// that has written; meanwhile nobody else adopts what is left to the domain.

@@ -88,6 +88,10 @@ impl Orphans {
 
     /// Allows the caller to move objects, unless somebody collects them.
     fn begin_move(&self) -> Option<Move<'_>> {
+        // Relaxed: a hint, so that those who are refused do not keep the collector waiting.
+        if self.collects.load(Ordering::Relaxed) && !busted::is(Variant::CollectorUnseen) {
+            return None;
+        }
         // Relaxed: made visible by the fence.
         self.movers.fetch_add(1, Ordering::Relaxed);
         let own = Move(self);

@@ -659,6 +659,9 @@ struct Freed {
 impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();
+        if self.len() > 0 {
+            self.counters().count_left();
+        }
         let pending = self.take_all();
         if busted::is(Variant::DropFrees) {
             // SAFETY: none; this is what the broken variant is about.

@@ -111,7 +111,9 @@ impl OwnShelf {
         if len > EAGER && self.writes % EAGER != 0 {
             return;
         }
-        turn.polled(core.age());
+        if !is_freeing() || len == 1 {
+            turn.polled(core.age());
+        }
         if len == 1 {
             // For a background reclaimer that sleeps.
             core.event().notify();
@@ -178,15 +180,17 @@ impl Core {
         self.shelves.iter_all().any(Shelf::is_in_use)
     }
 
-    /// Takes over what waits in the lists of all threads. False if somebody is at one of them: the others have been taken.
-    pub(crate) fn take_shelved(&self, list: &mut RetireList) -> bool {
-        let mut is_complete = true;
+    /// Takes over what waits in the lists of all threads, each once, and waits by `pause` while somebody is at one. False when that
+    /// gives up.
+    pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
         for shelf in self.shelves.iter_all() {
-            match shelf.begin() {
-                Some(mut turn) => turn.list.iter_mut().for_each(|other| list.take_over(other)),
-                None => is_complete = false,
+            let mut turn = shelf.begin();
+            while turn.is_none() && pause() {
+                turn = shelf.begin();
             }
+            let Some(mut turn) = turn else { return false };
+            turn.list.iter_mut().for_each(|other| list.take_over(other));
         }
-        is_complete
+        true
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     oldest: AtomicU64,
     /// Whether a thread looks after the list until it is empty.
     is_served: AtomicBool,
+    /// How often the list has passed on what it had, or was no longer looked after while something waited in it.
+    left: ModelledU64,
     handed_back: AtomicU64,
     waits: AtomicU64,
     assists: AtomicU64,
@@ -86,6 +88,12 @@ impl Counters {
         self.pending_bytes.store(bytes as u64, RELAXED);
     }
 
+    /// Before the counts say that nothing waits.
+    pub(crate) fn count_left(&self) {
+        // Relaxed: published by the release in `set_pending`.
+        self.left.store(self.left.load(RELAXED) + 1, RELAXED);
+    }
+
     pub(crate) fn set_served(&self, is_served: bool) {
         self.is_served.store(is_served, RELAXED);
     }
@@ -115,6 +123,7 @@ pub(crate) struct Served<'c> {
     counters: &'c Counters,
     /// Objects freed when all of that are but those that are pinned.
     freed: u64,
+    left: u64,
 }
 
 impl Served<'_> {
@@ -128,9 +137,10 @@ impl Served<'_> {
         is_empty || is_passed
     }
 
-    /// Whether the thread that looked after the list has gone: what was in it is elsewhere.
+    /// Whether what was in the list, or some of it, may be elsewhere. To be asked after [`is_over`](Served::is_over), whose loads
+    /// make this one new enough.
     pub(crate) fn is_left(&self) -> bool {
-        !self.counters.is_served.load(RELAXED)
+        self.counters.left.load(RELAXED) != self.left
     }
 
     /// Whether protected loads hold some of it, or what was retired later.
@@ -173,11 +183,14 @@ impl Counters {
 impl Counters {
     /// What waits in the list, if a thread looks after it, other than the one with the counters `own`.
     pub(crate) fn served(&self, own: &Self) -> Option<Served<'_>> {
-        // In this order: what is freed in between is counted twice, and the list is waited for until it is empty.
-        let pending = self.pending.load(RELAXED);
+        // First: what is passed on after this is told of.
+        let left = self.left.load(RELAXED);
+        // In this order: what is freed in between is counted twice, and the list is waited for until it is empty. Acquire: pairs with
+        // the release in `set_pending`: the second count is at least as new as the first.
+        let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
-        (pending > 0 && self.is_served.load(RELAXED) && !std::ptr::eq(self, own))
-            .then_some(Served { counters: self, freed })
+        let is_another = self.is_served.load(RELAXED) && !std::ptr::eq(self, own);
+        (pending > 0 && is_another).then_some(Served { counters: self, freed, left })
     }
 
     /// The age of the domain since when the owner waits for a reader in this state, if it does.
