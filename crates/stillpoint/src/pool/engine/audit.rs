@@ -41,8 +41,8 @@ impl Core {
     /// What was asked of each shard.
     pub(crate) fn cache_stats(&self) -> Vec<CacheStats> {
         let of = |shard: &Shard| CacheStats {
-            gets: shard.calls.gets.get(),
-            puts: shard.calls.puts.get(),
+            drawn: shard.calls.drawn.get(),
+            given: shard.calls.given.get(),
             blocks_got: shard.calls.blocks_got.get(),
             blocks_put: shard.calls.blocks_put.get(),
             failures: shard.calls.failures.get(),

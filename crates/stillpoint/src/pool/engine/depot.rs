@@ -116,6 +116,7 @@ impl Hold<'_> {
         let count = unsafe { cache.pop_portion(magazine.start()) };
         magazine.len.set(count as u32);
         self.shard.deposited.set(self.shard.deposited.get() + count as isize);
+        self.shard.calls.given.count(count);
         depot.put(&depot.full, index);
         true
     }

@@ -89,10 +89,7 @@ impl<'p> Handle<'p> {
         // SAFETY: the handle holds the shard.
         match unsafe { self.shard.get().cache.pop() } {
             None => self.alloc_slowly(),
-            found => {
-                self.shard.get().calls.gets.count(1);
-                found
-            }
+            found => found,
         }
     }
 
@@ -111,21 +108,7 @@ impl<'p> Handle<'p> {
     #[inline(always)]
     pub(crate) unsafe fn alloc_many(&self, to: *mut *mut u8, count: usize) -> bool {
         // SAFETY: the handle holds the shard; the caller's promise.
-        if unsafe { self.shard.get().cache.pop_many(to, count) } {
-            if count > 0 {
-                self.shard.get().calls.gets.count(count);
-            }
-            return true;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.alloc_many_slowly(to, count) }
-    }
-
-    /// Counts a call by a handle that has a shard.
-    fn note(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
-        if !ptr::eq(self.shard.get(), self.core.nobody()) {
-            which(&self.shard.get().calls).count(more);
-        }
+        unsafe { self.shard.get().cache.pop_many(to, count) || self.alloc_many_slowly(to, count) }
     }
 
     /// # Safety
@@ -139,11 +122,17 @@ impl<'p> Handle<'p> {
             // SAFETY: the caller's promise.
             unsafe { self.alloc_directly(to, count) }
         };
-        match found {
-            true => self.note(|calls| &calls.gets, count),
-            false => self.note(|calls| &calls.failures, 1),
+        if !found {
+            self.count(|calls| &calls.failures, 1);
         }
         found
+    }
+
+    /// Counts what a handle does that has a shard. On no path on which the cache suffices: there it would cost a tenth.
+    fn count(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
+        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+            which(&self.shard.get().calls).count(more);
+        }
     }
 
     /// Fills the cache until it has `count` objects, which is not more than its limit.
@@ -155,12 +144,14 @@ impl<'p> Handle<'p> {
             }
             let cache = &self.shard.get().cache;
             self.shard.get().wants_blocks.set(0);
+            let before = cache.len();
             while cache.len() < count && self.hold().withdraw() {}
             if let missing @ 1.. = count.saturating_sub(cache.len()) {
                 let enough = missing.max(cache.appetite());
                 // SAFETY: there is that much room at the end; no code of the user's runs before it is counted.
                 unsafe { cache.grew(self.hold().obtain(cache.end(), missing, enough, cache.room())) };
             }
+            self.count(|calls| &calls.drawn, cache.len() - before);
             if cache.len() >= count {
                 return true;
             }
@@ -183,6 +174,7 @@ impl<'p> Handle<'p> {
                 let missing = count - ready;
                 ready + self.hold().obtain(to.add(ready), missing, missing, missing)
             };
+            self.count(|calls| &calls.drawn, got - ready);
             // SAFETY: written above.
             let objects = unsafe { std::slice::from_raw_parts(to, got) };
             if got == count {
@@ -214,12 +206,12 @@ impl<'p> Handle<'p> {
             }
             self.shard.get().wants_blocks.set(1);
             if let Some(bucket) = self.hold().obtain_whole() {
-                self.note(|calls| &calls.blocks_got, 1);
+                self.count(|calls| &calls.blocks_got, 1);
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
             }
             if !self.core.grow() {
-                self.note(|calls| &calls.failures, 1);
+                self.count(|calls| &calls.failures, 1);
                 return None;
             }
         }
@@ -234,7 +226,6 @@ impl<'p> Handle<'p> {
         if self.core.offset_of(object).is_some() & cache.has_room() {
             // SAFETY: the handle holds the shard, whose cache has room.
             unsafe { cache.push_where_is_room(object) };
-            self.shard.get().calls.puts.count(1);
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -268,9 +259,6 @@ impl<'p> Handle<'p> {
         }
         // SAFETY: written above.
         unsafe { cache.grew(objects.len()) };
-        if !objects.is_empty() {
-            self.shard.get().calls.puts.count(objects.len());
-        }
         Ok(())
     }
 
@@ -296,23 +284,17 @@ impl<'p> Handle<'p> {
             let answer = self.core.accept(object);
             std::mem::forget(after);
             if let Err(kind) = answer {
-                self.take_back(&objects[accepted..index]);
+                self.put(&objects[accepted..index]);
                 return Err(FreeError { index, kind });
             }
             if self.core.verifies() {
                 // At once: the validation of the next one may panic.
-                self.take_back(&objects[index..=index]);
+                self.put(&objects[index..=index]);
                 accepted = index + 1;
             }
         }
-        self.take_back(&objects[accepted..]);
+        self.put(&objects[accepted..]);
         Ok(())
-    }
-
-    /// Takes objects in that were accepted, and counts them.
-    fn take_back(&self, objects: &[*mut u8]) {
-        self.put(objects);
-        self.note(|calls| &calls.puts, objects.len());
     }
 
     /// Takes objects in that were accepted.
@@ -335,7 +317,7 @@ impl<'p> Handle<'p> {
         let bucket = self.core.accept_block(start)?;
         if self.attach() {
             self.hold().give_bucket(bucket);
-            self.note(|calls| &calls.blocks_put, 1);
+            self.count(|calls| &calls.blocks_put, 1);
         } else {
             self.core.free_bucket_stray(bucket);
         }
@@ -354,6 +336,7 @@ impl Hold<'_> {
     pub(crate) fn put(self, objects: &[*mut u8]) {
         let (cache, count) = (&self.shard.cache, objects.len());
         if count > cache.limit() {
+            self.shard.calls.given.count(count);
             return self.give(objects);
         }
         self.make_room(count);
@@ -494,8 +477,6 @@ impl Core {
         // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
         if !here || !unsafe { shard.cache.push(object) } {
             Self::free_anywhere_slowly(shard, object);
-        } else {
-            shard.calls.puts.count(1);
         }
     }
 
@@ -506,8 +487,7 @@ impl Core {
             // After the validation, which may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::linux::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
-                unsafe { Hold::new(shard) }.put(&[object]);
-                shard.calls.puts.count(1);
+                unsafe { Hold::new(shard) }.put(&[object])
             }
             Ok(place) => core.free_stray(place),
             Err(reason) => core.report_refused(object, reason),

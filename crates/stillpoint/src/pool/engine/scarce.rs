@@ -78,8 +78,10 @@ impl Hold<'_> {
 
     /// Puts the oldest `least` objects of the cache, or some more, back into their buckets.
     pub(crate) fn empty_cache(self, least: usize) {
+        let before = self.shard.cache.len();
         // SAFETY: the shard is held (see `Hold::new`); giving does not touch the cache.
         unsafe { self.shard.cache.shift(|objects| self.give_first(objects, least)) };
+        self.shard.calls.given.count(before - self.shard.cache.len());
     }
 
     /// Takes over the whole buckets of a shard that nobody holds. For a block, it is worth another look when there were rows

@@ -45,8 +45,8 @@ pub(crate) struct Shard {
 /// What was asked of a shard, in the order of [`CacheStats`](crate::pool::CacheStats).
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    pub(crate) gets: OwnUsize,
-    pub(crate) puts: OwnUsize,
+    pub(crate) drawn: OwnUsize,
+    pub(crate) given: OwnUsize,
     pub(crate) blocks_got: OwnUsize,
     pub(crate) blocks_put: OwnUsize,
     pub(crate) failures: OwnUsize,

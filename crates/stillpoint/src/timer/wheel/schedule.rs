@@ -37,7 +37,7 @@ impl Schedule {
     }
 
     /// Once, `delay` ticks after the time of the wheel, at the end of time at the latest. For a timer that goes through a
-    /// [`Mailbox`](super::Mailbox), that is the time of the owner's first [`manage`](super::TimerService::manage) after it has
+    /// [`Mailbox`](crate::timer::Mailbox), that is the time of the owner's first [`manage`](crate::timer::TimerService::manage) after it has
     /// taken the message: so the timer is never early, whoever sleeps, and late by what the message took.
     ///
     /// ```
