@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
-use super::engine::wait::park::{Next, Patience};
+use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
 use super::error::RetireError;
 use super::limits::WhenFull;
@@ -210,6 +210,12 @@ impl BackgroundReclaimer {
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+                // A thread that falls silent does not tell.
+                let limit = if inbox.core().has_shelved() {
+                    Some(limit.map_or(LONGEST_SLEEP, |limit| limit.min(LONGEST_SLEEP)))
+                } else {
+                    limit
+                };
                 sleep(limit, self.list.missing().max(1));
             }
             Ok(Obstacle::Reader(record)) => {

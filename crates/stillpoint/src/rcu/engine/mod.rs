@@ -246,6 +246,7 @@ impl Core {
         // SAFETY: the caller's promise.
         unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
+        self.orphans.reset_after_fork();
         // SAFETY: the caller's promise.
         unsafe { self.tasks.reset_after_fork() };
     }

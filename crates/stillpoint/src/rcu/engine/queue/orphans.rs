@@ -86,6 +86,13 @@ impl Orphans {
         }
     }
 
+    /// In the child of a `fork`, where nobody else moves or collects anything. What others had in their hands is lost to it.
+    pub(crate) fn reset_after_fork(&self) {
+        // Relaxed, both: there is no other thread.
+        self.movers.store(0, Ordering::Relaxed);
+        self.collects.store(false, Ordering::Relaxed);
+    }
+
     /// Allows the caller to move objects, unless somebody collects them.
     fn begin_move(&self) -> Option<Move<'_>> {
         // Relaxed: a hint, so that those who are refused do not keep the collector waiting.
