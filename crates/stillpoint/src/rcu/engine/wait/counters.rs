@@ -3,10 +3,10 @@
 //! The counters of a retire list are written by its owner alone, without read-modify-writes; those shared by all
 //! are changed by read-modify-writes. They stay when their retire list goes, and the next one counts on.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use stillpoint_sys::sync::atomic::AtomicU64 as ModelledU64;
+use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
 // Relaxed but where it says otherwise: statistics order nothing. Not modelled by loom for the same reason, but for what a barrier
 // relies on.
@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 for none.
     oldest: AtomicU64,
     /// Whether a thread looks after the list until it is empty.
-    is_served: AtomicBool,
+    is_served: ModelledBool,
     /// How often the list has passed on what it had, or was no longer looked after while something waited in it.
     left: ModelledU64,
     handed_back: AtomicU64,
@@ -95,7 +95,8 @@ impl Counters {
     }
 
     pub(crate) fn set_served(&self, is_served: bool) {
-        self.is_served.store(is_served, RELAXED);
+        // Release: pairs with the acquire load in `served`: who finds the list given up comes after what was freed there.
+        self.is_served.store(is_served, Ordering::Release);
     }
 
     pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
@@ -189,7 +190,7 @@ impl Counters {
         // the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
-        let is_another = self.is_served.load(RELAXED) && !std::ptr::eq(self, own);
+        let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);
         (pending > 0 && is_another).then_some(Served { counters: self, freed, left })
     }
 
