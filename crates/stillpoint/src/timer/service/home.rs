@@ -6,13 +6,15 @@
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
+use crossbeam_utils::CachePadded;
+
 use super::alarm::Bed;
 use super::record::Record;
 use super::ring::{ring, Sink, Source};
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
-use stillpoint_sys::linux::{wait, wake_all};
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use stillpoint_sys::linux::{thread_handle, wait, wake_all};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::Mutex;
 
 pub(super) struct Home<T> {
@@ -21,6 +23,8 @@ pub(super) struct Home<T> {
     rings: Mutex<Option<Vec<Sink<T>>>>,
     /// Whether there are such rings.
     has_rings: AtomicBool,
+    /// The thread that runs callbacks, or did the last time.
+    runner: CachePadded<AtomicUsize>,
     /// Callbacks that have ended while somebody waited for it: a futex.
     ended: AtomicU32,
     /// Of a service that sleeps between its calls.
@@ -38,6 +42,7 @@ impl<T> Home<T> {
             hints: AtomicPtr::new(std::ptr::null_mut()),
             rings: Mutex::new(Some(Vec::new())),
             has_rings: AtomicBool::new(false),
+            runner: CachePadded::new(AtomicUsize::new(0)),
             ended: AtomicU32::new(0),
             bed: None,
         }
@@ -55,6 +60,22 @@ impl<T> Home<T> {
     pub(super) fn is_quiet(&self) -> bool {
         // Relaxed: ordered by the fence in `Bed::sleep`.
         !self.has_rings.load(Ordering::Relaxed) && self.has_no_hints()
+    }
+
+    /// The calling thread, of this name, is about to run a callback.
+    #[inline]
+    pub(super) fn run_in(&self, me: usize) {
+        // Relaxed, both: whoever sees that a callback has begun sees this. Seldom another thread than before: the line is not
+        // written to for nothing.
+        if self.runner.load(Ordering::Relaxed) != me {
+            self.runner.store(me, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a callback that runs does so in the calling thread.
+    pub(super) fn runs_here(&self) -> bool {
+        // Relaxed: the caller has seen by an acquire that a callback had begun. Only this thread stores its own name.
+        self.runner.load(Ordering::Relaxed) == thread_handle()
     }
 
     /// How many callbacks have ended that somebody waited for.

@@ -32,11 +32,12 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// What is in the wheel of a service.
 enum Entry<T> {
     Local(T),
-    /// With the generation of the arming that it belongs to.
+    /// With the generation of the arming that it belongs to, and [`DELAYED`]. A third variant would make all entries larger.
     Shared(SharedTimer<T>, u64),
-    /// The same, whose delay counts from the next time that the wheel is told.
-    Delayed(SharedTimer<T>, u64),
 }
+
+/// Beside a generation: the delay of the timer counts from the next time that the wheel is told.
+const DELAYED: u64 = 1 << 63;
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
 ///
@@ -235,7 +236,7 @@ impl<T> TimerService<T> {
         match self.wheel.get(key) {
             // The key of a shared timer's entry cannot have come from here. One that was made up, and is used while the
             // timer's own callback has the entry, is not told from that of a local timer: the beat is the last, then.
-            Some(Entry::Shared(..) | Entry::Delayed(..)) => None,
+            Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }
     }
@@ -243,8 +244,7 @@ impl<T> TimerService<T> {
     /// Gives one of this thread's own timers another deadline; see [`Wheel::reset`].
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
-        !matches!(self.wheel.get(key), Some(Entry::Shared(..) | Entry::Delayed(..)))
-            && self.wheel.reset(key, deadline)
+        !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline)
     }
 
     /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless it was
@@ -335,7 +335,7 @@ impl<T> TimerService<T> {
 fn local<T>(full: Full<Entry<T>>) -> Full<T> {
     match full.0 {
         Entry::Local(value) => Full(value),
-        Entry::Shared(..) | Entry::Delayed(..) => unreachable!("it was local"),
+        Entry::Shared(..) => unreachable!("it was local"),
     }
 }
 
@@ -360,33 +360,40 @@ fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     if let Some(key) = Key::from_bits(timer.0.key.load(Ordering::Relaxed)) {
         wheel.cancel(key);
     }
-    let is_delay = schedule.flags & RELATIVE != 0;
-    // A delay counts from the next time: so it waits among what is due by then.
-    let (schedule, entry) = if is_delay {
-        (Schedule::at(wheel.now()), Entry::Delayed(timer, generation))
-    } else {
-        (schedule, Entry::Shared(timer, generation))
-    };
-    file(wheel, schedule, entry);
+    if schedule.flags & RELATIVE != 0 {
+        // It counts from the next time: so it waits among what is due by then.
+        let next = Schedule::at(wheel.now());
+        return file_apart(wheel, next, timer, generation | DELAYED);
+    }
+    file(wheel, schedule, timer, generation);
 }
 
-/// Puts the entry of a shared timer into the wheel, where there is room.
-#[inline]
-fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, entry: Entry<T>) {
-    if let Ok(key) = wheel.add_with(schedule, entry) {
+/// Puts a shared timer into the wheel, where there is room.
+#[inline(always)]
+fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
+    if let Some(key) = wheel.add_made(schedule, || Entry::Shared(timer, generation)) {
         // The handle is in the wheel; another one would take two atomic read-modify-writes.
-        if let Some(Entry::Shared(timer, generation) | Entry::Delayed(timer, generation)) = wheel.get(key) {
+        if let Some(Entry::Shared(timer, _)) = wheel.get(key) {
             timer.0.key.store(key.to_bits(), Ordering::Relaxed);
-            timer.0.taken.store(*generation, Ordering::Relaxed);
+            timer.0.taken.store(generation & !DELAYED, Ordering::Relaxed);
         }
     }
 }
 
+/// The same, away from messages without a delay, which are to be taken in without a call.
+#[cold]
+#[inline(never)]
+fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
+    file(wheel, schedule, timer, generation);
+}
+
 /// Files a timer whose delay begins now, in a place that has just become free.
+#[cold]
 fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
+    let of = of & !DELAYED;
     if let Some((generation, schedule)) = timer.0.schedule() {
         if generation == of {
-            file(wheel, schedule.resolved(wheel.now()), Entry::Shared(timer, of));
+            file_apart(wheel, schedule.resolved(wheel.now()), timer, of);
         }
     }
 }
@@ -395,7 +402,7 @@ impl<T> Entry<T> {
     fn into_local(self) -> Option<T> {
         match self {
             Self::Local(value) => Some(value),
-            Self::Shared(..) | Self::Delayed(..) => None,
+            Self::Shared(..) => None,
         }
     }
 }

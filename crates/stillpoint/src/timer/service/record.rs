@@ -26,7 +26,7 @@ use super::shared::Outcome;
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
 use crate::timer::wheel::{Schedule, PERIODIC, RELATIVE};
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
 const PHASES: u64 = 15;
@@ -77,8 +77,6 @@ pub(super) struct Record<T> {
     pub(super) key: AtomicU64,
     /// The generation that the owner has taken into its wheel last. The owner's alone.
     pub(super) taken: AtomicU64,
-    /// The thread that runs its callback, or that did the last time. The owner's alone, until the callback runs.
-    runner: AtomicUsize,
     /// The next hint, written by whoever set `hinted`.
     pub(super) next: AtomicPtr<Record<T>>,
     value: UnsafeCell<Option<T>>,
@@ -114,7 +112,6 @@ impl<T> Record<T> {
             hinted: AtomicBool::new(false),
             key: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            runner: AtomicUsize::new(0),
             next: AtomicPtr::new(std::ptr::null_mut()),
             value: UnsafeCell::new(None),
             home,
@@ -231,7 +228,7 @@ impl<T> Record<T> {
         // Acquire: pairs with the release in `arm`: these loads see what this arming has stored, or a later one.
         let found = self.state.load(Ordering::Acquire);
         // Whoever has the lock sends a message when the schedule is whole.
-        if phase(found) != ARMED || found & LOCKED != 0 {
+        if found & (PHASES | LOCKED) != ARMED {
             return None;
         }
         // Relaxed: ordered by the state.
@@ -307,9 +304,7 @@ impl<T> Record<T> {
     ///
     /// A lock counts as another arming, since its message is on its way.
     #[inline]
-    pub(super) fn begin(&self, of: u64, me: usize) -> Option<T> {
-        // Relaxed: whoever sees RUNNING sees this.
-        self.runner.store(me, Ordering::Relaxed);
+    pub(super) fn begin(&self, of: u64) -> Option<T> {
         // No acquire: the owner has seen the value with the acquire in `schedule`, when it took this arming in, or has written
         // it itself.
         self.move_on(state(of, ARMED), state(of, RUNNING), orders::begin()).ok()?;
@@ -328,12 +323,6 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
-    }
-
-    /// Whether the calling thread is within the callback that runs.
-    pub(super) fn runs_here(&self) -> bool {
-        // Relaxed: the caller has seen RUNNING, or what came of it, by an acquire. Only this thread stores its own name.
-        self.runner.load(Ordering::Relaxed) == stillpoint_sys::linux::thread_handle()
     }
 
     /// Sleeps, if the callback still runs, until one of this service has ended after `seen` was asked for. It may return

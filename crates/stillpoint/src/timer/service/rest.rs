@@ -41,7 +41,7 @@ impl<T> Iterator for Rest<'_, T> {
         self.message().or_else(|| {
             self.wheel.find_map(|entry| match entry {
                 Entry::Local(value) => Some(value),
-                Entry::Shared(timer, _) | Entry::Delayed(timer, _) => timer.0.abandon(),
+                Entry::Shared(timer, _) => timer.0.abandon(),
             })
         })
     }

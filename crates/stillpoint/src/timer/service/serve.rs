@@ -9,7 +9,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 use super::event::{Cause, Event, Which};
 use super::record::Record;
 use super::shared::SharedTimer;
-use super::{begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService};
+use super::{begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService, DELAYED};
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 
@@ -314,22 +314,20 @@ impl<T> TimerService<T> {
                 match value {
                     Lent::Given(Entry::Local(value)) => callback(service, event(local, Lent::Given(value))),
                     Lent::Lent(Entry::Local(value)) => callback(service, event(local, Lent::Lent(value))),
-                    Lent::Given(Entry::Shared(timer, generation)) => {
-                        // Nothing, when it was cancelled and the hint has not been seen to yet, or was reset.
-                        let me = *me.get_or_insert_with(thread_handle);
-                        let Some(value) = timer.0.begin(generation, me) else { return false };
-                        let _running = Running { record: &timer.0, generation };
-                        callback(service, event(Which::Shared(&timer), Lent::Given(value)));
-                    }
-                    Lent::Given(Entry::Delayed(timer, generation)) => {
+                    Lent::Given(Entry::Shared(timer, generation)) if generation & DELAYED != 0 => {
                         begin_delay(&mut service.wheel, timer, generation);
                         return false;
                     }
-                    // It is filed without a period.
-                    Lent::Lent(Entry::Delayed(..)) => return false,
+                    Lent::Given(Entry::Shared(timer, generation)) => {
+                        // Nothing, when it was cancelled and the hint has not been seen to yet, or was reset.
+                        service.home.run_in(*me.get_or_insert_with(thread_handle));
+                        let Some(value) = timer.0.begin(generation) else { return false };
+                        let _running = Running { record: &timer.0, generation };
+                        callback(service, event(Which::Shared(&timer), Lent::Given(value)));
+                    }
                     Lent::Lent(Entry::Shared(timer, generation)) => {
-                        let me = *me.get_or_insert_with(thread_handle);
-                        let Some(value) = timer.0.begin(*generation, me) else {
+                        service.home.run_in(*me.get_or_insert_with(thread_handle));
+                        let Some(value) = timer.0.begin(*generation) else {
                             service.wheel.cancel(key);
                             return false;
                         };

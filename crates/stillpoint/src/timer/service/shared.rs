@@ -103,7 +103,7 @@ impl<T> SharedTimer<T> {
             // First: an end that comes after this is not slept through.
             let ended = self.0.home().ended();
             match self.cancel() {
-                Outcome::Running if self.0.runs_here() => return Outcome::Running,
+                Outcome::Running if self.0.home().runs_here() => return Outcome::Running,
                 Outcome::Running => self.0.await_end(ended),
                 outcome => return outcome,
             }

@@ -225,6 +225,19 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
+    /// The same for a schedule with a deadline, and a value that is made in its place: built before, and copied as a whole, it
+    /// would make the copy wait for its parts.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
+        let head = self.core.place(schedule.deadline, schedule.flags, LATE);
+        let key = self.core.store.insert_made(head, schedule.deadline, make)?;
+        if schedule.flags != 0 {
+            self.core.store.set_schedule(key.index(), schedule);
+        }
+        Some(key)
+    }
+
     /// Takes a timer out of the wheel: `Some` says that it has not fired since it was armed last, and never will; `None`
     /// that it has, or that it was cancelled before.
     #[inline]

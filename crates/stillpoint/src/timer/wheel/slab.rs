@@ -129,17 +129,30 @@ impl<T> Slab<T> {
         if !self.has_room() {
             return Err(value);
         }
+        Ok(self.fill(head, deadline, || value))
+    }
+
+    /// The same for a value that is made in its place.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(super) fn insert_made(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Option<Key> {
+        self.has_room().then(|| self.fill(head, deadline, make))
+    }
+
+    /// Takes a free timer, which there is.
+    #[inline(always)]
+    fn fill(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Key {
         let index = self.free;
         self.free = self.lists.left_in(index);
         self.lists.append(head, index);
         self.len += 1;
         let timer = self.timer_mut(index);
         timer.deadline = deadline;
-        let free = timer.value.replace(value);
+        let free = timer.value.replace(make());
         let key = Key::new(index, timer.generation);
         // It is nothing; without this, the compiler would see to a destructor here.
         core::mem::forget(free);
-        Ok(key)
+        key
     }
 
     /// Sets what `insert` does not.
