@@ -241,9 +241,10 @@ impl Waters<'_> {
         }
         tally.counts.add(Flow::Waits);
         let begun = Instant::now();
-        if again(error.into_inner()).is_err() {
+        if let Err(error) = again(error.into_inner()) {
+            let kind = error.kind();
             self.context.findings.add(|| {
-                format!("no room for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
+                format!("{kind:?} for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
             });
         }
         tally.waits.add(begun.elapsed());

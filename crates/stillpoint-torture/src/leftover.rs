@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use super::findings::Findings;
 
 /// How long, on a machine that is busy, who boosted a thread may take to end that, and a thread that was joined to end.
-const LATE: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 10_000 });
 
 /// How every thread of the process should be: as its first thread was at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]

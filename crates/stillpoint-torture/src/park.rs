@@ -6,17 +6,16 @@
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::thread::futex;
 
 use super::roll::own_id;
+use super::world::PATIENCE;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
 /// Threads that are parked at a time.
 const PLACES: usize = 16;
-/// How long a signal may take to arrive, on a machine that is busy.
-const ARRIVAL: Duration = Duration::from_secs(4);
 
 /// What the handler reads: nothing but atomics, as it must not allocate nor lock.
 static PLACE: [Place; PLACES] =
@@ -56,7 +55,7 @@ impl Parked {
         if !send(thread) {
             return None;
         }
-        let deadline = Instant::now() + ARRIVAL;
+        let deadline = Instant::now() + PATIENCE;
         while !parked.is_there() {
             if Instant::now() > deadline {
                 return None;
@@ -136,6 +135,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn a_parked_thread_stands_still_until_it_is_released() {

@@ -6,7 +6,7 @@ use super::actor::Actor;
 use super::arena::{Handle, Identity};
 use super::hold::Kind;
 use super::tally::Count;
-use super::world::{TOO_LONG, World};
+use super::world::{PATIENCE, World};
 
 /// Protected loads that one reader holds at a time: more than the record of a reader has slots for.
 const MOST_HELD: usize = 24;
@@ -143,7 +143,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     actor.tally.count(Count::Inside);
     actor.end(&world.sections, since);
     drop(guard);
-    match domain.wait_timeout(token, TOO_LONG) {
+    match domain.wait_timeout(token, PATIENCE) {
         Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
         Ok(()) => context.findings.add(|| "a token was waited for, and then not over".to_owned()),
         Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::findings::Findings;
 use super::variant::Broken;
+use super::world::PATIENCE;
 
-/// How late a part may end. The longest stay inside a section is of some ten milliseconds.
-const GRACE: Duration = Duration::from_secs(12);
+/// How late a part may end: what is waited for in it says first what it waited for. The longest stay inside a section is of
+/// some ten milliseconds.
+const GRACE: Duration = PATIENCE.saturating_add(Duration::from_secs(10));
 /// How long the threads have once something was found: they may wait for what will never come.
 const AFTER_FINDING: Duration = Duration::from_secs(2);
 /// How often the watchdog looks.

@@ -13,7 +13,7 @@ use super::awaiting::{block_on, poll_and_drop};
 use super::pipe::Pipe;
 use super::section::Snapshot;
 use super::tally::Count;
-use super::world::{TOO_LONG, World, when_full};
+use super::world::{PATIENCE, World, when_full};
 
 /// Objects and tokens that a writer looks after itself, each.
 const MOST_KEPT: usize = 64;
@@ -213,10 +213,10 @@ impl<'w> Writer<'w> {
                 actor.tally.grace.add(started.elapsed());
                 return false;
             }
-            if started.elapsed() > TOO_LONG {
+            if started.elapsed() > PATIENCE {
                 context
                     .findings
-                    .add(|| format!("a token is not over after {TOO_LONG:?}: {:?}", domain.stats()));
+                    .add(|| format!("a token is not over after {PATIENCE:?}: {:?}", domain.stats()));
             }
             true
         });
@@ -271,13 +271,13 @@ impl<'w> Writer<'w> {
             }
             return;
         }
-        match block_on(future, TOO_LONG) {
+        match block_on(future, PATIENCE) {
             Some(Ok(())) => {
                 inside.verify(sections, context, "a future");
                 actor.tally.count(Count::Awaited);
             }
             Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
-            None => context.findings.add(|| format!("a future was not woken within {TOO_LONG:?}")),
+            None => context.findings.add(|| format!("a future was not woken within {PATIENCE:?}")),
         }
     }
 

@@ -121,8 +121,7 @@ fn at_rate(
 fn retire(domain: &Domain, interval: Duration, begin: Instant) -> Result<u64, String> {
     let before = domain.stats().heavy_fences;
     let cell = domain.cell(Object::default());
-    let mut reclaimer = domain.reclaimer_builder().fence_interval(interval).build();
-    let reclaimer = RefCell::new(&mut reclaimer);
+    let reclaimer = RefCell::new(domain.reclaimer_builder().fence_interval(interval).build());
     at_rate(
         begin,
         || {

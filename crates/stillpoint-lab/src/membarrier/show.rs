@@ -33,10 +33,7 @@ const READERS: &[Column<'_>] = &[
     ("synchronized", &|row| row.shown("synchronized_per_s", rate)),
     ("sections", &|row| row.shown("sections_per_s", rate)),
     ("loss", &|row| row.shown("reader_loss_percent", percent)),
-    ("of windows", &|row| {
-        let least = row.shown("reader_loss_percent_q1", |least| format!("{least:.1} … "));
-        least + &row.shown("reader_loss_percent_q3", percent)
-    }),
+    ("of windows", &loss_of_windows),
     ("below the syscall", &|row| row.shown("below_syscall_percent", percent)),
 ];
 
@@ -46,14 +43,17 @@ const PACES: &[Column<'_>] = &[
     ("p99", &|row| row.shown("delay_us_p99", micros)),
     ("fences", &|row| row.shown("fences_per_s", rate)),
     ("loss", &|row| row.shown("reader_loss_percent", percent)),
-    ("of windows", &|row| {
-        let least = row.shown("reader_loss_percent_q1", |least| format!("{least:.1} … "));
-        least + &row.shown("reader_loss_percent_q3", percent)
-    }),
+    ("of windows", &loss_of_windows),
 ];
 
 fn percent(value: f64) -> String {
     format!("{value:.1} %")
+}
+
+/// What readers lost, from the first quartile of the windows to the third.
+fn loss_of_windows(row: &Row) -> String {
+    let least = row.shown("reader_loss_percent_q1", |least| format!("{least:.1} … "));
+    least + &row.shown("reader_loss_percent_q3", percent)
 }
 
 /// Prints a table for each setting of threads, and one for the readers.

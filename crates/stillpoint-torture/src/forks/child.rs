@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::rcu::{Guard, Protected, Reader, ReaderKind, SynchronizeError};
@@ -13,6 +14,8 @@ use crate::world::{PATIENCE, World};
 
 /// Objects that are retired in each of its phases.
 const OBJECTS: u64 = 100;
+/// For a flush that may wait in vain.
+const SHORTLY: Duration = Duration::from_millis(50);
 
 pub(super) struct Child<'c> {
     pub(super) world: &'c World,
@@ -84,7 +87,7 @@ impl Child<'_> {
         }
         if self.protected.is_some() {
             // Whether its object is among them is a matter of chance.
-            match reclaimer.flush_timeout(PATIENCE / 100) {
+            match reclaimer.flush_timeout(SHORTLY) {
                 Ok(()) => {}
                 Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::ProtectedLoad, .. }) => {}
                 answer => self.find(|| format!("a flush beside a protected load ended with {answer:?}")),

@@ -65,7 +65,7 @@ impl Rounds {
             (0..rng.u32(0..1 << magnitude)).for_each(|_| std::hint::spin_loop());
             stores.fill(if rng.bool() { 0 } else { rng.usize(0..MOST_STORES) });
             drop(guard);
-            let deadline = Instant::now() + 2 * PATIENCE;
+            let deadline = Instant::now() + PATIENCE;
             // Acquire: pairs with the release in `wait`.
             while self.done.load(Ordering::Acquire) < round * WAITERS as u64 && Instant::now() < deadline {
                 thread::yield_now();

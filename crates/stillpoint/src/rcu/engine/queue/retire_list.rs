@@ -350,7 +350,7 @@ impl RetireList {
             self.start();
             now = self.started;
         }
-        let is_early = self.is_early(now);
+        let is_early = self.due_later(now).is_some();
         self.go_on(limit, is_early)
     }
 
@@ -426,9 +426,9 @@ impl RetireList {
         self.core.protocol.due(batch.token)
     }
 
-    /// Whether it is earlier than that. `now` is the age of the domain, if the caller knows it.
-    fn is_early(&self, now: Option<Duration>) -> bool {
-        self.due().is_some_and(|due| due > now.unwrap_or_else(|| self.core.age()))
+    /// The same, unless that is over. `now` is the age of the domain, if the caller knows it.
+    fn due_later(&self, now: Option<Duration>) -> Option<Duration> {
+        self.due().filter(|&due| due > now.unwrap_or_else(|| self.core.age()))
     }
 
     fn is_time(&self) -> bool {
@@ -626,8 +626,8 @@ impl RetireList {
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
         let made = self.core.protocol.made();
         if let Some(batch) = self.batches.front() {
-            if self.is_early(None) {
-                return Ok(Obstacle::Pace(self.due().and_then(|due| made.checked_add(due))));
+            if let Some(due) = self.due_later(None) {
+                return Ok(Obstacle::Pace(made.checked_add(due)));
             }
             return Ok(match self.core.protocol.check(batch.token)? {
                 Grace::HeldUp(record) => Obstacle::Reader(record),
