@@ -181,7 +181,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// # Panics
     /// If `reader` belongs to another domain. With a panic of the comparison, as all methods that are given a key.
     pub fn get<'a>(&'a self, key: &K, reader: &'a Reader) -> Option<Entry<'a, K, V>> {
-        self.domain.verify(reader);
+        reader.verify(&self.domain);
         let place = self.seek(key, reader, None);
         place.is_found.then(|| Entry { node: place.current, _list: self })
     }
@@ -191,7 +191,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// # Panics
     /// If `region` belongs to another domain.
     pub fn get_in<'g, R: Region>(&'g self, key: &K, region: &'g R) -> Option<&'g V> {
-        self.domain.verify(region);
+        region.verify(&self.domain);
         let mut link = &self.head;
         loop {
             let shared = link.load(orders::list_follow(), region).with_tag(0);
@@ -212,7 +212,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// # Panics
     /// If `region` belongs to another domain.
     pub fn iter_in<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V, R> {
-        self.domain.verify(region);
+        region.verify(&self.domain);
         Iter { link: &self.head, region }
     }
 
@@ -225,8 +225,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
     /// is full.
     pub fn insert(&self, key: K, value: V, reader: &Reader, reclaimer: &mut Reclaimer) -> Result<(), (K, V)> {
-        self.domain.verify(reader);
-        self.domain.verify(reclaimer);
+        reader.verify(&self.domain);
+        reclaimer.verify(&self.domain);
         let mut new = Owned::new(Node { key, value, next: Atomic::null(), watch: Watch::new() });
         loop {
             let place = self.seek(&new.key, reader, Some(reclaimer));
@@ -256,8 +256,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         reader: &'a Reader,
         reclaimer: &mut Reclaimer,
     ) -> Option<Entry<'a, K, V>> {
-        self.domain.verify(reader);
-        self.domain.verify(reclaimer);
+        reader.verify(&self.domain);
+        reclaimer.verify(&self.domain);
         let mut next = ProtectedLink::null(reader);
         loop {
             let Place { before, current, is_found } = self.seek(key, reader, Some(reclaimer));

@@ -50,7 +50,7 @@ impl<T: Send + 'static> Queue<T> {
     /// # Panics
     /// If `reader` belongs to another domain.
     pub fn push(&self, value: T, reader: &Reader) {
-        self.domain.verify(reader);
+        reader.verify(&self.domain);
         let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
         let mut tail = ProtectedLink::null(reader);
         loop {
@@ -87,8 +87,8 @@ impl<T: Send + 'static> Queue<T> {
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
     /// is full; the value is dropped then.
     pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
-        self.domain.verify(reader);
-        self.domain.verify(reclaimer);
+        reader.verify(&self.domain);
+        reclaimer.verify(&self.domain);
         let (mut head, mut next) = (ProtectedLink::null(reader), ProtectedLink::null(reader));
         loop {
             head.load(&self.head.0);

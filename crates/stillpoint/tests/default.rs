@@ -410,7 +410,7 @@ fn a_barrier_that_would_wait_for_itself_says_so() {
     cell.clear();
     rcu::barrier().expect("nobody is in the way");
     let answer = answers.recv().unwrap().unwrap_err();
-    assert!(matches!(answer, SynchronizeError::InDestructor { .. }));
+    assert!(matches!(answer, SynchronizeError::Reentrant { .. }));
     assert!(answer.to_string().contains("`default`"), "{answer}");
 }
 

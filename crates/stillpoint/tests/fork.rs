@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::raw::{Callback, CallbackQueue, Hold, Spare};
+use stillpoint::rcu::raw::{self, Callback, CallbackQueue, Spare};
 use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, Stall, SynchronizeError};
 
 use census::Census;
@@ -374,16 +374,16 @@ fn a_child_keeps_records_that_belong_to_no_thread() {
             let address = std::ptr::from_ref(&*cell.protect(&reader).expect("never empty")).cast_mut();
             std::sync::atomic::AtomicPtr::new(address)
         };
-        let (mut hold, spare) = (Hold::new(&domain), Spare::new(&domain));
-        hold.protect(&link).expect("it is not null");
+        let (_, held) = raw::protect_owned(&domain, &link).expect("it is not null");
+        let spare = Spare::new(&domain);
         let mut reclaimer = eager(&domain);
         reclaimer.retire(cell.take().expect("never empty")).expect("there is room");
         assert_eq!(reclaimer.poll(), 0);
         in_fork(|| {
             // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
             unsafe { domain.reset_after_fork() };
-            assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "the child has the hold, too");
-            drop(hold);
+            assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "the child holds it, too");
+            drop(held);
             assert_eq!((reclaimer.poll(), census.freed()), (1, 1));
             let reader = spare.into_reader();
             let guard = reader.pin();

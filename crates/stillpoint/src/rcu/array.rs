@@ -1,16 +1,18 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use super::bound::{BoundArray, QsbrBoundArray};
+use super::bound::{ArrayHandle, BoundArray};
 use super::default_domain;
 use super::domain::Domain;
-use super::error::CompareExchangeError;
+use super::error::{CompareExchangeError, FoundInRegion};
 use super::link::Link;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
+use crate::fence::ReaderFence;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
 ///
@@ -161,14 +163,39 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///     squares.quiescent();
     /// }
     /// ```
-    pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> QsbrBoundArray<'a, T> {
+    pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> BoundArray<'a, T, QsbrReader> {
         self.domain.verify(reader.core());
-        QsbrBoundArray {
+        BoundArray {
             links: &self.links,
             record: reader.record(),
             core: reader.core(),
+            fence: ReaderFence::Light,
             reader: PhantomData,
         }
+    }
+
+    /// The array and a reader of the calling thread's, in one value that borrows nothing.
+    ///
+    /// # Panics
+    /// If the last handle of the domain is gone.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use stillpoint::rcu::RcuArray;
+    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
+    /// let mut squares = squares.handle();
+    /// assert_eq!(squares.bind().protect(3).as_deref(), Some(&9));
+    /// squares.set(3, None);
+    /// assert!(squares.bind().protect(3).is_none());
+    /// ```
+    pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
+        let core = self.domain.core().unwrap_or_else(|| {
+            panic!(
+                "a handle of an array was to be made after the last handle of domain `{}` was dropped",
+                self.domain
+            )
+        });
+        ArrayHandle::new(Arc::clone(self), Reader::new(core))
     }
 
     /// Links `new` at `index` and returns what was linked before.
@@ -193,7 +220,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         index: usize,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<Option<Box<T>>>> {
         self.links[index].compare_exchange(&self.domain, current, new)
     }
 
@@ -211,7 +238,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         region: &'g R,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+    ) -> Result<Option<Retired<T>>, FoundInRegion<'g, T>> {
         self.links[index].compare_exchange_in(&self.domain, region, current, new)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{is_freeing, Limits, Pace, RetireList};
 use super::engine::wait::counters::Served;
 use super::engine::wait::park::{Next, Patience};
@@ -10,7 +11,6 @@ use super::engine::Core;
 use super::error::SynchronizeError;
 use super::limits::WhenFull;
 use super::reclaimer::Reclaimer;
-use super::stall::ReaderKind;
 
 /// Why a barrier has to look for objects again, or cannot.
 enum Ended {
@@ -23,7 +23,7 @@ impl Core {
     /// Frees what was handed over before this call, or waits for those that are at it.
     pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         if is_freeing() {
-            return Err(SynchronizeError::InDestructor { domain: this.name().to_owned() });
+            return Err(SynchronizeError::Reentrant { domain: this.name().to_owned() });
         }
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));

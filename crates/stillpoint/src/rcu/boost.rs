@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::engine::boost::Boosting;
-use super::error::BoostError;
+use super::error::BuildError;
 #[cfg(feature = "boost")]
 use stillpoint_sys::linux::sched::{self, Way};
 
@@ -61,18 +61,18 @@ pub enum Boost {
 impl Boost {
     /// What the engine needs for it, if this process may.
     #[cfg(feature = "boost")]
-    pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BoostError> {
+    pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BuildError> {
         let way = match self {
             Boost::Off => return Ok(None),
             Boost::Migrate => Way::Migrate,
             Boost::Realtime => sched::probe_realtime()
-                .map_err(|error| BoostError { boost: self, errno: error.raw_os_error() })?,
+                .map_err(|error| BuildError::Boost { boost: self, errno: error.raw_os_error() })?,
         };
         Ok(Some(Boosting::new(way, after)))
     }
 
     #[cfg(not(feature = "boost"))]
-    pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, BoostError> {
+    pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, BuildError> {
         Ok(None)
     }
 

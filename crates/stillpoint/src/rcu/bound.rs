@@ -1,6 +1,9 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
 
+use super::array::RcuArray;
 use super::engine::core::record::Record;
 use super::engine::Core;
 use super::link::Link;
@@ -9,18 +12,19 @@ use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
 use crate::fence::ReaderFence;
 
-/// An [`RcuArray`](super::RcuArray) as one reader sees it: made by [`RcuArray::bind`](super::RcuArray::bind).
+/// An [`RcuArray`] as one reader sees it: made by [`RcuArray::bind`], [`RcuArray::bind_qsbr`] or [`ArrayHandle::bind`].
 ///
 /// It has the reader to itself, and hands out one protected object, or one guard, at a time. So a load neither
 /// checks the domain, nor looks for a hazard slot, nor counts guards: what is left are the two stores and the
 /// second load that the protocol needs. In a loop whose pace is set by cache misses each instruction less lets
 /// the processor look further ahead.
-pub struct BoundArray<'a, T: Send + Sync + 'static> {
+pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
     pub(super) links: &'a [Link<T>],
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,
-    pub(super) reader: PhantomData<&'a mut Reader>,
+    /// On the reader's thread, whichever it is.
+    pub(super) reader: PhantomData<(&'a mut Reader, R)>,
 }
 
 impl<T: Send + Sync + 'static> BoundArray<'_, T> {
@@ -44,7 +48,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for BoundArray<'_, T> {
+impl<T: Send + Sync + 'static, R> fmt::Debug for BoundArray<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BoundArray").field("domain", &self.core.name()).finish_non_exhaustive()
     }
@@ -92,16 +96,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for ArrayGuard<'_, T> {
     }
 }
 
-/// An [`RcuArray`](super::RcuArray) as a QSBR reader sees it: made by
-/// [`RcuArray::bind_qsbr`](super::RcuArray::bind_qsbr).
-pub struct QsbrBoundArray<'a, T: Send + Sync + 'static> {
-    pub(super) links: &'a [Link<T>],
-    pub(super) record: &'a Record,
-    pub(super) core: &'a Core,
-    pub(super) reader: PhantomData<&'a mut QsbrReader>,
-}
-
-impl<T: Send + Sync + 'static> QsbrBoundArray<'_, T> {
+impl<T: Send + Sync + 'static> BoundArray<'_, T, QsbrReader> {
     /// Loads the object at `index`. One acquire load.
     ///
     /// # Panics
@@ -124,19 +119,71 @@ impl<T: Send + Sync + 'static> QsbrBoundArray<'_, T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Region for QsbrBoundArray<'_, T> {}
+impl<T: Send + Sync + 'static> Region for BoundArray<'_, T, QsbrReader> {}
 
 // SAFETY: as for `QsbrReader`, which this value has to itself: its record publishes a token, and whatever changes it
 // takes the value exclusively.
-unsafe impl<T: Send + Sync + 'static> Sealed for QsbrBoundArray<'_, T> {
+unsafe impl<T: Send + Sync + 'static> Sealed for BoundArray<'_, T, QsbrReader> {
     #[inline(always)]
     fn core(&self) -> &Core {
         self.core
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for QsbrBoundArray<'_, T> {
+/// An array and a reader of its domain in one value, for one thread: made by [`RcuArray::handle`], on the thread that uses it.
+///
+/// It keeps the array, and borrows nothing. Writes go through the array, which it dereferences to.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stillpoint::rcu::{Domain, RcuArray};
+///
+/// let ports = Arc::new(RcuArray::new_in(&Domain::new(), 4, |port| Some(Box::new(port))));
+/// let threads: Vec<_> = (0..2)
+///     .map(|_| {
+///         let ports = Arc::clone(&ports);
+///         std::thread::spawn(move || {
+///             let mut handle = ports.handle();
+///             let mut bound = handle.bind();
+///             (0..4).map(|port| *bound.protect(port).unwrap()).sum::<usize>()
+///         })
+///     })
+///     .collect();
+/// assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 6));
+/// ```
+pub struct ArrayHandle<T: Send + Sync + 'static> {
+    reader: Reader,
+    array: Arc<RcuArray<T>>,
+}
+
+impl<T: Send + Sync + 'static> ArrayHandle<T> {
+    pub(super) fn new(array: Arc<RcuArray<T>>, reader: Reader) -> Self {
+        Self { reader, array }
+    }
+
+    /// Loads, by the handle's reader: as [`RcuArray::bind`].
+    #[inline(always)]
+    pub fn bind(&mut self) -> BoundArray<'_, T> {
+        self.array.bind(&mut self.reader)
+    }
+
+    /// The array.
+    pub fn array(&self) -> &Arc<RcuArray<T>> {
+        &self.array
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for ArrayHandle<T> {
+    type Target = RcuArray<T>;
+
+    #[inline(always)]
+    fn deref(&self) -> &RcuArray<T> {
+        &self.array
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for ArrayHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QsbrBoundArray").field("domain", &self.core.name()).finish_non_exhaustive()
+        f.debug_struct("ArrayHandle").field("array", &self.array).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::default_domain;
 use super::domain::Domain;
-use super::error::CompareExchangeError;
+use super::error::{CompareExchangeError, FoundInRegion};
 use super::link::Link;
 use super::reader::{Protected, Reader};
 use super::region::Region;
@@ -354,7 +354,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         &self,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<Option<Box<T>>>> {
         self.link.compare_exchange(&self.domain, current, new)
     }
 
@@ -392,7 +392,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         region: &'g R,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+    ) -> Result<Option<Retired<T>>, FoundInRegion<'g, T>> {
         self.link.compare_exchange_in(&self.domain, region, current, new)
     }
 

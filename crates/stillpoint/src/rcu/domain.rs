@@ -16,7 +16,6 @@ use super::future::GracePeriod;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
-use super::region::Member;
 use super::stall::Stall;
 use super::stats::Stats;
 use crate::fence::Mode;
@@ -77,23 +76,11 @@ impl Domain {
         self.core.id()
     }
 
-    /// Panics unless `member` is of this domain: for data structures, whose safety rests on it.
-    ///
-    /// # Panics
-    /// If it is of another one; the message names both.
-    ///
-    /// ```should_panic
-    /// # use stillpoint::rcu::Domain;
-    /// let (domain, other) = (Domain::new(), Domain::new());
-    /// domain.verify(&domain.reader());
-    /// domain.verify(&domain.reclaimer());
-    /// domain.verify(&other.reader()); // panics
-    /// ```
+    /// Panics unless `core` is this domain.
     #[inline(always)]
-    pub fn verify(&self, member: &impl Member) {
-        let of = member.core();
-        if !std::ptr::eq(of, &*self.core) {
-            self.reject_member(of);
+    pub(super) fn verify(&self, core: &Core) {
+        if !std::ptr::eq(core, &*self.core) {
+            self.reject_member(core);
         }
     }
 
@@ -326,7 +313,7 @@ impl Domain {
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of
-    /// the calling thread holds one of the objects, or may do so; [`InDestructor`](SynchronizeError::InDestructor) when a
+    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) when a
     /// destructor calls it that the domain runs.
     ///
     /// # Panics
@@ -629,7 +616,7 @@ impl DomainBuilder {
             (Err(_), Some(fallback)) => prepare(fallback),
             (answer, _) => answer,
         };
-        let boost = boost.map_err(BuildError::Boost)?;
+        let boost = boost?;
         let watch = self.stall_hook.map(|(threshold, hook)| Watch::new(threshold, hook));
         let settings = Settings { name: self.name, mode, limits: self.limits, boost, watch };
         Ok(Domain { core: Core::new(settings) })
@@ -668,7 +655,7 @@ impl Core {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         self.wait(token, deadline).map_err(|interrupted| match interrupted {
-            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record.kind().into()),
+            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record.kind()),
             Interrupted::Late(record) => {
                 SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
             }

@@ -2,10 +2,11 @@ use std::error::Error;
 use std::fmt;
 
 use super::boost::Boost;
+use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::Full;
 use super::engine::Core;
 use super::retired::Retired;
-use super::stall::{ReaderKind, Stall};
+use super::stall::Stall;
 use crate::fence::FenceError;
 
 /// Why a wait for a grace period ended before the grace period.
@@ -21,8 +22,8 @@ pub enum SynchronizeError {
         /// What the thread holds.
         reader: ReaderKind,
     },
-    /// The call came from a destructor that the domain runs, and would wait for its end.
-    InDestructor {
+    /// The call came from a destructor or a callback that the domain runs, and would wait for its end.
+    Reentrant {
         /// Name of the domain.
         domain: String,
     },
@@ -36,11 +37,6 @@ pub enum SynchronizeError {
         objects: usize,
         /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
         owned: usize,
-    },
-    /// The call came from a callback of the queue that it waits for: it would wait for itself.
-    WithinCallback {
-        /// Name of the domain.
-        domain: String,
     },
     /// The kernel refuses the heavy fence that the domain was built for: no grace period can complete, and
     /// nothing is freed.
@@ -75,18 +71,15 @@ impl fmt::Display for SynchronizeError {
                 "this thread holds a protected load of a retired object of domain `{domain}` and would wait for itself; \
                  drop the protected load first"
             ),
-            Self::InDestructor { domain } => write!(
+            Self::Reentrant { domain } => write!(
                 f,
-                "a destructor that domain `{domain}` runs would wait for its own end; call this from elsewhere"
+                "a destructor or a callback that domain `{domain}` runs would wait for its own end; call this from \
+                 elsewhere"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => write!(
                 f,
                 "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
-            ),
-            Self::WithinCallback { domain } => write!(
-                f,
-                "a callback of domain `{domain}` would wait for its own queue; let another thread wait"
             ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }
@@ -109,7 +102,12 @@ pub enum BuildError {
     /// A mode whose readers use light fences was asked for, and the writers' side of it is refused.
     Asymmetric(FenceError),
     /// This process may not boost readers in the way that was asked for, and no fallback was declared.
-    Boost(BoostError),
+    Boost {
+        /// The way that was asked for.
+        boost: Boost,
+        /// The error number of the system call, as in `errno.h`.
+        errno: i32,
+    },
     /// The default domain was to be built, and there is one already: something has used it, or built it.
     DefaultInUse,
 }
@@ -118,7 +116,13 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
-            Self::Boost(error) => write!(f, "preempted readers cannot be boosted: {error}"),
+            Self::Boost { boost, errno } => write!(
+                f,
+                "preempted readers cannot be boosted: Boost::{boost:?} was refused ({}); it needs the capability \
+                 CAP_SYS_NICE, or a limit of real-time priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and \
+                 real-time tasks allowed in the control group; or declare another way with `boost_fallback`",
+                std::io::Error::from_raw_os_error(*errno)
+            ),
             Self::DefaultInUse => f.write_str(
                 "the default domain is in use already; build it before anything uses it, first in `main`",
             ),
@@ -130,45 +134,10 @@ impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Asymmetric(error) => Some(error),
-            Self::Boost(error) => Some(error),
-            Self::DefaultInUse => None,
+            Self::Boost { .. } | Self::DefaultInUse => None,
         }
     }
 }
-
-/// This process may not boost readers in the way that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BoostError {
-    pub(super) boost: Boost,
-    pub(super) errno: i32,
-}
-
-impl BoostError {
-    /// The way that was asked for.
-    pub fn boost(self) -> Boost {
-        self.boost
-    }
-
-    /// The error number of the system call, as in `errno.h`.
-    pub fn raw_os_error(self) -> i32 {
-        self.errno
-    }
-}
-
-impl fmt::Display for BoostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cause = std::io::Error::from_raw_os_error(self.errno);
-        write!(
-            f,
-            "Boost::{:?} was refused ({cause}); it needs the capability CAP_SYS_NICE, or a limit of real-time \
-             priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and real-time tasks allowed in the control group; \
-             or declare another way with `boost_fallback`",
-            self.boost
-        )
-    }
-}
-
-impl Error for BoostError {}
 
 /// Why an object was not taken in: see [`RetireError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +169,9 @@ impl From<Full> for RetireErrorKind {
     }
 }
 
-/// An object was not taken in by a reclaimer; [`into_inner`](RetireError::into_inner) hands it back.
+/// An object was not taken in by a reclaimer, or not freed, since readers may still hold it: the wait for them, by
+/// [`Retired::free`] or [`Retired::free_timeout`], ended before they had let go. [`into_inner`](RetireError::into_inner) hands the
+/// object back.
 ///
 /// Dropped, it leaves the object to its domain, as a [`Retired`] does.
 ///
@@ -214,15 +185,36 @@ impl From<Full> for RetireErrorKind {
 /// domain.reclaimer().retire(error.into_inner())?;
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
-pub struct RetireError<T: Send + Sync + 'static> {
+pub struct RetireError<T: Send + Sync + 'static, C = RetireErrorKind> {
     pub(super) retired: Retired<T>,
-    pub(super) kind: RetireErrorKind,
+    pub(super) cause: C,
 }
 
 impl<T: Send + Sync + 'static> RetireError<T> {
     /// Why the object was not taken in.
     pub fn kind(&self) -> RetireErrorKind {
-        self.kind
+        self.cause
+    }
+}
+
+impl<T: Send + Sync + 'static, C> RetireError<T, C> {
+    /// Why the object was not taken in, or why the wait ended.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, RetireError, SynchronizeError};
+    ///
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(1);
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let error = cell.take().unwrap().free().unwrap_err();
+    /// assert!(matches!(error.cause(), SynchronizeError::WouldDeadlock { .. }));
+    /// drop(guard);
+    /// error.into_inner().free()?;
+    /// # Ok::<(), RetireError<i32, SynchronizeError>>(())
+    /// ```
+    pub fn cause(&self) -> &C {
+        &self.cause
     }
 
     /// The object.
@@ -230,12 +222,35 @@ impl<T: Send + Sync + 'static> RetireError<T> {
     pub fn into_inner(self) -> Retired<T> {
         self.retired
     }
+
+    /// The object, and the cause.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
+    /// fn free<T: Send + Sync + 'static>(domain: &Domain, value: T) -> Result<(), SynchronizeError> {
+    ///     domain.cell(value).take().unwrap().free().map_err(|error| {
+    ///         let (retired, cause) = error.into_parts();
+    ///         drop(retired); // left to the domain
+    ///         cause
+    ///     })
+    /// }
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// assert!(matches!(free(&domain, 1), Err(SynchronizeError::WouldDeadlock { .. })));
+    /// # drop(guard);
+    /// ```
+    #[must_use = "retire the object later, or free it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_parts(self) -> (Retired<T>, C) {
+        (self.retired, self.cause)
+    }
 }
 
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = self.retired.parts().domain();
-        match self.kind {
+        match self.cause {
             RetireErrorKind::Full => f.write_str(
                 "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \
                  readers have passed",
@@ -258,96 +273,32 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for RetireError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetireError").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-impl<T: Send + Sync + 'static> Error for RetireError<T> {}
-
-/// Readers may still hold an object: the wait for them, by [`Retired::free`] or [`Retired::free_timeout`], ended before
-/// they had let go. [`into_inner`](StillHeldError::into_inner) hands the object back.
-///
-/// Dropped, it leaves the object to its domain, as a [`Retired`] does.
-///
-/// ```
-/// use stillpoint::rcu::{Domain, SynchronizeError};
-///
-/// let domain = Domain::new();
-/// let cell = domain.cell(1);
-/// let reader = domain.reader();
-/// let guard = reader.pin();
-/// let error = cell.take().unwrap().free().unwrap_err();
-/// assert!(matches!(error.cause(), SynchronizeError::WouldDeadlock { .. }));
-/// drop(guard);
-/// error.into_inner().free()?;
-/// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
-/// ```
-pub struct StillHeldError<T: Send + Sync + 'static> {
-    pub(super) retired: Retired<T>,
-    pub(super) cause: SynchronizeError,
-}
-
-impl<T: Send + Sync + 'static> StillHeldError<T> {
-    /// Why the wait ended.
-    pub fn cause(&self) -> &SynchronizeError {
-        &self.cause
-    }
-
-    /// The object.
-    #[must_use = "free the object later, or retire it; dropping it leaves it to its domain, beyond any limit"]
-    pub fn into_inner(self) -> Retired<T> {
-        self.retired
-    }
-
-    /// The object, and why the wait ended.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
-    ///
-    /// fn free<T: Send + Sync + 'static>(domain: &Domain, value: T) -> Result<(), SynchronizeError> {
-    ///     domain.cell(value).take().unwrap().free().map_err(|error| {
-    ///         let (retired, cause) = error.into_parts();
-    ///         drop(retired); // left to the domain
-    ///         cause
-    ///     })
-    /// }
-    /// let domain = Domain::new();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// assert!(matches!(free(&domain, 1), Err(SynchronizeError::WouldDeadlock { .. })));
-    /// # drop(guard);
-    /// ```
-    #[must_use = "free the object later, or retire it; dropping it leaves it to its domain, beyond any limit"]
-    pub fn into_parts(self) -> (Retired<T>, SynchronizeError) {
-        (self.retired, self.cause)
-    }
-}
-
-impl<T: Send + Sync + 'static> fmt::Display for StillHeldError<T> {
+impl<T: Send + Sync + 'static> fmt::Display for RetireError<T, SynchronizeError> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the object was not freed (free it later, or retire it): {}", self.cause)
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for StillHeldError<T> {
+impl<T: Send + Sync + 'static, C: fmt::Debug> fmt::Debug for RetireError<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StillHeldError").field("cause", &self.cause).finish_non_exhaustive()
+        f.debug_struct("RetireError").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 
-impl<T: Send + Sync + 'static> Error for StillHeldError<T> {
+impl<T: Send + Sync + 'static> Error for RetireError<T> {}
+
+impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.cause)
     }
 }
 
-/// The cell held something else; the new object is handed back in `new`.
+/// A cell or a link held something else than was expected; what was to be linked is handed back in `new`.
 ///
-/// What the cell held is told in `found`: by [`compare_exchange`](super::RcuCell::compare_exchange) as an address, which
-/// may be compared and not followed, and by [`compare_exchange_in`](super::RcuCell::compare_exchange_in) as a reference
-/// that is valid within the region.
+/// What it held is told in `found`: by [`compare_exchange`](super::RcuCell::compare_exchange) of a cell as an address, which
+/// may be compared and not followed, by [`compare_exchange_in`](super::RcuCell::compare_exchange_in) as a reference
+/// that is valid within the region, and by [`compare_exchange`](super::Atomic::compare_exchange) of a link as a
+/// [`Shared`](super::Shared).
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;
@@ -360,23 +311,26 @@ impl<T: Send + Sync + 'static> Error for StillHeldError<T> {
 /// assert_eq!(error.found, std::ptr::from_ref(object).addr());
 /// assert_eq!(error.new, Some(Box::new(2)));
 /// ```
-pub struct CompareExchangeError<T, F = usize> {
-    /// What was to be linked.
-    pub new: Option<Box<T>>,
-    /// What the cell held: an `Option` of a reference; or an address, 0 for an empty cell.
+pub struct CompareExchangeError<P, F = usize> {
+    /// What was to be linked: of a cell, an `Option` of a box.
+    pub new: P,
+    /// What was found: of a cell, an `Option` of a reference; or an address, 0 for an empty cell.
     pub found: F,
 }
 
-impl<T, F> fmt::Display for CompareExchangeError<T, F> {
+impl<P, F> fmt::Display for CompareExchangeError<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the cell holds another object than expected")
+        f.write_str("something else was found than expected")
     }
 }
 
-impl<T, F> fmt::Debug for CompareExchangeError<T, F> {
+impl<P, F> fmt::Debug for CompareExchangeError<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompareExchangeError").finish_non_exhaustive()
     }
 }
 
-impl<T, F> Error for CompareExchangeError<T, F> {}
+impl<P, F> Error for CompareExchangeError<P, F> {}
+
+/// Of cells and arrays, within a region.
+pub(super) type FoundInRegion<'g, T> = CompareExchangeError<Option<Box<T>>, Option<&'g T>>;

@@ -7,7 +7,7 @@ use super::engine::core::read;
 use super::engine::core::record::{Record, Slot};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
-use super::error::CompareExchangeError;
+use super::error::{CompareExchangeError, FoundInRegion};
 use super::orders;
 use super::reader::{Protected, Reader};
 use super::region::Region;
@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         domain: &WeakDomain,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T>> {
+    ) -> Result<Option<Retired<T>>, CompareExchangeError<Option<Box<T>>>> {
         let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
         let new = into_raw(new);
         // AcqRel: as in `swap`. Relaxed on failure: nothing is followed.
@@ -103,7 +103,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         region: &'g R,
         current: Option<&T>,
         new: Option<Box<T>>,
-    ) -> Result<Option<Retired<T>>, CompareExchangeError<T, Option<&'g T>>> {
+    ) -> Result<Option<Retired<T>>, FoundInRegion<'g, T>> {
         domain.verify(region.core());
         let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
         let new = into_raw(new);

@@ -78,25 +78,21 @@ mod weak_domain;
 pub use array::RcuArray;
 pub use background::{BackgroundReclaimer, RetireHandle};
 pub use boost::Boost;
-pub use bound::{ArrayGuard, BoundArray, QsbrBoundArray};
+pub use bound::{ArrayGuard, ArrayHandle, BoundArray};
 pub use cell::RcuCell;
 pub use default_domain::{barrier, barrier_timeout, default_domain, pin, reset_after_fork, try_pin};
 pub use domain::{Domain, DomainBuilder, Token};
-pub use error::{
-    BoostError, BuildError, CompareExchangeError, RetireError, RetireErrorKind, StillHeldError,
-    SynchronizeError,
-};
+pub use engine::core::record::ReaderKind;
+pub use error::{BuildError, CompareExchangeError, RetireError, RetireErrorKind, SynchronizeError};
 pub use future::GracePeriod;
 pub use limits::WhenFull;
-pub use links::{
-    Atomic, ExchangeError, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected,
-};
+pub use links::{Atomic, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected};
 pub use offline::OfflineReader;
 pub use owned::OwnedProtected;
 pub use qsbr::QsbrReader;
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
-pub use region::{Member, Region};
+pub use region::Region;
 pub use retired::Retired;
-pub use stall::{Activity, ReaderKind, Stall};
+pub use stall::{Activity, Stall};
 pub use stats::Stats;

@@ -10,7 +10,7 @@ use super::engine::core::registry::Claim;
 use super::engine::Core;
 
 /// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
-/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`].
+/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`], and by [`raw::protect_owned`](super::raw::protect_owned), whose result shows nothing of the object.
 ///
 /// It has a record of its own in the domain, and holds up its object and nothing else, for as long as it exists, wherever it
 /// is dropped. Nobody can tell whose it is: a wait for the object is not found to be a deadlock, and
@@ -105,6 +105,15 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let OwnedProtected { object, _hold, .. } = self.protect_owned()?;
         let cell: Arc<dyn Send + Sync> = Arc::clone(self) as _;
         Some(OwnedProtected { object, _hold, _cell: Some(cell), _object: PhantomData })
+    }
+}
+
+#[cfg(not(loom))]
+impl OwnedProtected<'static, ()> {
+    /// For [`raw`](super::raw), which tells the address itself.
+    pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {
+        let _hold = Hold { core: Arc::clone(core), claim };
+        Self { object: NonNull::dangling(), _hold, _cell: None, _object: PhantomData }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::engine::core::record::{Kind, Record};
+use super::engine::core::record::{ReaderKind, Record};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::error::SynchronizeError;
@@ -52,7 +52,7 @@ pub struct QsbrReader {
 
 impl QsbrReader {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let (claim, _) = core.register(Kind::Qsbr);
+        let (claim, _) = core.register(ReaderKind::Qsbr);
         Self::registered(core, claim)
     }
 

@@ -9,8 +9,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
+use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
-use super::engine::core::record::{Kind, Record, Slot, PASSIVE};
+use super::engine::core::record::{ReaderKind, Record, Slot, PASSIVE};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
@@ -61,7 +62,7 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        let (claim, fence) = core.register(Kind::Reader);
+        let (claim, fence) = core.register(ReaderKind::Guard);
         Self::registered(core, claim, fence)
     }
 
@@ -117,6 +118,24 @@ impl Reader {
             self.nested.store(more, Ordering::Relaxed);
         }
         Guard { reader: self }
+    }
+
+    /// Panics unless this reader is of `domain`: for data structures, whose safety rests on it.
+    ///
+    /// # Panics
+    /// If it is of another one; the message names both.
+    ///
+    /// ```should_panic
+    /// # use stillpoint::rcu::{Domain, Region};
+    /// let (domain, other) = (Domain::new(), Domain::new());
+    /// domain.reader().verify(&domain);
+    /// domain.reclaimer().verify(&domain);
+    /// domain.qsbr_reader().verify(&domain); // as any region
+    /// other.reader().verify(&domain); // panics
+    /// ```
+    #[inline(always)]
+    pub fn verify(&self, domain: &Domain) {
+        domain.verify(self.core());
     }
 
     /// What it is made of. The thread is still registered.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::background::BackgroundReclaimer;
+use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
+use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
 use super::engine::queue::shelf::Round;
 use super::engine::wait::park::{earliest, Next, Patience};
@@ -16,7 +18,6 @@ use super::limits::WhenFull;
 use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
-use super::stall::ReaderKind;
 
 /// For polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
@@ -76,6 +77,15 @@ impl Reclaimer {
             return Ok(());
         }
         retire::retire(self, parts)
+    }
+
+    /// As [`Reader::verify`](super::Reader::verify).
+    ///
+    /// # Panics
+    /// If the reclaimer is not of `domain`; the message names both.
+    #[inline(always)]
+    pub fn verify(&self, domain: &Domain) {
+        domain.verify(self.list.core());
     }
 
     /// As [`retire`](Reclaimer::retire), for an object that is no [`Retired`]. See the [example](super::raw).

@@ -1,6 +1,5 @@
+use super::domain::Domain;
 use super::engine::Core;
-use super::reader::Reader;
-use super::reclaimer::Reclaimer;
 
 /// A region in which plain references to shared objects may be held: a [`Guard`](super::Guard), or a
 /// [`QsbrReader`](super::QsbrReader) between two quiescent states.
@@ -11,44 +10,20 @@ use super::reclaimer::Reclaimer;
 /// struct Mine;
 /// impl stillpoint::rcu::Region for Mine {} // `Mine: Sealed` is not satisfied
 /// ```
-pub trait Region: sealed::Sealed {}
+pub trait Region: sealed::Sealed {
+    /// As [`Reader::verify`](super::Reader::verify).
+    ///
+    /// # Panics
+    /// If the region is not of `domain`; the message names both.
+    #[inline(always)]
+    fn verify(&self, domain: &Domain) {
+        domain.verify(self.core());
+    }
+}
 
 impl<R: Region + ?Sized> Region for &R {}
-/// What belongs to a domain, and can be asked which: a [`Reader`], a [`Region`], a [`Reclaimer`]. See
-/// [`Domain::verify`](super::Domain::verify).
-pub trait Member: sealed::Member {}
-
-impl<R: Region> Member for R {}
-impl Member for Reader {}
-impl Member for Reclaimer {}
-
 pub(crate) mod sealed {
-    use super::{Core, Reader, Reclaimer, Region};
-
-    pub trait Member {
-        fn core(&self) -> &Core;
-    }
-
-    impl<R: Region> Member for R {
-        #[inline(always)]
-        fn core(&self) -> &Core {
-            Sealed::core(self)
-        }
-    }
-
-    impl Member for Reader {
-        #[inline(always)]
-        fn core(&self) -> &Core {
-            Reader::core(self)
-        }
-    }
-
-    impl Member for Reclaimer {
-        #[inline(always)]
-        fn core(&self) -> &Core {
-            Reclaimer::core(self)
-        }
-    }
+    use super::Core;
 
     /// # Safety
     /// As long as the value is borrowed, its record in `core` publishes a token that was current before any

@@ -68,7 +68,7 @@ fn retire_within<T: Send + Sync + 'static>(
             queue.push(retired.into_parts().into_garbage());
             Ok(())
         }
-        Err(kind) => Err(RetireError { retired, kind }),
+        Err(cause) => Err(RetireError { retired, cause }),
     }
 }
 

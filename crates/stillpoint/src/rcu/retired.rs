@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::domain::{Domain, Token};
 use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
+use super::engine::core::record::ReaderKind;
 use super::engine::directory::Name;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::{StillHeldError, SynchronizeError};
-use super::stall::ReaderKind;
+use super::error::{RetireError, SynchronizeError};
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -146,9 +146,9 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// cell.replace(2).unwrap().free()?;
-    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, SynchronizeError>>(())
     /// ```
-    pub fn free(self) -> Result<(), StillHeldError<T>> {
+    pub fn free(self) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(None)
     }
 
@@ -174,13 +174,13 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// assert!(matches!(error.cause(), SynchronizeError::Pinned { .. }));
     /// drop(object);
     /// error.into_inner().free_timeout(limit)?;
-    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, SynchronizeError>>(())
     /// ```
-    pub fn free_timeout(self, limit: Duration) -> Result<(), StillHeldError<T>> {
+    pub fn free_timeout(self, limit: Duration) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(Some(limit))
     }
 
-    fn free_until(mut self, limit: Option<Duration>) -> Result<(), StillHeldError<T>> {
+    fn free_until(mut self, limit: Option<Duration>) -> Result<(), RetireError<T, SynchronizeError>> {
         let Some(core) = self.parts.domain.core() else {
             drop(self.take_object());
             return Ok(());
@@ -189,17 +189,17 @@ impl<T: Send + Sync + 'static> Retired<T> {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
         if let Err(cause) = core.wait_for(token, limit) {
-            return Err(StillHeldError { retired: self, cause });
+            return Err(RetireError { retired: self, cause });
         }
         let mut patience = Patience::new();
         while !self.is_free() {
             if core.protocol.hazards_of_caller().contains(&self.parts.object.as_ptr().addr()) {
                 let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
-                return Err(StillHeldError { retired: self, cause });
+                return Err(RetireError { retired: self, cause });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let cause = SynchronizeError::pinned(&core, 1);
-                return Err(StillHeldError { retired: self, cause });
+                return Err(RetireError { retired: self, cause });
             }
             patience.wait(core.event(), Next::Release, deadline, || false);
         }

@@ -1,31 +1,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::core::record::{Kind, Record};
+use super::engine::core::record::{ReaderKind, Record};
 use super::engine::Core;
 use stillpoint_sys::linux::Doing;
-
-/// How a reader holds others up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReaderKind {
-    /// A [`Reader`](super::Reader) that holds a guard.
-    Guard,
-    /// A [`QsbrReader`](super::QsbrReader) that has not reported a quiescent state.
-    Qsbr,
-    /// A [`Reader`](super::Reader) with a [`Protected`](super::Protected), which holds up one object. Never in a [`Stall`].
-    ProtectedLoad,
-}
-
-impl From<Kind> for ReaderKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Reader => Self::Guard,
-            Kind::Qsbr => Self::Qsbr,
-            Kind::Owned => Self::ProtectedLoad,
-        }
-    }
-}
 
 /// What a thread was doing when a stall was looked at, as the kernel tells it in `/proc`.
 ///
@@ -121,7 +99,7 @@ impl Stall {
     /// Looks at the reader's thread, and counts the readers in the way.
     pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
-        let reader = record.kind().into();
+        let reader = record.kind();
         let sighting = stillpoint_sys::linux::look_at_thread(thread_id, waited);
         Self {
             domain: core.name().to_owned(),

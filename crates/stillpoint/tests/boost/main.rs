@@ -16,7 +16,7 @@ mod soon;
 
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Boost, BoostError, Domain};
+use stillpoint::rcu::{Boost, BuildError, Domain};
 
 use skip::skipped;
 
@@ -47,7 +47,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The error says what is missing.
-fn names_the_right(error: BoostError) -> bool {
+fn names_the_right(error: &BuildError) -> bool {
     let text = error.to_string();
     text.contains("CAP_SYS_NICE") && text.contains("RLIMIT_RTPRIO") && text.contains("boost_fallback")
 }

@@ -12,9 +12,7 @@ fn rcu_arrayguard_t(
     from
 }
 
-fn rcu_qsbrboundarray_t(
-    from: rcu::QsbrBoundArray<'static, fn(&'static ())>,
-) -> rcu::QsbrBoundArray<'static, for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 

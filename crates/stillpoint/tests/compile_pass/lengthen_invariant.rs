@@ -12,9 +12,7 @@ fn rcu_arrayguard_t(
     from
 }
 
-fn rcu_qsbrboundarray_t(
-    from: rcu::QsbrBoundArray<'static, fn(&'static ())>,
-) -> rcu::QsbrBoundArray<'static, fn(&'static ())> {
+fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<fn(&'static ())> {
     from
 }
 
@@ -201,7 +199,7 @@ fn timer_burst_t(from: timer::Burst<'static, fn(&'static ())>) -> timer::Burst<'
 fn main() {
     let _ = rcu_boundarray_t;
     let _ = rcu_arrayguard_t;
-    let _ = rcu_qsbrboundarray_t;
+    let _ = rcu_arrayhandle_t;
     let _ = rcu_rcuarray_t;
     let _ = rcu_rcucell_t;
     let _ = pool_obj_t;

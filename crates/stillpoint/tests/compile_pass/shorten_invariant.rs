@@ -12,9 +12,7 @@ fn rcu_arrayguard_t(
     from
 }
 
-fn rcu_qsbrboundarray_t(
-    from: rcu::QsbrBoundArray<'static, for<'any> fn(&'any ())>,
-) -> rcu::QsbrBoundArray<'static, for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 
@@ -193,7 +191,7 @@ fn timer_burst_t(
 fn main() {
     let _ = rcu_boundarray_t;
     let _ = rcu_arrayguard_t;
-    let _ = rcu_qsbrboundarray_t;
+    let _ = rcu_arrayhandle_t;
     let _ = rcu_rcuarray_t;
     let _ = rcu_rcucell_t;
     let _ = pool_local_p;

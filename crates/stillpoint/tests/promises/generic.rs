@@ -19,10 +19,10 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::OwnedProtected", "T": any = rcu::OwnedProtected<'static, T>;                   Covariant,     Sync,        Sync,        Never,         Never,         AsLifetime;
         "rcu::BoundArray", "'a": lifetime = rcu::BoundArray<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         MayDangle;
         "rcu::BoundArray", "T": send_sync = rcu::BoundArray<'static, T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
+        "rcu::BoundArray", "R": any = rcu::BoundArray<'static, u8, T>;                       Covariant,     Never,       Never,       Never,         Never,         MayDangle;
+        "rcu::ArrayHandle", "T": send_sync = rcu::ArrayHandle<T>;                            Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::ArrayGuard", "'g": lifetime = rcu::ArrayGuard<'a, u8>;                         Covariant,     Never,       Never,       Never,         Never,         Alive;
         "rcu::ArrayGuard", "T": send_sync = rcu::ArrayGuard<'static, T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
-        "rcu::QsbrBoundArray", "'a": lifetime = rcu::QsbrBoundArray<'a, u8>;                 Covariant,     Never,       Never,       Never,         Never,         MayDangle;
-        "rcu::QsbrBoundArray", "T": send_sync = rcu::QsbrBoundArray<'static, T>;             Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RcuCell", "T": send_sync = rcu::RcuCell<T>;                                    Invariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::Retired", "T": send_sync = rcu::Retired<T>;                                    Covariant,     Always,      Always,      Never,         Never,         Static;
@@ -32,13 +32,10 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Shared", "T": any = rcu::Shared<'static, T>;                                   Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, MayDangle;
         "rcu::ProtectedLink", "'r": lifetime = rcu::ProtectedLink<'a, u8>;                   Covariant,     Never,       Never,       Never,         Never,         Alive;
         "rcu::ProtectedLink", "T": any = rcu::ProtectedLink<'static, T>;                     Covariant,     Never,       Never,       Never,         Never,         Alive;
-        "rcu::ExchangeError", "'g": lifetime = rcu::ExchangeError<'a, u8, u8>;               Covariant,     Never,       Never,       Always,        Always,        MayDangle;
-        "rcu::ExchangeError", "T": any = rcu::ExchangeError<'static, T, u8>;                 Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, MayDangle;
-        "rcu::ExchangeError", "P": any = rcu::ExchangeError<'static, u8, T>;                 Covariant,     Never,       Never,       UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::ReclaimerBuilder", "R": any = rcu::ReclaimerBuilder<T>;                        Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
-        "rcu::StillHeldError", "T": send_sync = rcu::StillHeldError<T>;                      Covariant,     Always,      Always,      Never,         Never,         Static;
-        "rcu::CompareExchangeError", "T": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "rcu::RetireError", "C": any = rcu::RetireError<u8, T>;                              Covariant,     Send,        Sync,        Never,         Never,         MayDangle;
+        "rcu::CompareExchangeError", "P": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "rcu::CompareExchangeError", "F": any = rcu::CompareExchangeError<u8, T>;            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "raw::Parts", "'r": lifetime = rcu::raw::Parts<'a>;                                  Covariant,     Always,      Always,      Never,         Never,         MayDangle;
 

@@ -70,7 +70,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
-        "rcu::BoostError" = rcu::BoostError;                                     true, true, true, true;
         "rcu::RetireErrorKind" = rcu::RetireErrorKind;                         true, true, true, true;
         "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
@@ -90,7 +89,6 @@ pub(crate) fn table() -> Vec<Row> {
         "raw::Object" = raw::Object;                                           false, false, true, true;
         "raw::Refused" = raw::Refused;                                         false, false, true, true;
         "raw::Spare" = raw::Spare;                                             true, true, false, false;
-        "raw::Hold" = raw::Hold;                                               true, true, false, false;
         "raw::Callback" = raw::Callback;                                       true, true, false, false;
         "raw::ObjectCallback" = raw::ObjectCallback;                           true, true, false, false;
         "raw::CallbackQueue" = raw::CallbackQueue;                             true, true, false, false;

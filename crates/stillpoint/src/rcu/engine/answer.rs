@@ -2,7 +2,7 @@
 //! boost.
 
 use super::boost::{self, BoostState};
-use super::core::record::{Kind, Record};
+use super::core::record::{ReaderKind, Record};
 use super::core::registry::Claim;
 use super::Core;
 use crate::fence::ReaderFence;
@@ -10,7 +10,7 @@ use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 impl Core {
     /// Registers the calling thread as a reader, and says how it is to fence.
-    pub(crate) fn register(&self, kind: Kind) -> (Claim<Record>, ReaderFence) {
+    pub(crate) fn register(&self, kind: ReaderKind) -> (Claim<Record>, ReaderFence) {
         let boost_state = if self.boosting().is_some() { boost::own() } else { None };
         boost_state.inspect(|boost_state| boost_state.add_holder());
         let (claim, fence, wants_attention) = self.protocol.register(kind, boost_state);
@@ -33,7 +33,7 @@ impl Core {
 
     /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). Nothing boosts it, since
     /// what boosters need would be allocated.
-    pub(crate) fn register_in(&self, record: &Record, kind: Kind) -> ReaderFence {
+    pub(crate) fn register_in(&self, record: &Record, kind: ReaderKind) -> ReaderFence {
         let (fence, wants_attention) = self.protocol.register_in(record, kind, None);
         if wants_attention {
             self.answer(record);

@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -6,6 +5,7 @@ use super::owned::Owned;
 use super::pointee::Pointee;
 use super::protected::ProtectedLink;
 use super::shared::{tag_of, tagged, untagged, Linkable, Scope, Shared};
+use crate::rcu::error::CompareExchangeError;
 use crate::rcu::reader::Reader;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
@@ -187,13 +187,15 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         success: Ordering,
         failure: Ordering,
         _scope: &'g S,
-    ) -> Result<Shared<'g, T>, ExchangeError<'g, T, P>> {
+    ) -> Result<Shared<'g, T>, CompareExchangeError<P, Shared<'g, T>>> {
         let new = new.into_word();
-        self.word
-            .compare_exchange(current.word(), new, success, failure)
-            .map(|_| Shared::new(new))
-            // SAFETY: the word came from `into_word` above, and was not linked.
-            .map_err(|found| unsafe { ExchangeError::with(found, new) })
+        self.word.compare_exchange(current.word(), new, success, failure).map(|_| Shared::new(new)).map_err(
+            |found| CompareExchangeError {
+                // SAFETY: the word came from `into_word` above, and was not linked.
+                new: unsafe { P::from_word(new) },
+                found: Shared::new(found),
+            },
+        )
     }
 
     /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`: for loops, where
@@ -212,13 +214,16 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         success: Ordering,
         failure: Ordering,
         _scope: &'g S,
-    ) -> Result<Shared<'g, T>, ExchangeError<'g, T, P>> {
+    ) -> Result<Shared<'g, T>, CompareExchangeError<P, Shared<'g, T>>> {
         let new = new.into_word();
         self.word
             .compare_exchange_weak(current.word(), new, success, failure)
             .map(|_| Shared::new(new))
-            // SAFETY: the word came from `into_word` above, and was not linked.
-            .map_err(|found| unsafe { ExchangeError::with(found, new) })
+            .map_err(|found| CompareExchangeError {
+                // SAFETY: the word came from `into_word` above, and was not linked.
+                new: unsafe { P::from_word(new) },
+                found: Shared::new(found),
+            })
     }
 
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
@@ -311,34 +316,3 @@ impl<T: Pointee + ?Sized> fmt::Debug for Atomic<T> {
         f.debug_struct("Atomic").field("object", &shared.as_ptr()).field("tag", &shared.tag()).finish()
     }
 }
-
-/// A link held something else than was expected: see [`Atomic::compare_exchange`].
-pub struct ExchangeError<'g, T: Pointee + ?Sized, P> {
-    /// What the link held.
-    pub found: Shared<'g, T>,
-    /// What was to be linked.
-    pub new: P,
-}
-
-impl<T: Pointee + ?Sized, P: Linkable<T>> ExchangeError<'_, T, P> {
-    /// # Safety
-    /// `new` came from `into_word` of a value that is gone, and was not linked.
-    unsafe fn with(found: *mut (), new: *mut ()) -> Self {
-        // SAFETY: the caller's promise.
-        Self { found: Shared::new(found), new: unsafe { P::from_word(new) } }
-    }
-}
-
-impl<T: Pointee + ?Sized, P> fmt::Debug for ExchangeError<'_, T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExchangeError").field("found", &self.found).finish_non_exhaustive()
-    }
-}
-
-impl<T: Pointee + ?Sized, P> fmt::Display for ExchangeError<'_, T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the link holds something else than expected")
-    }
-}
-
-impl<T: Pointee + ?Sized, P> Error for ExchangeError<'_, T, P> {}

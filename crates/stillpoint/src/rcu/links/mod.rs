@@ -12,7 +12,7 @@ mod shared;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use atomic::{Atomic, ExchangeError};
+pub use atomic::Atomic;
 pub use owned::Owned;
 pub use pointee::{InArc, Pointee};
 pub use protected::ProtectedLink;

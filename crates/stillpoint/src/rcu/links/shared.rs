@@ -235,7 +235,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// let old = unsafe { old.into_retired(&domain) };
     /// assert_eq!(*old, 7);
     /// old.free()?;
-    /// # Ok::<(), stillpoint::rcu::StillHeldError<i32>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
     /// ```
     ///
     /// # Safety

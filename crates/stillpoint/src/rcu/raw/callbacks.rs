@@ -171,7 +171,7 @@ impl CallbackQueue {
     /// its own, which it allocates.
     ///
     /// # Errors
-    /// As [`Domain::synchronize`]; [`WithinCallback`](SynchronizeError::WithinCallback) from a callback of this queue.
+    /// As [`Domain::synchronize`]; [`Reentrant`](SynchronizeError::Reentrant) from a callback of this queue.
     ///
     /// # Panics
     /// With the panic of a callback that it has called itself.

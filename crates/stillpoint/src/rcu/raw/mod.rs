@@ -9,7 +9,7 @@
 //! | objects that `Box` has not made | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw) |
 //! | readers' code in another language | [`Parts`], [`offsets`] |
 //! | readers made where nothing may be allocated | [`Spare`] |
-//! | what is held by no thread in particular | [`Hold`] |
+//! | what is held by no thread in particular | [`protect_owned`] |
 //! | callbacks in the user's own objects | [`Callback`], [`ObjectCallback`], [`CallbackQueue`] |
 //! | tokens as numbers | [`number_of`], [`token_of`] |
 //!
@@ -52,7 +52,6 @@
 //! ```
 
 mod callbacks;
-mod hold;
 mod object;
 mod parts;
 mod slot;
@@ -61,10 +60,9 @@ mod token;
 
 pub use super::engine::queue::callbacks::node::{Callback, Function, ObjectCallback};
 pub use callbacks::{CallbackQueue, Paused};
-pub use hold::Hold;
 pub(super) use object::retire;
 pub use object::{Object, Refused};
 pub use parts::{offsets, Parts};
-pub use slot::{protect, Slot};
+pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;
 pub use token::{number_of, token_of};

@@ -1,8 +1,10 @@
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 
+use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::read;
 use crate::rcu::engine::core::record;
+use crate::rcu::owned::OwnedProtected;
 use crate::rcu::reader::Reader;
 
 /// A hazard slot of a reader: while it holds an address, the object there is not freed.
@@ -84,4 +86,26 @@ pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>,
     // SAFETY: the reader is borrowed on its thread, and the slot is a free one.
     let (object, slot) = unsafe { read::protect(reader.fence(), source, || reader.record().free_hazard()) }?;
     Some((object, Slot::new(slot)))
+}
+
+/// As [`protect`], without a reader: what holds the object is bound to no thread, and lets go when it is dropped, by any. It
+/// does not keep `source`. The cost is that of [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
+///
+/// ```
+/// # use std::sync::atomic::AtomicPtr;
+/// # use stillpoint::rcu::{raw, Domain};
+/// let domain = Domain::new();
+/// let mut object = 7;
+/// let link = AtomicPtr::new(&raw mut object);
+/// let (found, held) = raw::protect_owned(&domain, &link).unwrap();
+/// assert_eq!(found.as_ptr(), &raw mut object);
+/// assert_eq!(domain.stats().owned, 1);
+/// std::thread::spawn(move || drop(held)).join().unwrap(); // lets go
+/// ```
+pub fn protect_owned<T>(
+    domain: &Domain,
+    source: &AtomicPtr<T>,
+) -> Option<(NonNull<T>, OwnedProtected<'static, ()>)> {
+    let (object, claim) = domain.core().protocol.protect_owned(source)?;
+    Some((object, OwnedProtected::of_address(domain.core(), claim)))
 }

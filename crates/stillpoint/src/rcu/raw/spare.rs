@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::rcu::domain::Domain;
-use crate::rcu::engine::core::record::{Kind, Record};
+use crate::rcu::engine::core::record::{ReaderKind, Record};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
@@ -68,7 +68,7 @@ impl Spare {
     pub fn into_reader(self) -> Reader {
         let (core, claim) = self.into_parts();
         // SAFETY: the core is alive.
-        let fence = core.register_in(unsafe { claim.slot() }, Kind::Reader);
+        let fence = core.register_in(unsafe { claim.slot() }, ReaderKind::Guard);
         Reader::registered(core, claim, fence)
     }
 
@@ -83,7 +83,7 @@ impl Spare {
     pub fn into_qsbr_reader(self) -> QsbrReader {
         let (core, claim) = self.into_parts();
         // SAFETY: the core is alive.
-        core.register_in(unsafe { claim.slot() }, Kind::Qsbr);
+        core.register_in(unsafe { claim.slot() }, ReaderKind::Qsbr);
         QsbrReader::registered(core, claim)
     }
 

@@ -228,7 +228,7 @@ fn a_refused_retirement_says_what_to_do() {
         let text = error.to_string();
         assert_eq!(error.kind(), kind);
         assert!(text.contains(remedy) && text.lines().count() == 1, "{text}");
-        assert!(format!("{error:?}").contains(&format!("kind: {kind:?}")));
+        assert!(format!("{error:?}").contains(&format!("cause: {kind:?}")));
         assert_eq!(*error.into_inner(), number + 1);
     }
 }

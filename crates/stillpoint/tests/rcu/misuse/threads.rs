@@ -1,8 +1,8 @@
 //! Which types may go to another thread, and which may vouch for references.
 
 use stillpoint::rcu::{
-    ArrayGuard, BackgroundReclaimer, BoundArray, Domain, Guard, Protected, QsbrBoundArray, QsbrReader,
-    RcuArray, RcuCell, Reader, Reclaimer, Region, RetireHandle, Retired, Token,
+    ArrayGuard, ArrayHandle, BackgroundReclaimer, BoundArray, Domain, Guard, Protected, QsbrReader, RcuArray,
+    RcuCell, Reader, Reclaimer, Region, RetireHandle, Retired, Token,
 };
 
 /// Compiles for types that do **not** implement the trait alone: for others it is ambiguous which one is meant.
@@ -21,8 +21,8 @@ macro_rules! assert_not {
 fn readers_and_what_they_hold_stay_on_their_thread() {
     assert_not!(Send: Reader, QsbrReader, Guard<'static>, Protected<'static, u32>);
     assert_not!(Sync: Reader, QsbrReader, Guard<'static>, Protected<'static, u32>);
-    assert_not!(Send: BoundArray<'static, u32>, ArrayGuard<'static, u32>, QsbrBoundArray<'static, u32>);
-    assert_not!(Sync: BoundArray<'static, u32>, ArrayGuard<'static, u32>, QsbrBoundArray<'static, u32>);
+    assert_not!(Send: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>, ArrayHandle<u32>);
+    assert_not!(Sync: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>, ArrayHandle<u32>);
 }
 
 /// A reader alone is no region: its guards are.

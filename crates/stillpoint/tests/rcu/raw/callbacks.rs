@@ -168,7 +168,7 @@ fn callbacks_use_their_queue() {
         let this = unsafe { callback.cast::<Again>().as_ref() };
         let queue = this.queue.clone();
         assert_eq!(queue.poll(usize::MAX), 0, "the turn is taken");
-        assert!(matches!(queue.barrier(), Err(SynchronizeError::WithinCallback { .. })));
+        assert!(matches!(queue.barrier(), Err(SynchronizeError::Reentrant { .. })));
         assert!(catch_unwind(AssertUnwindSafe(|| queue.pause())).is_err());
         if this.left.get() > 0 {
             this.left.set(this.left.get() - 1);

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::time::Duration;
 
-use super::record::{Kind, Record, PASSIVE};
+use super::record::{ReaderKind, Record, PASSIVE};
 use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
@@ -161,8 +161,10 @@ impl Protocol {
     /// The addresses in the hazard slots of the calling thread: to wait for one of these objects would be for ever.
     pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
         let tid = stillpoint_sys::linux::thread_id();
-        let own =
-            self.records.iter().filter(|record| record.kind() == Kind::Reader && record.is_of_caller(tid));
+        let own = self
+            .records
+            .iter()
+            .filter(|record| record.kind() == ReaderKind::Guard && record.is_of_caller(tid));
         // Relaxed: the thread reads what it wrote itself.
         let set = own.flat_map(Record::hazards).map(|hazard| hazard.load(Ordering::Relaxed).addr());
         set.filter(|&address| address != 0).collect()
@@ -175,7 +177,7 @@ impl Protocol {
     /// seen here if its guard was seen to have ended there.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
-        for record in self.records.iter().filter(|record| record.kind() != Kind::Qsbr) {
+        for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
             let slots = record.hazards().inspect(|_| work::step());
             addresses.extend(
                 slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
@@ -254,7 +256,7 @@ impl Protocol {
     pub(crate) fn readers(&self) -> (usize, usize) {
         let mut numbers = (0, 0);
         for record in self.records.iter() {
-            *(if record.kind() == Kind::Owned { &mut numbers.1 } else { &mut numbers.0 }) += 1;
+            *(if record.kind() == ReaderKind::ProtectedLoad { &mut numbers.1 } else { &mut numbers.0 }) += 1;
         }
         numbers
     }

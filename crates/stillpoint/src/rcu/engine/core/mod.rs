@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use self::grace::Progress;
-use self::record::{Kind, Record};
+use self::record::{ReaderKind, Record};
 use self::registry::Registry;
 use crate::fence::Mode;
 use crate::rcu::engine::boost::BoostState;
@@ -89,14 +89,11 @@ impl Protocol {
         }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
-            if record.kind() == Kind::Owned {
-                // It is bound to no thread, and may be the caller's.
+            if record.kind() == ReaderKind::ProtectedLoad || record.is_nobodys() {
+                // Whoever has it may be any thread, this one as well. It counts as no light reader.
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();
-            } else if record.is_nobodys() {
-                // Whoever has it may be any thread, this one as well.
-                light_readers += usize::from(record.is_light());
             } else {
                 record.leave();
                 record.abandon().map(&abandoned);

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::record::{clear_hazard, set_hazard, Hazard, Kind, Record, Slot, PASSIVE};
+use super::record::{clear_hazard, set_hazard, Hazard, ReaderKind, Record, Slot, PASSIVE};
 use super::registry::Claim;
 use super::Protocol;
 use crate::busted::{self, Variant};
@@ -18,7 +18,7 @@ impl Protocol {
     /// record wants attention.
     pub(crate) fn register(
         &self,
-        kind: Kind,
+        kind: ReaderKind,
         boost_state: Option<&'static BoostState>,
     ) -> (Claim<Record>, ReaderFence, bool) {
         let claim = self.records.claim();
@@ -32,14 +32,14 @@ impl Protocol {
     pub(crate) fn register_in(
         &self,
         record: &Record,
-        kind: Kind,
+        kind: ReaderKind,
         boost_state: Option<&'static BoostState>,
     ) -> (ReaderFence, bool) {
         // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry for ever.
         let fence = unsafe { record.bind(self.mode) };
         let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
         record.adopt(kind, fence, boost_state, is_unreached);
-        let wants_attention = self.count_in(record, || kind == Kind::Qsbr && self.report(record));
+        let wants_attention = self.count_in(record, || kind == ReaderKind::Qsbr && self.report(record));
         (fence, wants_attention)
     }
 
@@ -49,19 +49,6 @@ impl Protocol {
         // SAFETY: the registry is alive.
         unsafe { claim.slot() }.belong_to_nobody();
         claim
-    }
-
-    /// Registers a record for protected loads of any thread, one at a time. No provider of fences reaches them: they fence
-    /// themselves then.
-    pub(crate) fn register_nobody(&self) -> (Claim<Record>, ReaderFence) {
-        let claim = self.records.claim();
-        // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        let fence = self.mode.of_any_reader();
-        record.adopt(Kind::Reader, fence, None, matches!(self.mode, Mode::Provided(_)));
-        record.belong_to_nobody();
-        self.count_in(record, || ());
-        (claim, fence)
     }
 
     /// Counts a record that has a holder now, and lets its first state follow.

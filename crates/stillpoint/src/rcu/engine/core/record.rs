@@ -35,15 +35,18 @@ const FENCES: u32 = 8;
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
 
+/// How a reader holds others up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(u32)]
-pub(crate) enum Kind {
-    /// Guards and protected loads.
-    Reader = 0,
-    /// Quiescent states.
+pub enum ReaderKind {
+    /// A [`Reader`](crate::rcu::Reader) that holds a guard.
+    Guard = 0,
+    /// A [`QsbrReader`](crate::rcu::QsbrReader) that has not reported a quiescent state.
     Qsbr = 1,
-    /// One protected load that is bound to no thread, in the first slot.
-    Owned = 4,
+    /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which holds up one object. Never
+    /// in a [`Stall`](crate::rcu::Stall).
+    ProtectedLoad = 4,
 }
 
 /// In `thread`: the record belongs to no thread. No handle is that.
@@ -59,7 +62,7 @@ pub(crate) struct Record {
     state: AtomicU64,
     /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`BOOSTED`], [`FENCES`].
     attention: AtomicU32,
-    /// The holder's [`Kind`], and [`LIGHT`] if it relies on light fences.
+    /// By what the holder may hold others up (protected loads of its own apart), and [`LIGHT`] if it relies on light fences.
     kind: AtomicU32,
     /// The thread's id for reports.
     tid: AtomicU32,
@@ -206,7 +209,7 @@ impl Default for Record {
         Self {
             state: AtomicU64::new(PASSIVE),
             attention: AtomicU32::new(0),
-            kind: AtomicU32::new(Kind::Reader as u32),
+            kind: AtomicU32::new(ReaderKind::Guard as u32),
             tid: AtomicU32::new(0),
             reported: AtomicU32::new(0),
             thread: AtomicUsize::new(0),
@@ -225,14 +228,14 @@ impl Record {
     /// its domain do not reach it.
     pub(crate) fn adopt(
         &self,
-        kind: Kind,
+        kind: ReaderKind,
         fence: ReaderFence,
         boost_state: Option<&'static BoostState>,
         is_unreached: bool,
     ) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
-        let light = if kind == Kind::Reader && !is_unreached { LIGHT } else { 0 };
+        let light = if kind == ReaderKind::Guard && !is_unreached { LIGHT } else { 0 };
         self.kind.store(kind as u32 | light, Ordering::Release);
         // Relaxed: for reports.
         self.tid.store(stillpoint_sys::linux::thread_id(), Ordering::Relaxed);
@@ -259,7 +262,7 @@ impl Record {
     /// Writes down that the record belongs to no thread from now on, but to one protected load, which fences itself.
     pub(crate) fn adopt_owned(&self) {
         // Release: as in `adopt`.
-        self.kind.store(Kind::Owned as u32, Ordering::Release);
+        self.kind.store(ReaderKind::ProtectedLoad as u32, Ordering::Release);
     }
 
     /// From now on the record belongs to no thread: whoever has its claim may use it, one at a time.
@@ -512,12 +515,12 @@ impl Record {
         })
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ReaderKind {
         // Acquire: pairs with the release in `adopt`.
         match self.kind.load(Ordering::Acquire) & !LIGHT {
-            kind if kind == Kind::Qsbr as u32 => Kind::Qsbr,
-            kind if kind == Kind::Owned as u32 => Kind::Owned,
-            _ => Kind::Reader,
+            kind if kind == ReaderKind::Qsbr as u32 => ReaderKind::Qsbr,
+            kind if kind == ReaderKind::ProtectedLoad as u32 => ReaderKind::ProtectedLoad,
+            _ => ReaderKind::Guard,
         }
     }
 
@@ -649,7 +652,7 @@ mod tests {
     #[test]
     fn what_is_given_back_is_handed_out_again() {
         let record = Record::default();
-        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+        record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
         let mut object = 0u64;
         let mut taken = Vec::new();
         for turn in 0..1000 {
@@ -668,7 +671,7 @@ mod tests {
 
         // The next holder has them all.
         record.leave();
-        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+        record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
         let slots = record.hazards().count();
         for _ in 0..slots {
             set_hazard(&record.free_hazard(), (&raw mut object).cast());
@@ -681,7 +684,7 @@ mod tests {
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {
             let record = Record::default();
-            record.adopt(Kind::Reader, ReaderFence::Full, None, is_unreached);
+            record.adopt(ReaderKind::Guard, ReaderFence::Full, None, is_unreached);
             record.ask_for_attention();
             record.request();
             record.tell_boosted();
@@ -696,7 +699,7 @@ mod tests {
     #[test]
     fn a_record_without_a_holder_is_nobodys() {
         let record = Record::default();
-        record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+        record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
         assert!(record.is_mine());
         record.abandon();
         assert!(!record.is_mine() && record.tid() == 0);
@@ -708,7 +711,7 @@ mod tests {
         let mut object = 0u64;
         for left in [0, 1, 4, 5, 9, 30] {
             let record = Record::default();
-            record.adopt(Kind::Reader, ReaderFence::Light, None, false);
+            record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
             for _ in 0..left {
                 set_hazard(&record.free_hazard(), (&raw mut object).cast());
             }

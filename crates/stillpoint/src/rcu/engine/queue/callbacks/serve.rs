@@ -107,10 +107,10 @@ impl Callbacks {
     /// With the panic of a callback that it has called.
     pub(crate) fn barrier(&self) -> Result<(), SynchronizeError> {
         if self.turn.is_mine() {
-            return Err(SynchronizeError::WithinCallback { domain: self.core.name().to_owned() });
+            return Err(SynchronizeError::Reentrant { domain: self.core.name().to_owned() });
         }
         if let Some(record) = self.core.protocol.held_up_by_caller(u64::MAX) {
-            return Err(SynchronizeError::would_deadlock(&self.core, record.kind().into()));
+            return Err(SynchronizeError::would_deadlock(&self.core, record.kind()));
         }
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
