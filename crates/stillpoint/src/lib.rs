@@ -1,10 +1,26 @@
 //! The concurrency toolkit of a data plane.
 //!
+//! ```
+//! use stillpoint::{rcu, rcu::RcuCell, table::Table};
+//!
+//! let config = RcuCell::new(String::from("first"));
+//! println!("{}", *config.get().expect("never empty here")); // holds up this one string, however long
+//! config.set(String::from("second")); // replaces; the old one is freed when no reader can hold it
+//!
+//! let hits: Table<&str, u64> = Table::new();
+//! hits.insert("index", 1).expect("there is memory");
+//! let guard = rcu::pin(); // a region, in which a load is a load
+//! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
+//! ```
+//!
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks, freed by any thread.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
+//!
+//! The lines above use the default domain, in which each thread is a reader from its first use on. A program with several groups of
+//! readers, limits, or a library names domain, readers and reclaimers:
 //!
 //! ```
 //! use stillpoint::rcu::Domain;
@@ -44,6 +60,11 @@
 
 #[cfg(feature = "timer")]
 extern crate alloc;
+
+/// The programs of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
 
 #[cfg(feature = "std")]
 #[doc(hidden)]

@@ -138,7 +138,8 @@ unsafe impl<T: Send + Sync + 'static> Sealed for BoundArray<'_, T, QsbrReader> {
 /// use std::sync::Arc;
 /// use stillpoint::rcu::{Domain, RcuArray};
 ///
-/// let ports = Arc::new(RcuArray::new_in(&Domain::new(), 4, |port| Some(Box::new(port))));
+/// let domain = Domain::new();
+/// let ports = Arc::new(RcuArray::new_in(&domain, 4, |port| Some(Box::new(port))));
 /// let threads: Vec<_> = (0..2)
 ///     .map(|_| {
 ///         let ports = Arc::clone(&ports);

@@ -1,13 +1,27 @@
 //! Read-copy-update: readers that never wait, writers that free what no reader can hold any more.
 //!
+//! ```
+//! use stillpoint::rcu::{self, RcuCell};
+//!
+//! let config = RcuCell::new(String::from("first"));
+//! assert_eq!(*config.get().expect("never empty here"), "first"); // holds up this one string
+//! config.set(String::from("second")); // replaces, and frees what no reader can hold any more
+//! let guard = rcu::pin(); // a region, for bursts of loads
+//! assert_eq!(config.load(&guard).map(String::as_str), Some("second"));
+//! ```
+//!
+//! That is the [default domain](default_domain), in which each thread is a reader from its first use on. Where one group of readers
+//! must not hold up another, where limits have to hold, and in libraries, name a [`Domain`]: its readers are registered by
+//! [`Domain::reader`], its cells made by [`Domain::cell`], and its reclaimers by [`Domain::reclaimer`].
+//!
 //! A writer *unlinks* an object (the cell holds another one from then on), *retires* it, and it is *freed* after
 //! every reader that may hold it has let go. What that costs, and what a preempted reader holds up, depends on
 //! how it reads:
 //!
 //! | reader | cost on the read side | what a preempted thread holds up | for |
 //! |---|---|---|---|
-//! | [`Protected`], from [`RcuCell::protect`] | store, reload and compare, store | the objects in its hand, nothing else | the default: any code, as long as it likes |
-//! | [`Guard`], from [`Reader::pin`] | one store in, one out | everything retired since, while it is inside | traversals, bursts of loads |
+//! | [`Protected`], from [`RcuCell::get`] or [`RcuCell::protect`] | store, reload and compare, store | the objects in its hand, nothing else | the default: any code, as long as it likes |
+//! | [`Guard`], from [`pin`] or [`Reader::pin`] | one store in, one out | everything retired since, while it is inside | traversals, bursts of loads |
 //! | [`QsbrReader`] | nothing; three loads for each quiescent state, and a store if a writer has started a grace period | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
 //!
 //! A [`Domain`] may mix them; everything retired then waits for the slowest region reader (guards and QSBR
@@ -15,6 +29,7 @@
 //!
 //! # Writers
 //!
+//! - [`RcuCell::set`], in the default domain: replaced, retired and in time freed, in one call.
 //! - [`Reclaimer`]: a bounded queue that its owner polls; no thread.
 //! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
 //! - [`raw`]: objects that `Box` has not made, and callbacks in the objects themselves, for bindings and data structures.

@@ -146,7 +146,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// cell.replace(2).unwrap().free()?;
-    /// # Ok::<(), stillpoint::rcu::RetireError<i32, SynchronizeError>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
     /// ```
     pub fn free(self) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(None)
@@ -174,7 +174,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// assert!(matches!(error.cause(), SynchronizeError::Pinned { .. }));
     /// drop(object);
     /// error.into_inner().free_timeout(limit)?;
-    /// # Ok::<(), stillpoint::rcu::RetireError<i32, SynchronizeError>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
     /// ```
     pub fn free_timeout(self, limit: Duration) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(Some(limit))

@@ -5,6 +5,17 @@
 //! own calls, when no reader can hold them any more: one line of set-up, and no further code.
 //!
 //! ```
+//! use stillpoint::table::Table;
+//!
+//! let flows: Table<u64, String> = Table::new(); // in the default domain
+//! flows.insert(7, "seven".into())?;
+//! assert_eq!(flows.pin().get(&7).map(String::as_str), Some("seven"));
+//! # Ok::<(), stillpoint::table::Full<u64, String>>(())
+//! ```
+//!
+//! With a domain and readers of one's own, lookups that hold up nothing but one entry:
+//!
+//! ```
 //! use stillpoint::{rcu::Domain, table::Table};
 //!
 //! let domain = Domain::new();
