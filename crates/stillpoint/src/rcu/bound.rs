@@ -169,6 +169,13 @@ impl<T: Send + Sync + 'static> ArrayHandle<T> {
     }
 
     /// The array.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use stillpoint::rcu::RcuArray;
+    /// let array = Arc::new(RcuArray::new(1, |_| Some(Box::new(7))));
+    /// assert!(Arc::ptr_eq(array.handle().array(), &array));
+    /// ```
     pub fn array(&self) -> &Arc<RcuArray<T>> {
         &self.array
     }

@@ -8,17 +8,17 @@ use super::rows::{DropCheck, Variance};
 use super::{generic, plain};
 
 /// Public in a private module, and unavailable outside.
-const PRIVATE: &[&str] = &["rcu::Core"];
+pub(crate) const PRIVATE: &[&str] = &["rcu::Core"];
 
 /// Not sized, and without values.
 const WITHOUT_VALUES: &[&str] = &["rcu::InArc"];
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// The `.rs` files below `folder`.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in folder.read_dir().expect("the folder is there") {
         let path = entry.expect("it can be read").path();

@@ -6,5 +6,6 @@
 #[macro_use]
 mod rows;
 mod complete;
+mod examples;
 mod generic;
 mod plain;

@@ -143,6 +143,16 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Sets the link. What it held is forgotten, and not freed.
     ///
+    /// ```
+    /// use std::sync::atomic::Ordering;
+    /// use stillpoint::rcu::{Atomic, Owned};
+    ///
+    /// let mut link = Atomic::null();
+    /// link.store(Owned::new(7), Ordering::Release);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { link.take_owned() }.as_deref(), Some(&7));
+    /// ```
+    ///
     /// # Panics
     /// If `order` is an acquire.
     #[inline(always)]

@@ -111,7 +111,24 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
         }
     }
 
-    /// What the link held.
+    /// What the link held, as exchanges expect it.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering;
+    /// use stillpoint::rcu::{Atomic, Domain, Shared, Unprotected};
+    ///
+    /// # let domain = Domain::new();
+    /// # let reader = domain.reader();
+    /// let link = Atomic::new(7);
+    /// let found = link.protect(&reader);
+    /// assert!(!found.is_null());
+    /// let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+    /// link.compare_exchange(found.shared(), Shared::null(), release, relaxed, &Unprotected).expect("nobody else is there");
+    /// # // SAFETY: nobody else had it, and it is linked no more.
+    /// # let object = unsafe { found.shared().into_owned() };
+    /// # drop(found);
+    /// # drop(object);
+    /// ```
     #[inline(always)]
     pub fn shared(&self) -> Shared<'_, T> {
         Shared::new(self.word)

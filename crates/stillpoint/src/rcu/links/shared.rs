@@ -29,6 +29,16 @@ pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () 
 }
 
 /// For how long what is loaded from a link may be followed: a [`Region`], or [`Unprotected`].
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Domain, Scope, Shared};
+///
+/// fn first<'g, S: Scope>(link: &Atomic<u32>, scope: &'g S) -> Shared<'g, u32> {
+///     link.load(Ordering::Acquire, scope)
+/// }
+/// assert!(first(&Atomic::null(), &Domain::new().reader().pin()).is_null());
+/// ```
 pub trait Scope: sealed::Scope {}
 
 impl<R: Region> Scope for R {}
@@ -47,6 +57,16 @@ impl Scope for Unprotected {}
 pub struct Unprotected;
 
 /// What a link can be set to: an [`Owned`] or a [`Shared`].
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Linkable, Shared};
+///
+/// fn publish(link: &Atomic<u32>, what: impl Linkable<u32>) {
+///     link.store(what, Ordering::Release);
+/// }
+/// publish(&Atomic::null(), Shared::null());
+/// ```
 pub trait Linkable<T: Pointee + ?Sized>: sealed::Linkable {}
 
 impl<T: Pointee + ?Sized> Linkable<T> for Owned<T> {}
@@ -252,6 +272,18 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
 
 impl<T> Shared<'_, InArc<T>> {
     /// Another count of the `Arc`; `None` for null.
+    ///
+    /// ```
+    /// use std::sync::{atomic::Ordering, Arc};
+    /// use stillpoint::rcu::{Atomic, InArc, Owned, Unprotected};
+    ///
+    /// let mut link: Atomic<InArc<u32>> = Atomic::from(Owned::init(Arc::new(7)));
+    /// // SAFETY: nobody else uses the link.
+    /// let count = unsafe { link.load(Ordering::Acquire, &Unprotected).to_arc() };
+    /// // SAFETY: as above.
+    /// drop(unsafe { link.take_owned() });
+    /// assert_eq!(count.as_deref(), Some(&7)); // the caller's own
+    /// ```
     ///
     /// # Safety
     /// As for [`as_ref`](Shared::as_ref).

@@ -210,6 +210,22 @@ impl CallbackQueue {
     /// Where other threads of the parent were pushing at that moment, what they were pushing is lost to the child, and what was
     /// pushed after it. Call [`Domain::reset_after_fork`] as well.
     ///
+    /// ```no_run
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// # let domain = Domain::new();
+    /// let queue = CallbackQueue::new(&domain);
+    /// let paused = queue.pause();
+    /// // SAFETY: nothing but async-signal-safe functions is called in the child before the queue is reset.
+    /// if unsafe { libc::fork() } == 0 {
+    ///     // SAFETY: this is the only thread, nobody served the queue, and nothing is used that another thread has lent.
+    ///     unsafe {
+    ///         domain.reset_after_fork();
+    ///         queue.reset_after_fork();
+    ///     }
+    /// }
+    /// drop(paused);
+    /// ```
+    ///
     /// # Safety
     /// The calling thread is the only one of the process, and nobody was serving the queue when it forked: the forking
     /// thread, or another one, had [paused](CallbackQueue::pause) it.
@@ -233,7 +249,7 @@ impl fmt::Debug for CallbackQueue {
     }
 }
 
-/// A pause of a [`CallbackQueue`]: while it lives, no callback of the queue is called. In the child of a `fork`,
+/// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: while it lives, no callback of the queue is called. In the child of a `fork`,
 /// [`reset_after_fork`](CallbackQueue::reset_after_fork) has ended it.
 #[derive(Debug)]
 pub struct Paused {

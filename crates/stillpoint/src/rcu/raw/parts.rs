@@ -116,6 +116,15 @@ impl<'r> Parts<'r> {
     /// A free hazard slot, which is the caller's until it is [released](Slot::release). Constant time; allocates a block of slots when all
     /// are in use.
     ///
+    /// ```
+    /// # use stillpoint::rcu::{raw::Parts, Domain};
+    /// # let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let parts = Parts::of(&reader);
+    /// // SAFETY: this is the reader's thread, and the slot is released once.
+    /// unsafe { parts.slot().release() };
+    /// ```
+    ///
     /// # Safety
     /// The calling thread is the reader's, which was made by [`Parts::of`].
     pub unsafe fn slot(self) -> Slot {
@@ -129,6 +138,20 @@ impl<'r> Parts<'r> {
     }
 
     /// Takes a reader with quiescent states offline, as [`QsbrReader::offline`] does, until [`online`](Parts::online). Idempotent.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{raw::Parts, Domain};
+    /// # let domain = Domain::new();
+    /// let reader = domain.qsbr_reader();
+    /// let parts = Parts::of_qsbr(&reader);
+    /// assert!(parts.is_mine() && parts.is_online());
+    /// // SAFETY: this is the reader's thread, and nothing was loaded through it.
+    /// unsafe { parts.offline() };
+    /// domain.synchronize().expect("it does not wait for this thread");
+    /// // SAFETY: as above.
+    /// unsafe { parts.online() };
+    /// assert!(parts.is_online());
+    /// ```
     ///
     /// # Safety
     /// The calling thread is the reader's, was made by [`Parts::of_qsbr`], and holds nothing that was loaded through it.

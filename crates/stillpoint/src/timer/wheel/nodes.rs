@@ -333,6 +333,24 @@ impl NodeWheel {
 
     /// Takes a node out, due or not; whether it was in the wheel. Afterwards the wheel does not know it any more.
     ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use stillpoint::timer::{Node, NodeWheel, Schedule};
+    ///
+    /// let (node, mut wheel) = (Node::new(), NodeWheel::new(0));
+    /// let node = NonNull::from(&node);
+    /// // SAFETY: the node stays where it is until it is cancelled, and is used by the wheel only.
+    /// unsafe {
+    ///     wheel.add(node, Schedule::at(70));
+    ///     assert!(wheel.contains(node) && wheel.deadline(node) == Some(70));
+    ///     assert_eq!(wheel.earliest_deadline(), Some(70));
+    ///     assert!(wheel.next_deadline() <= Some(70)); // a bound from below
+    ///     assert!(wheel.cancel(node) && !wheel.contains(node));
+    /// }
+    /// wheel.set_time(5);
+    /// assert_eq!((wheel.now(), wheel.stats().timers), (5, 0));
+    /// ```
+    ///
     /// # Safety
     /// The node is valid, and in this wheel or in none.
     #[inline]
