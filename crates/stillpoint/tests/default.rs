@@ -14,6 +14,7 @@ mod forked;
 mod then;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, MutexGuard};
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use census::{Census, Object};
 use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell, SynchronizeError};
+use stillpoint::table::Table;
 use then::Then;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -57,6 +59,27 @@ fn what_is_replaced_is_freed_and_what_is_held_is_not() {
     assert!(cell.get().is_none());
     rcu::barrier().expect("nobody is in the way");
     assert_eq!((census.freed(), census.alive()), (MANY + 1, 0));
+}
+
+/// What is done with a table as a whole reads by the thread's own reader.
+#[test]
+fn a_table_of_the_default_domain_makes_no_reader_of_its_own() {
+    struct Readers(Arc<AtomicUsize>);
+
+    impl fmt::Debug for Readers {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.store(rcu::default_domain().stats().readers, Ordering::Relaxed);
+            f.write_str("seen")
+        }
+    }
+
+    let _own = own();
+    drop(rcu::pin());
+    let readers = Arc::new(AtomicUsize::new(0));
+    let before = rcu::default_domain().stats().readers;
+    let table = Table::from_iter([(1, Readers(Arc::clone(&readers)))]);
+    assert_eq!(format!("{table:?}"), "{1: seen}");
+    assert!((1..=before).contains(&readers.load(Ordering::Relaxed)), "{readers:?} and not {before}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::domain::{Domain, DomainBuilder};
 use super::engine::queue::shelf::OwnShelf;
+use super::engine::Core;
 use super::error::{BuildError, SynchronizeError};
 use super::reader::{Guard, Reader};
 use super::retired::Retired;
@@ -258,6 +259,11 @@ impl Local {
 #[inline]
 pub(super) fn reader() -> &'static Reader {
     &local().reader
+}
+
+/// The reader of the calling thread, if `core` is the default domain.
+pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
+    DEFAULT.get().is_some_and(|domain| ptr::eq(&**domain.core(), core)).then(reader)
 }
 
 /// Panics unless the domain is the default one.

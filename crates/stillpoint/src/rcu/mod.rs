@@ -63,7 +63,7 @@ mod bound;
 #[cfg(all(test, not(any(loom, miri))))]
 mod budgets;
 mod cell;
-mod default_domain;
+pub(crate) mod default_domain;
 mod domain;
 pub(crate) mod engine;
 mod error;

@@ -16,5 +16,6 @@ stillpoint_sys::variants! {
     EntryLoadRelaxed = "entry-load-relaxed": "Readers in a region load the word relaxed, not acquire.",
     EntryStoreRelaxed = "entry-store-relaxed": "An entry is linked by a relaxed store.",
     StopAtHole = "stop-at-hole": "Whoever looks for the index of an entry stops at a chunk that it does not see.",
+    IterTakesAll = "iter-takes-all": "An iteration through a smaller array takes entries of other chains, too.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
 }

@@ -213,8 +213,11 @@ impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
 
 #[cfg(feature = "serde")]
 mod serde {
+    use std::fmt;
     use std::hash::{BuildHasher, Hash};
+    use std::marker::PhantomData;
 
+    use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
     use serde::{Serialize, Serializer};
 
     use super::Set;
@@ -229,6 +232,41 @@ mod serde {
             let reader = self.own_reader();
             let guard = reader.pin();
             serializer.collect_seq(self.within(&guard).keys())
+        }
+    }
+
+    /// Into the [default domain](crate::rcu::default_domain). (Into another one: a vector, and then [`Set::from_iter_in`].)
+    ///
+    /// ```
+    /// # use stillpoint::table::Set;
+    /// let keys: Set<u64> = serde_json::from_str("[1, 2, 2]")?;
+    /// assert_eq!(keys.len(), 2);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    impl<'de, K> Deserialize<'de> for Set<K>
+    where
+        K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+    {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Keys<K>(PhantomData<fn() -> K>);
+
+            impl<'de, K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static> Visitor<'de> for Keys<K> {
+                type Value = Set<K>;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a sequence")
+                }
+
+                fn visit_seq<A: SeqAccess<'de>>(self, mut keys: A) -> Result<Set<K>, A::Error> {
+                    let set = Set::new();
+                    while let Some(key) = keys.next_element()? {
+                        set.insert(key).map_err(A::Error::custom)?;
+                    }
+                    Ok(set)
+                }
+            }
+
+            deserializer.deserialize_seq(Keys(PhantomData))
         }
     }
 }

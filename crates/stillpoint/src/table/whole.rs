@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::builder::TableBuilder;
 use super::error::Full;
 use super::table::Table;
+use crate::rcu::default_domain::reader_in;
 use crate::rcu::{default_domain, Domain, Reader};
 
 impl<K, V, S> Table<K, V, S>
@@ -16,8 +18,29 @@ where
     S: BuildHasher,
 {
     /// A reader for a call that has none.
-    pub(super) fn own_reader(&self) -> Reader {
-        Reader::new(Arc::clone(self.inner().core()))
+    pub(super) fn own_reader(&self) -> OwnReader {
+        let core = self.inner().core();
+        match reader_in(core) {
+            Some(reader) => OwnReader::OfThread(reader),
+            None => OwnReader::New(Reader::new(Arc::clone(core))),
+        }
+    }
+}
+
+/// In the default domain, the thread has a reader already.
+pub(super) enum OwnReader {
+    OfThread(&'static Reader),
+    New(Reader),
+}
+
+impl Deref for OwnReader {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        match self {
+            Self::OfThread(reader) => reader,
+            Self::New(reader) => reader,
+        }
     }
 }
 
@@ -167,7 +190,7 @@ mod serde {
     use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
     use serde::{Deserialize, Serialize, Serializer};
 
-    use super::Table;
+    use super::{default_domain, Table};
     use crate::table::TableBuilder;
 
     /// As a map. Not an instant.
@@ -185,7 +208,36 @@ mod serde {
         }
     }
 
-    /// A table needs a domain: so it is the builder that is the seed.
+    /// Into the [default domain](crate::rcu::default_domain).
+    ///
+    /// ```
+    /// # use stillpoint::table::Table;
+    /// let table: Table<String, u64> = serde_json::from_str(r#"{"a": 1}"#)?;
+    /// assert_eq!(table.pin().get("a"), Some(&1));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    impl<'de, K, V> Deserialize<'de> for Table<K, V>
+    where
+        K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+        V: Deserialize<'de> + Send + Sync + 'static,
+    {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            Table::builder_in(default_domain()).deserialize(deserializer)
+        }
+    }
+
+    /// Into any domain: the builder is the seed.
+    ///
+    /// ```
+    /// use serde::de::DeserializeSeed;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let seed = Table::<String, u64>::builder_in(&domain).max_len(10);
+    /// let table = seed.deserialize(&mut serde_json::Deserializer::from_str(r#"{"a": 1}"#))?;
+    /// assert_eq!(table.len(), 1);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     impl<'de, K, V, S> DeserializeSeed<'de> for TableBuilder<K, V, S>
     where
         K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,

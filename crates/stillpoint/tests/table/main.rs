@@ -19,6 +19,8 @@ mod out_of_memory;
 mod random_bytes;
 mod reclamation;
 mod room;
+#[cfg(feature = "serde")]
+mod serde;
 mod shared;
 mod short;
 mod shrink;
