@@ -21,7 +21,8 @@ pub enum SynchronizeError {
         /// What the thread holds.
         reader: ReaderKind,
     },
-    /// The call came from a destructor that the domain runs, and would wait for its end.
+    /// The call came from a destructor that a domain runs, this one or another, or from a [stall
+    /// hook](super::DomainBuilder::stall_hook), and could wait for its end.
     InDestructor {
         /// Name of the domain.
         domain: String,
@@ -36,6 +37,11 @@ pub enum SynchronizeError {
         objects: usize,
         /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
         owned: usize,
+    },
+    /// The time is up; other threads are still at objects that were left to the domain: they move them, or run destructors.
+    Busy {
+        /// Name of the domain.
+        domain: String,
     },
     /// The call came from a callback of the queue that it waits for: it would wait for itself.
     WithinCallback {
@@ -77,12 +83,16 @@ impl fmt::Display for SynchronizeError {
             ),
             Self::InDestructor { domain } => write!(
                 f,
-                "a destructor that domain `{domain}` runs would wait for its own end; call this from elsewhere"
+                "a destructor, or a stall hook, could wait for its own end in domain `{domain}`; call this from elsewhere"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => write!(
                 f,
                 "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
+            ),
+            Self::Busy { domain } => write!(
+                f,
+                "other threads have not freed yet what was left to domain `{domain}`, and no reader is in their way"
             ),
             Self::WithinCallback { domain } => write!(
                 f,
