@@ -81,6 +81,15 @@ impl Turn<'_> {
         // Relaxed: see `Shelf`.
         self.shelf.polled.store(age.as_nanos() as u64 | 1, Ordering::Relaxed);
     }
+
+    /// Polls in place of the owner. An empty list goes, with its memory: the owner may be gone.
+    fn pass_by(&mut self, limit: usize) -> usize {
+        let freed = self.list.as_mut().map_or(0, |list| list.poll_own(limit));
+        if self.list.as_ref().is_some_and(|list| list.len() == 0) {
+            *self.list = None;
+        }
+        freed
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -165,6 +174,9 @@ impl OwnShelf {
 
     /// The owner's thread ends. What waits stays where it is: others pass by, and the next thread that gets the slot.
     pub(crate) fn end(&mut self, core: &Core) {
+        if let Some(list) = self.shelf(core).begin().as_mut().and_then(|turn| turn.list.as_mut()) {
+            list.end_boost();
+        }
         core.shelves.release(&self.claim);
     }
 }
@@ -181,8 +193,8 @@ impl Core {
         let Some(shelf) = self.shelves.any(round.0) else { return };
         round.0 = round.0.wrapping_add(1);
         if shelf.is_in_use() && shelf.is_silent(self.age()) {
-            if let Some(list) = shelf.begin().as_mut().and_then(|turn| turn.list.as_mut()) {
-                list.poll_own(SHARE);
+            if let Some(mut turn) = shelf.begin() {
+                turn.pass_by(SHARE);
             }
         }
     }
@@ -192,11 +204,7 @@ impl Core {
         let mut freed = 0;
         for shelf in self.shelves.iter_all().filter(|shelf| shelf.is_in_use()) {
             if shelf.is_silent(self.age()) {
-                let answer = panics::catch(|| {
-                    let mut turn = shelf.begin();
-                    let list = turn.as_mut().and_then(|turn| turn.list.as_mut());
-                    list.map_or(0, |list| list.poll_own(usize::MAX))
-                });
+                let answer = panics::catch(|| shelf.begin().map_or(0, |mut turn| turn.pass_by(usize::MAX)));
                 match answer {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
@@ -233,6 +241,8 @@ impl Core {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr;
+
     use super::super::retire_list::GATHERED;
     use super::*;
     use crate::rcu::{Domain, RcuCell};
@@ -327,6 +337,30 @@ mod tests {
         assert_eq!(scene.len(), scene.pending(), "there is one list");
     }
 
+    /// In the child of a `fork`. The turn of the thread that forks may be one of them, and its end says so.
+    #[test]
+    fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
+        let mut scene = Scene::new();
+        let domain = scene.domain.clone();
+        let (reader, core) = (domain.reader(), domain.core());
+        let _guard = reader.pin();
+        scene.write();
+        let shelf = scene.own.shelf(core);
+        let turn = shelf.begin().expect("nobody is at it");
+        core.reset_shelves_after_fork();
+        assert!(shelf.is_lost() && !core.has_shelved());
+        let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        scene.write();
+        assert!(!ptr::eq(shelf, scene.own.shelf(core)), "another one takes its place");
+        assert!(core.has_shelved() && core.take_shelved(&mut list, || false));
+        assert_eq!(list.len(), 1, "nobody waits for what is lost");
+        drop(turn);
+        assert!(!shelf.is_lost() && core.take_shelved(&mut list, || false));
+        assert_eq!(list.len(), 2);
+        core.reset_shelves_after_fork();
+        assert!(!shelf.is_lost(), "it is not locked");
+    }
+
     /// Who passes by frees what is there, and takes nothing in.
     #[test]
     fn who_passes_by_adopts_nothing() {
@@ -346,5 +380,7 @@ mod tests {
         drop(guard);
         assert!(core.pass_by_all(&mut None));
         assert_eq!((scene.len(), scene.pending()), (0, SHARE));
+        let lists = core.shelves.iter_all().filter_map(Shelf::begin);
+        assert_eq!(lists.filter(|turn| turn.list.is_some()).count(), 0, "its memory is freed, too");
     }
 }
