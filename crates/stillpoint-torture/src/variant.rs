@@ -73,6 +73,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     ),
     (Broken::Rcu(Rcu::MovedRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectorUnseen), "torture calls no barrier"),
+    (Broken::Rcu(Rcu::LeftEarly), "torture calls no barrier"),
     (Broken::Rcu(Rcu::LinkTagInSlot), LINKS),
     (Broken::Rcu(Rcu::LinkTagIgnored), LINKS),
     (Broken::Rcu(Rcu::QsbrLoadRelaxed), KEPT),

@@ -50,6 +50,7 @@ stillpoint_sys::variants! {
     HandoverRelaxed = "handover-relaxed": "An object is handed over to another thread with relaxed operations.",
     LineRelaxed = "line-relaxed": "The line of objects that nobody looks after is handed around by relaxed operations.",
     MovedRelaxed = "moved-relaxed": "Who has moved objects from one place to another says so by a relaxed operation.",
+    LeftEarly = "left-early": "A list that passes on what it has says so before it does.",
     CollectorUnseen = "collector-unseen": "Objects are moved from one place to another while a barrier collects them.",
     TakeUnseen = "take-unseen": "Who finds a stack empty does not see what its taker did before: taking is acquire, not acquire and release.",
     PushRelaxed = "push-relaxed": "A callback is pushed and taken by relaxed operations.",

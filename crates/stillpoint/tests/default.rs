@@ -388,6 +388,99 @@ fn a_barrier_waits_for_the_background() {
     thread.join().expect("no destructor panics");
 }
 
+/// A table looks after its own entries only: nobody may ever write to it again.
+#[test]
+fn a_barrier_finds_what_was_left_while_others_wrote_to_tables() {
+    let _own = own();
+    let census = Census::default();
+    let table: Table<usize, usize> = Table::new();
+    let guard = rcu::pin();
+    drop(RcuCell::new(census.object()).take()); // left to the domain
+    for key in 0..MANY {
+        table.insert(key, 0).expect("there is no limit");
+        table.remove(&key);
+    }
+    table.poll();
+    drop(guard);
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!(census.alive(), 0);
+}
+
+/// What a run has adopted is not its own, and goes back at its end.
+#[test]
+fn a_barrier_finds_what_an_abandoned_run_had_adopted() {
+    let _own = own();
+    let census = Census::default();
+    let mut background = rcu::default_domain().background();
+    let handle = background.retire_handle();
+    let cell = RcuCell::new(census.object());
+    let held = cell.protect_owned();
+    drop(cell.take()); // left to the domain
+    let run = thread::spawn(move || {
+        background.run();
+        background
+    });
+    while handle.pending() == 0 {
+        thread::yield_now();
+    }
+    handle.abandon();
+    let mut background = run.join().expect("no destructor panics");
+    assert_eq!((handle.pending(), census.alive()), (0, 1));
+    drop(held);
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!(census.alive(), 0);
+    background.run(); // it has been abandoned for good
+}
+
+/// Nothing is pinned: the destructor is what takes long.
+#[test]
+fn a_barrier_that_is_late_for_a_destructor_says_so() {
+    let _own = own();
+    let slow = Slow::begun();
+    let late = rcu::barrier_timeout(Duration::from_millis(2)).unwrap_err();
+    assert!(matches!(late, SynchronizeError::Busy { .. }), "{late:?}");
+    assert!(late.to_string().contains("`default`"), "{late}");
+    drop(slow);
+    rcu::barrier().expect("the destructor is through");
+}
+
+/// A thread in a destructor that one of its writes runs, until this is dropped.
+struct Slow {
+    ends: mpsc::Sender<()>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Slow {
+    fn begun() -> Self {
+        let (ends, end) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let end = Mutex::new(end);
+        let slow = Then::new(move || {
+            begun.send(()).unwrap();
+            let _ = end.lock().unwrap().recv();
+        });
+        let thread = thread::spawn(|| {
+            let cell = RcuCell::new(Some(slow));
+            let is_freed = Arc::new(AtomicBool::new(false));
+            let tells = Arc::clone(&is_freed);
+            cell.set(None);
+            RcuCell::new(Then::new(move || tells.store(true, Ordering::Relaxed))).clear();
+            while !is_freed.load(Ordering::Relaxed) {
+                cell.set(None);
+            }
+        });
+        has_begun.recv().unwrap();
+        Self { ends, thread: Some(thread) }
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        let _ = self.ends.send(());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
 /// Nothing that was handed over before a barrier is alive after it, whatever other threads do meanwhile.
 #[test]
 fn a_barrier_finds_everything_while_others_write_and_end() {
@@ -594,4 +687,88 @@ fn a_child_of_a_fork_reads_and_writes_on() {
     cell.clear();
     rcu::barrier().expect("the thread has ended, and its guard with it");
     assert_eq!(census.alive(), 0);
+}
+
+/// Another thread of the parent is at its list, which is locked, and so is the one of the thread that forks, if that other one has
+/// passed by there.
+#[cfg(not(miri))]
+#[test]
+fn a_child_of_a_fork_does_not_wait_for_lists_that_nobody_will_unlock() {
+    let _own = own();
+    let census = Census::default();
+    let cell = RcuCell::new(census.object());
+    let slow = Slow::begun();
+    forked::in_fork(|| {
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        cell.set(census.object());
+        rcu::barrier().expect("there is no other thread");
+        assert_eq!(census.freed(), 1);
+    });
+    drop(slow);
+}
+
+#[cfg(not(miri))]
+#[test]
+fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
+    let _own = own();
+    let census = Census::default();
+    let cell = RcuCell::new(census.object());
+    let (begun, has_begun) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let end = Mutex::new(end);
+    // It is held while it is retired, and so it is not this thread that frees it.
+    let slow = RcuCell::new(Then::new(move || {
+        begun.send(()).unwrap();
+        let _ = end.lock().unwrap().recv();
+    }));
+    let guard = rcu::pin();
+    slow.clear();
+    drop(guard);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let passes_by = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let cell = RcuCell::new(0);
+            while !is_over.load(Ordering::Relaxed) {
+                cell.set(1);
+            }
+        }
+    });
+    has_begun.recv().unwrap();
+    forked::in_fork(|| {
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        for _ in 0..MANY {
+            cell.set(census.object());
+        }
+        assert!(census.freed() > MANY / 2, "{} were freed by writes", census.freed());
+        rcu::barrier().expect("there is no other thread");
+        assert_eq!(census.freed(), MANY);
+    });
+    is_over.store(true, Ordering::Relaxed);
+    ends.send(()).unwrap();
+    passes_by.join().unwrap();
+}
+
+/// What a run of the parent had is lost, and not waited for.
+#[cfg(not(miri))]
+#[test]
+fn a_child_of_a_fork_does_not_wait_for_what_others_served() {
+    let _own = own();
+    let (handle, thread) = rcu::default_domain().background().spawn().expect("there are threads");
+    let cell = RcuCell::new(1);
+    let held = cell.protect_owned();
+    handle.retire(cell.take().expect("never empty here")).expect("there is room");
+    while rcu::default_domain().stats().pinned == 0 {
+        thread::yield_now();
+    }
+    forked::in_fork(|| {
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        rcu::barrier().expect("nobody looks after it");
+    });
+    drop(held);
+    handle.stop();
+    thread.join().expect("no destructor panics");
 }

@@ -62,7 +62,8 @@ impl BackgroundReclaimer {
 
     /// Reclaims on the calling thread. Returns when everything is freed and [`RetireHandle::stop`] was called, or there is no
     /// retire handle; or soon after [`RetireHandle::abandon`] was called. What a protected load of the calling thread holds is not
-    /// waited for; another run frees it, or the domain gets it when this value is dropped.
+    /// waited for. What is left at the end, this or that an abandoned run had taken in, is left to the domain: another run frees it, or
+    /// whoever reclaims there.
     ///
     /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without retire handles is a state, not
     /// an end: while it lasts, a run frees what there is and returns, since nobody could hand it anything or stop it.
@@ -190,16 +191,16 @@ impl BackgroundReclaimer {
         let has_work = |enough: usize| {
             inbox.has_work(enough)
                 || inbox.aim() != seen
-                || (inbox.core().has_orphans() && self.list.has_room(0))
+                || (inbox.core().has_adoptable() && self.list.has_room(0))
         };
         let is_idle = || {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
             goes_on && self.list.len() == 0 && inbox.is_empty() && !inbox.core().has_shelved()
         };
         // Retire handles notify when there is enough.
-        let sleep = |limit, enough| {
+        let sleep = |limit, enough, shelved: bool| {
             inbox.set_enough(enough);
-            event.sleep_unless(limit, || has_work(enough));
+            event.sleep_unless(limit, || has_work(enough) || (!shelved && inbox.core().has_shelved()));
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
@@ -210,13 +211,14 @@ impl BackgroundReclaimer {
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
-                // A thread that falls silent does not tell.
-                let limit = if inbox.core().has_shelved() {
+                // A thread that falls silent does not tell; nor does it when it begins just before this sleep.
+                let shelved = inbox.core().has_shelved();
+                let limit = if shelved {
                     Some(limit.map_or(LONGEST_SLEEP, |limit| limit.min(LONGEST_SLEEP)))
                 } else {
                     limit
                 };
-                sleep(limit, self.list.missing().max(1));
+                sleep(limit, self.list.missing().max(1), shelved);
             }
             Ok(Obstacle::Reader(record)) => {
                 patience.wait(event, Next::Passage(record), self.list.stall_is_due(), || has_work(1))
@@ -228,14 +230,16 @@ impl BackgroundReclaimer {
     }
 }
 
-/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has boosted.
+/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has boosted, nor after what is
+/// left.
 struct Serving<'b>(&'b mut BackgroundReclaimer);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.list.end_boost();
-        self.0.list.counters().count_left();
-        self.0.list.set_served(false);
+        // There may be adopted objects among it: a barrier does not find them in a list that nobody serves.
+        self.0.list.pass_on();
+        self.0.inbox.count_list(&self.0.list);
     }
 }
 
@@ -395,7 +399,7 @@ impl RetireHandle {
         self.inbox.submit(garbage);
     }
 
-    /// Objects handed in and not freed yet.
+    /// Objects handed in and neither freed yet nor left to the domain.
     pub fn pending(&self) -> usize {
         self.inbox.pending()
     }
@@ -408,7 +412,8 @@ impl RetireHandle {
         self.inbox.advance(STOPPING);
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return soon, whatever still waits, now and later. Returns at once.
+    /// Lets [`BackgroundReclaimer::run`] return soon, whatever still waits, now and later. Returns at once. The run leaves what it
+    /// had taken in to the domain.
     pub fn abandon(&self) {
         self.inbox.advance(ABANDONED);
     }

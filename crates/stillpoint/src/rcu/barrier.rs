@@ -37,10 +37,10 @@ impl Core {
             );
             let served = this.collect(reclaimer.list_mut(), deadline)?;
             reclaimer.flush_until(left())?;
-            match this.wait_for_served(&served, deadline) {
+            match this.wait_for_served(served, deadline) {
                 Ok(()) => return Ok(()),
                 Err(Ended::Left) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                    return Err(SynchronizeError::pinned(this, 0));
+                    return Err(this.busy());
                 }
                 Err(Ended::Left) => {}
                 Err(Ended::Failed(error)) => return Err(error),
@@ -60,10 +60,9 @@ impl Core {
             patience.wait(self.event(), Next::Release, deadline, || false);
             deadline.is_none_or(|deadline| Instant::now() < deadline)
         };
-        let late = || SynchronizeError::pinned(self, 0);
-        let collection = self.orphans().collect(&mut pause).ok_or_else(late)?;
+        let collection = self.collect_orphans(&mut pause).ok_or_else(|| self.busy())?;
         if !self.take_shelved(list, &mut pause) {
-            return Err(late());
+            return Err(self.busy());
         }
         // Before the orphans are taken: what such a list passes on after this look is told of, and what it has passed on before is there.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
@@ -74,10 +73,15 @@ impl Core {
         Ok(served)
     }
 
-    fn wait_for_served(&self, served: &[Served<'_>], deadline: Option<Instant>) -> Result<(), Ended> {
+    /// Other threads have what was left.
+    fn busy(&self) -> SynchronizeError {
+        SynchronizeError::Busy { domain: self.name().to_owned() }
+    }
+
+    fn wait_for_served(&self, served: Vec<Served<'_>>, deadline: Option<Instant>) -> Result<(), Ended> {
         let mut patience = Patience::new();
-        for list in served {
-            while !list.is_over() && !list.is_left() {
+        for mut list in served {
+            while !list.is_over(|| self.age()) && !list.is_left() {
                 if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
                     // It may be one of them, which the other thread waits for.
                     return Err(Ended::Failed(SynchronizeError::would_deadlock(
@@ -86,7 +90,10 @@ impl Core {
                     )));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(Ended::Failed(SynchronizeError::pinned(self, list.pinned())));
+                    return Err(Ended::Failed(match list.pinned() {
+                        0 => self.busy(),
+                        objects => SynchronizeError::pinned(self, objects),
+                    }));
                 }
                 patience.wait(self.event(), Next::Release, deadline, || false);
             }

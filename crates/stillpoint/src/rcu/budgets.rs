@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::engine::queue::retire_list::SHARE;
 use super::engine::wait::wakers;
 use super::raw::{self, Callback, CallbackQueue, ObjectCallback};
-use super::{Domain, GracePeriod, Reclaimer, Retired};
+use crate::rcu::{self, Domain, GracePeriod, RcuCell, Reclaimer, Retired};
 use stillpoint_sys::work::steps_of;
 
 /// Region readers and hazard slots of one reader, and the words of the registry on the way to it.
@@ -376,4 +376,94 @@ fn a_deferred_call_does_a_share_at_the_most() {
         let (steps, ()) = steps_of(|| guard.defer(|| ()));
         assert!(steps <= SHARE, "{steps}");
     }
+}
+
+/// Other threads have retired as much, and have been silent since.
+struct Silent(Arc<Barrier>, Vec<std::thread::JoinHandle<()>>);
+
+impl Silent {
+    const THREADS: usize = 4;
+
+    fn after(writes: usize) -> Self {
+        let turn = Arc::new(Barrier::new(Self::THREADS + 1));
+        let threads = (0..Self::THREADS).map(|_| {
+            let turn = Arc::clone(&turn);
+            std::thread::spawn(move || {
+                let cell = RcuCell::new(0);
+                (0..writes).for_each(|value| cell.set(value));
+                turn.wait();
+                turn.wait();
+            })
+        });
+        let silent = Self(Arc::clone(&turn), threads.collect());
+        turn.wait();
+        silent
+    }
+
+    fn end(self) {
+        self.0.wait();
+        self.1.into_iter().for_each(|thread| thread.join().expect("no destructor panics"));
+    }
+}
+
+/// However much waits in the thread's list, in those of others, and in the domain. No other test of this program uses the default
+/// domain.
+#[test]
+fn a_write_to_the_default_domain_looks_at_a_few_shares() {
+    const MANY: usize = 100_000;
+    let bound = PASSES * (Silent::THREADS + 1) + 5 * SHARE;
+    let cell = RcuCell::new(0);
+    let write = || {
+        let (steps, ()) = steps_of(|| cell.set(0));
+        assert!(steps <= bound, "{steps} of {bound}");
+    };
+    let read = || {
+        let (steps, guard) = steps_of(rcu::pin);
+        assert_eq!(steps, 0);
+        let (steps, ()) = steps_of(|| drop(guard));
+        assert_eq!(steps, 0);
+        let (steps, object) = steps_of(|| cell.get());
+        assert_eq!(steps, 0);
+        drop(object);
+    };
+    write();
+    let guard = rcu::pin();
+    let silent = Silent::after(MANY);
+    (0..MANY).for_each(|_| drop(cell.replace(0)));
+    (0..MANY).for_each(|_| write());
+    read();
+    drop(guard);
+    read();
+    let stats = || rcu::default_domain().stats();
+    let (mut writes, before) = (0, stats().pending);
+    assert!(before > (Silent::THREADS as u64 + 1) * MANY as u64);
+    while stats().pending > before / 10 {
+        (0..1_000).for_each(|_| write());
+        writes += 1_000;
+        assert!(writes <= 4 * before, "{} of {before} are left", stats().pending);
+    }
+    silent.end();
+    rcu::barrier().expect("nobody is in the way");
+    assert_eq!(stats().pending, 0);
+}
+
+/// Whatever waits elsewhere: in reclaimers, for example.
+#[test]
+fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
+    let domain = Domain::new();
+    let mut others: Vec<_> = (0..1_000).map(|_| eager(&domain)).collect();
+    for other in &mut others {
+        for _ in 0..100 {
+            other.retire(old(&domain)).expect("there is room");
+        }
+    }
+    let slots = domain.core().all_counters().count();
+    for objects in [0, 1_000, 100_000] {
+        (0..objects).for_each(|_| drop(old(&domain)));
+        let (steps, answer) = steps_of(|| domain.barrier());
+        // Each is taken, looked at once, and turned round if it was on the stack.
+        let bound = 3 * objects + slots + PASSES + slots / 8;
+        assert!(answer.is_ok() && steps <= bound, "{steps} of {bound}");
+    }
+    assert_eq!(domain.stats().pending, 100_000, "the others have theirs");
 }

@@ -107,7 +107,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     ///
     /// What was replaced joins a list of the calling thread. Each call looks after this list for a moment, and after another
     /// thread's if that one has been silent for a millisecond: it frees some of what no reader can hold any more, and runs
-    /// destructors. The list of a thread that ends goes to the domain, which any later write or poll adopts. So **a domain in which
+    /// destructors. The list of a thread that ends stays, and later writes and polls of others look after it. So **a domain in which
     /// nobody writes any more frees nothing**, unless a thread looks after it: see
     /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn), and [`barrier`](super::barrier).
     ///

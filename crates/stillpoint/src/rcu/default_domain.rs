@@ -70,7 +70,9 @@ impl DomainBuilder {
 ///
 /// Registers the thread with its first use; afterwards it takes a load more than [`Reader::pin`]. The guard may be kept in a
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
-/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten.)
+/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten. The
+/// record of a thread that uses the domain for the first time after that round is kept, too, and so is each one in a process
+/// that had no `pthread_key_t` left; these hold nothing up.)
 ///
 /// ```
 /// use stillpoint::rcu::{self, RcuCell};
@@ -86,8 +88,10 @@ pub fn pin() -> Guard<'static> {
 
 /// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
 /// nothing and takes no lock, so that signal handlers may call it, and load within the region. A handler drops each guard that it
-/// takes before it returns, and none that others took. In a domain whose grace periods are awaited, its drop may wake futures,
-/// which their executor has to allow in a handler.
+/// takes before it returns, and none that others took: a guard that it keeps does not keep objects from being freed. In a domain whose
+/// grace periods are awaited, the drop of a guard may wake futures,
+/// which their executor has to allow in a handler; otherwise have no futures in the domain. In a library that was
+/// loaded by `dlopen`, a thread's first use of its thread-locals may allocate: call this once outside of handlers, in each thread.
 ///
 /// ```
 /// use stillpoint::rcu;

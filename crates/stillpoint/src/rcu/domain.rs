@@ -7,7 +7,7 @@ use super::background::BackgroundReclaimer;
 use super::boost::Boost;
 use super::cell::RcuCell;
 use super::engine::core::grace::Grace;
-use super::engine::queue::retire_list::{Limits, Pace, RetireList};
+use super::engine::queue::retire_list::{Limits, RetireList};
 use super::engine::wait::park::Interrupted;
 use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
@@ -306,7 +306,7 @@ impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for those that are freeing it: what was
     /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped, whoever has adopted it,
     /// a [background reclaimer](BackgroundReclaimer) that runs included. What was handed to a reclaimer is for that to free, and so is
-    /// what a [`Reclaimer`] or a table has adopted; entries of tables are for the table.
+    /// what a [`Reclaimer`] has adopted, whether or not its owner polls it; entries of tables are for the table.
     ///
     /// For the end of a program or of a test, and before code is unloaded that destructors are in. Looks at every thread
     /// that has written; meanwhile nobody else adopts what is left to the domain.
@@ -314,7 +314,7 @@ impl Domain {
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of
     /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) when a
-    /// destructor calls it that the domain runs.
+    /// destructor calls it that this domain runs, or any other, or a [stall hook](DomainBuilder::stall_hook).
     ///
     /// # Panics
     /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
@@ -334,8 +334,9 @@ impl Domain {
     /// As [`barrier`](Domain::barrier), for `limit` at the longest.
     ///
     /// # Errors
-    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way, and
-    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left.
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way,
+    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left, and [`Busy`](SynchronizeError::Busy) when other
+    /// threads are still at it, in destructors for example.
     ///
     /// # Panics
     /// As [`barrier`](Domain::barrier).
@@ -571,7 +572,8 @@ impl DomainBuilder {
     /// way, one of them is found, and the next one when it has passed; [`Stall::others`] counts them all.
     ///
     /// The hook may be called by several threads at a time, each for another section. It may use the domain; a call from
-    /// within can only be for another section. When it waits for a grace period, it waits for the very reader. **A panic** of
+    /// within can only be for another section. When it waits for a grace period, it waits for the very reader;
+    /// [`barrier`](Domain::barrier) is refused. **A panic** of
     /// the hook is one of the call that noticed the stall, whose work is done as far as it goes: everything that was ready
     /// has been freed. Let the hook own no handle of the domain, which would keep it alive for ever.
     ///
@@ -641,10 +643,7 @@ impl Core {
         if !this.has_orphans() {
             return this.wait_for(this.protocol.start(), limit);
         }
-        // What is not freed in the end goes back to the domain with the retire list.
-        let mut orphans = RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE);
-        orphans.set_served(true);
-        orphans.adopt(usize::MAX);
+        let mut orphans = RetireList::of_orphans(this, usize::MAX);
         let token = orphans.close().unwrap_or_else(|| this.protocol.start());
         this.wait_for(token, limit)?;
         orphans.advance(usize::MAX);

@@ -22,7 +22,8 @@ pub enum SynchronizeError {
         /// What the thread holds.
         reader: ReaderKind,
     },
-    /// The call came from a destructor or a callback that the domain runs, and would wait for its end.
+    /// The call came from a destructor or a callback that a domain runs, this one or another, or from a [stall
+    /// hook](super::DomainBuilder::stall_hook), and could wait for its own end.
     Reentrant {
         /// Name of the domain.
         domain: String,
@@ -37,6 +38,11 @@ pub enum SynchronizeError {
         objects: usize,
         /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
         owned: usize,
+    },
+    /// The time is up; other threads are still at objects that were left to the domain: they move them, or run destructors.
+    Busy {
+        /// Name of the domain.
+        domain: String,
     },
     /// The kernel refuses the heavy fence that the domain was built for: no grace period can complete, and
     /// nothing is freed.
@@ -73,13 +79,17 @@ impl fmt::Display for SynchronizeError {
             ),
             Self::Reentrant { domain } => write!(
                 f,
-                "a destructor or a callback that domain `{domain}` runs would wait for its own end; call this from \
+                "a destructor, a callback or a stall hook could wait for its own end in domain `{domain}`; call this from \
                  elsewhere"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => write!(
                 f,
                 "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
+            ),
+            Self::Busy { domain } => write!(
+                f,
+                "other threads have not freed yet what was left to domain `{domain}`, and no reader is in their way"
             ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }

@@ -182,3 +182,45 @@ fn a_reader_that_was_asked_wakes_its_waiter() {
     reader.record().ask_for_attention();
     assert!(is_notified_by(&domain, || drop(reader)));
 }
+
+/// Nobody is told to look for what may not be taken, and then everybody is.
+#[test]
+fn the_end_of_a_collection_wakes_those_who_would_adopt() {
+    let domain = Domain::new();
+    let core = domain.core();
+    let mut reclaimer = eager(&domain);
+    let collection = core.collect_orphans(|| false).expect("nobody is at it");
+    drop(retired(&domain));
+    assert!(core.has_orphans() && !core.has_adoptable());
+    assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)), "it is not allowed to");
+    let mut collection = Some(collection);
+    assert!(is_notified_by(&domain, || drop(collection.take())));
+    assert!(core.has_adoptable());
+    assert_eq!(reclaimer.poll(), 1);
+}
+
+/// It has nothing to do, however long that takes.
+#[cfg(not(miri))]
+#[test]
+fn a_background_reclaimer_sleeps_while_a_barrier_collects() {
+    let domain = Domain::new();
+    let mut background = domain.background();
+    let handle = background.retire_handle();
+    let collection = domain.core().collect_orphans(|| false).expect("nobody is at it");
+    drop(retired(&domain));
+    let run = std::thread::spawn(move || {
+        background.run();
+        let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure is alive for the call.
+        let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut used) };
+        assert_eq!(answer, 0);
+        Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(domain.stats().freed, 0);
+    drop(collection);
+    handle.stop();
+    let used = run.join().expect("no destructor panics");
+    assert_eq!(domain.stats().freed, 1);
+    assert!(used < Duration::from_millis(30), "{used:?}");
+}

@@ -47,7 +47,7 @@ use self::core::garbage::Garbage;
 use self::core::registry::Registry;
 use self::core::Protocol;
 use self::directory::Name;
-use self::queue::orphans::Orphans;
+use self::queue::orphans::{Collection, Orphans};
 use self::queue::quota::Quota;
 use self::queue::retire_list::Limits;
 use self::queue::shelf::Shelves;
@@ -187,8 +187,14 @@ impl Core {
         self.tell_of_orphans();
     }
 
-    pub(crate) fn orphans(&self) -> &Orphans {
-        &self.orphans
+    /// Keeps others from adopting, once nobody is at it, until what is returned is dropped. `None` when `pause` gives up.
+    pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
+        self.orphans.collect(&self.event, pause)
+    }
+
+    /// Whether there are objects that nobody looks after, and that may be adopted.
+    pub(crate) fn has_adoptable(&self) -> bool {
+        self.has_orphans() && !self.orphans.is_collected()
     }
 
     pub(crate) fn has_orphans(&self) -> bool {
@@ -196,14 +202,16 @@ impl Core {
     }
 
     /// Hands the oldest objects that nobody looks after to `adopt`, `limit` of them at the most, and no longer counts
-    /// them as such.
+    /// them as such; none while a barrier collects them.
     pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
-        self.orphans.adopt(limit, |garbage| {
+        let is_allowed = self.orphans.adopt(limit, |garbage| {
             self.hand_on(&garbage);
             adopt(garbage);
         });
-        // They were out of sight meanwhile.
-        self.tell_of_orphans();
+        if is_allowed {
+            // They were out of sight meanwhile.
+            self.tell_of_orphans();
+        }
     }
 
     /// A background reclaimer may be asleep.
@@ -247,6 +255,9 @@ impl Core {
         unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
         self.orphans.reset_after_fork();
+        self.reset_shelves_after_fork();
+        // What others served is lost.
+        self.all_counters().for_each(|counters| counters.set_served(false));
         // SAFETY: the caller's promise.
         unsafe { self.tasks.reset_after_fork() };
     }

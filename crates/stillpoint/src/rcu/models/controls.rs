@@ -53,6 +53,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
     (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
     (Variant::MovedRelaxed, "handover::a_barrier_finds_what_others_move"),
+    (Variant::LeftEarly, "handover::a_barrier_waits_for_what_a_wait_could_not_free"),
     (Variant::CollectorUnseen, "handover::a_barrier_finds_what_others_move"),
     (Variant::TakeUnseen, "limits::a_handle_assists_while_the_reclaimer_stops"),
     (Variant::PushRelaxed, "callbacks::a_lane_hands_over"),

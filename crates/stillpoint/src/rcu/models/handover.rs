@@ -9,7 +9,7 @@ use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
-use crate::rcu::Domain;
+use crate::rcu::{Domain, RcuCell};
 
 /// Whoever takes an object from the stack comes after everything that was done with it before the push.
 #[test]
@@ -182,5 +182,46 @@ fn a_barrier_finds_what_others_leave() {
         other.join().unwrap();
         domain.barrier().expect("nobody is in the way");
         assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
+    });
+}
+
+/// As above, with a load that is bound to no thread, and that pins what `moves` has taken to its list.
+fn a_barrier_waits_for_a_pinned_object_that_others_have<R: 'static>(
+    moves: impl Fn(&Domain) -> R + Send + Sync + Copy + 'static,
+) {
+    explore(2, move || {
+        let domain =
+            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+        let is_freed = LoomArc::new(LoomAtomicBool::new(false));
+        let cell = std::sync::Arc::new(domain.cell(Told(is_freed.clone())));
+        let held = RcuCell::protect_arc(&cell);
+        drop(cell.take());
+        let other = domain.clone();
+        let mover = loom::thread::spawn(move || {
+            let kept = moves(&other);
+            drop(held);
+            kept
+        });
+        domain.barrier().expect("nobody is in the way for ever");
+        assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
+        drop(mover.join().unwrap());
+    });
+}
+
+#[test]
+fn a_barrier_waits_for_what_a_wait_could_not_free() {
+    a_barrier_waits_for_a_pinned_object_that_others_have(|domain| {
+        domain.synchronize().expect("no region is in the way");
+    });
+}
+
+/// The reclaimer is kept.
+#[test]
+fn a_barrier_waits_for_what_a_run_could_not_free() {
+    a_barrier_waits_for_a_pinned_object_that_others_have(|domain| {
+        let mut background = domain.background();
+        background.retire_handle().abandon();
+        background.run();
+        background
     });
 }

@@ -133,7 +133,7 @@ impl Bin {
                 shard.list.retire(garbage);
             }
         }
-        shard.list.poll(limit)
+        shard.list.poll_own(limit)
     }
 
     /// Frees all that is ready, whoever left it.

@@ -103,6 +103,41 @@ fn a_handle_frees_what_was_left_to_a_full_domain() {
     assert_eq!((census.freed(), handle.pending(), domain.stats().pending), (10, 1, 1));
 }
 
+/// What a reader holds up of that goes back, where barriers find it, and nothing more is tried before the reader has passed.
+#[test]
+fn a_handle_keeps_nothing_that_was_left_to_a_full_domain() {
+    let (domain, census) = (limited(10), Census::default());
+    let (_background, handle) = helpful(&domain, 100);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for _ in 0..10 {
+        drop(retired(&domain, census.object()));
+    }
+    let mut next = retired(&domain, census.object());
+    let mut periods = Vec::new();
+    for _ in 0..5 {
+        next = handle.retire(next).expect_err("a reader is in the way").into_inner();
+        periods.push(domain.stats().grace_periods);
+        assert_eq!((handle.pending(), domain.stats().pending, census.freed()), (0, 10, 0));
+    }
+    assert!(periods.windows(2).all(|two| two[0] == two[1]), "{periods:?}");
+    drop(guard);
+    let (other, other_next) = (handle.clone(), retired(&domain, census.object()));
+    other.retire(other_next).expect("it makes room");
+    assert_eq!(census.freed(), 10);
+    drop(next);
+
+    let guard = reader.pin();
+    let error = (0..20).find_map(|_| handle.retire(retired(&domain, census.object())).err());
+    drop(error.expect("the domain is full")); // left to the domain
+    let left = domain.stats().pending as usize - handle.pending();
+    assert!(left > 0);
+    let before = census.freed();
+    drop(guard);
+    domain.barrier().expect("nobody is in the way");
+    assert_eq!(census.freed() - before, left);
+}
+
 /// What a reader holds up stays with its grace period for the next retire handle, and is freed once the reader is gone.
 #[test]
 fn a_handle_waits_for_no_reader() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, Stall};
+use stillpoint::rcu::{Domain, Stall, SynchronizeError};
 
 use super::{until, while_pinned, Reports, THRESHOLD};
 use crate::{LONG, SHORT};
@@ -34,6 +34,31 @@ fn a_panic_of_the_hook_is_one_of_the_call_and_the_next_call_goes_on() {
         assert_eq!((reclaimer.poll(), reports.len()), (0, 2));
     });
     assert_eq!(reclaimer.poll(), 1, "nothing was lost");
+}
+
+/// The wait that calls the hook has taken what was left to the domain, which a barrier would wait for.
+#[test]
+fn a_hook_that_would_wait_for_its_own_call_is_told_so() {
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let domain = Arc::new(Mutex::new(None::<Domain>));
+    let hook = {
+        let (domain, answers) = (Arc::clone(&domain), Arc::clone(&answers));
+        move |_: &Stall| {
+            let domain = domain.lock().expect("no call panics").clone().expect("it was put here");
+            answers.lock().expect("no call panics").push(domain.barrier_timeout(SHORT));
+        }
+    };
+    let built = Domain::builder().stall_hook(THRESHOLD, hook).build();
+    let own = built.expect("the default mode is always available");
+    *domain.lock().expect("no call panics") = Some(own.clone());
+    while_pinned(&own, |_leave| {
+        drop(own.cell(1).take()); // left to the domain
+        own.synchronize_timeout(4 * THRESHOLD).expect_err("the reader is in the way");
+    });
+    *domain.lock().expect("no call panics") = None;
+    let answers = answers.lock().expect("no call panics");
+    assert!(matches!(answers[..], [Err(SynchronizeError::Reentrant { .. })]), "{answers:?}");
+    own.barrier().expect("outside it may");
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl<T: Default> Registry<T> {
     pub(crate) fn iter_all(&self) -> impl Iterator<Item = &T> {
         // Acquire: pairs with the release in `claim` that published the chunk.
         let newest = self.newest.load(Ordering::Acquire);
-        self.chunks_from(newest).flat_map(|chunk| chunk.slots.iter().map(|slot| &**slot))
+        self.chunks_from(newest)
+            .flat_map(|chunk| chunk.slots.iter().inspect(|_| work::step()).map(|slot| &**slot))
     }
 
     /// The slot with this number, going round, claimed or not; `None` when there is none at all. Takes as long as there are chunks.

@@ -21,10 +21,20 @@ use super::retire_list::{Full, Limits, Pace, RetireList, SHARE};
 use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
+
+/// What handles share, each in turn.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Made by the first one.
+    list: Option<RetireList>,
+    /// What the last share of orphans waited for.
+    orphans: u64,
+}
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -36,8 +46,7 @@ pub(crate) struct Inbox {
     assisted: Tally,
     /// What is in the reclaimer's retire list, written only by the reclaimer.
     listed: Tally,
-    /// The retire list that handles share, each in turn; made by the first one.
-    shared: TryLock<Option<RetireList>>,
+    shared: TryLock<Shared>,
     /// Number of turns that have begun.
     turns: AtomicUsize,
     limits: Limits,
@@ -64,7 +73,7 @@ impl Inbox {
             submitted: Tally::new(),
             assisted: Tally::new(),
             listed: Tally::new(),
-            shared: TryLock::new(None),
+            shared: TryLock::new(Shared::default()),
             turns: AtomicUsize::new(0),
             limits,
             enough: AtomicUsize::new(1),
@@ -177,11 +186,12 @@ impl Inbox {
             return freed;
         }
         self.move_to(list, &self.assisted, SHARE);
-        if full == Full::Domain {
-            list.adopt(SHARE.saturating_sub(list.len()));
-        }
         list.close();
-        list.advance(SHARE)
+        let freed = list.advance(SHARE);
+        match full {
+            Full::Domain => freed + turn.reclaim_orphans(SHARE - freed),
+            Full::Queue => freed,
+        }
     }
 }
 
@@ -265,16 +275,16 @@ impl Inbox {
         // Who has the turn does the same at its end.
         if let Some(mut shared) = self.shared.try_lock() {
             // A retire list that is dropped leaves what it has to the domain.
-            drop(shared.take());
+            drop(shared.list.take());
             self.assisted.set(0, 0);
         }
     }
 
     /// Takes the turn at the shared retire list, unless somebody has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        let list = self.shared.try_lock()?;
+        let shared = self.shared.try_lock()?;
         self.turns.fetch_add(1, orders::turn());
-        Some(Turn { inbox: self, list: Some(list) })
+        Some(Turn { inbox: self, shared: Some(shared) })
     }
 
     /// As [`begin`](Inbox::begin), but only if something was left.
@@ -303,29 +313,43 @@ impl Drop for Inbox {
 struct Turn<'i> {
     inbox: &'i Inbox,
     /// `None` in the end.
-    list: Option<Locked<'i, Option<RetireList>>>,
+    shared: Option<Locked<'i, Shared>>,
 }
 
 impl Turn<'_> {
-    /// Where the retire list is, if there is one.
-    fn slot(&mut self) -> &mut Option<RetireList> {
-        self.list.as_mut().expect("it ends with the drop")
+    fn shared(&mut self) -> &mut Shared {
+        self.shared.as_mut().expect("it ends with the drop")
     }
 
     /// The retire list. Its pace does not matter: who has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
         let core = &self.inbox.core;
-        self.slot().get_or_insert_with(|| RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE))
+        let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        self.shared().list.get_or_insert_with(new)
+    }
+
+    /// Frees a share of what nobody looks after. What a reader holds up goes back, since nobody serves the shared list: a barrier
+    /// would not find it there. The next share waits until that reader has passed.
+    fn reclaim_orphans(&mut self, limit: usize) -> usize {
+        let core = &self.inbox.core;
+        let shared = self.shared.as_mut().expect("it ends with the drop");
+        let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
+        if limit == 0 || !core.has_orphans() || !is_over {
+            return 0;
+        }
+        let mut list = RetireList::of_orphans(core, limit);
+        shared.orphans = list.close().unwrap_or(shared.orphans);
+        list.advance(limit)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
-        let left = self.slot().as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
+        let left = self.shared().list.as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
         let was_freed = left.0 < inbox.assisted.objects();
         inbox.assisted.set(left.0, left.1);
-        self.list = None;
+        self.shared = None;
         if was_freed {
             // For those who wait for room. The reclaimer need not be woken: it does not sleep long while somebody is at
             // it, or something is left.

@@ -20,6 +20,7 @@ use super::retire_list::SHARE;
 use super::stack::{Node, Stack};
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::wait::park::Event;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use stillpoint_sys::work;
@@ -48,19 +49,26 @@ impl Drop for Move<'_> {
 }
 
 /// As long as it exists, nobody else takes objects: what has been left stays where it is.
-pub(crate) struct Collection<'o>(&'o Orphans);
+pub(crate) struct Collection<'o> {
+    orphans: &'o Orphans,
+    /// For those who would have taken some.
+    event: &'o Event,
+}
 
 impl Collection<'_> {
     /// Hands everything to `adopt`.
     pub(crate) fn adopt(&self, adopt: impl FnMut(Garbage)) {
-        self.0.part(usize::MAX, adopt);
+        self.orphans.part(usize::MAX, adopt);
     }
 }
 
 impl Drop for Collection<'_> {
     fn drop(&mut self) {
+        // So that the next one who adopts need not turn round all that was left meanwhile.
+        self.orphans.settle();
         // Release: pairs with the exchange in `collect`, which is more than an acquire.
-        self.0.collects.store(false, Ordering::Release);
+        self.orphans.collects.store(false, Ordering::Release);
+        self.event.notify();
     }
 }
 
@@ -96,7 +104,7 @@ impl Orphans {
     /// Allows the caller to move objects, unless somebody collects them.
     fn begin_move(&self) -> Option<Move<'_>> {
         // Relaxed: a hint, so that those who are refused do not keep the collector waiting.
-        if self.collects.load(Ordering::Relaxed) && !busted::is(Variant::CollectorUnseen) {
+        if self.is_collected() && !busted::is(Variant::CollectorUnseen) {
             return None;
         }
         // Relaxed: made visible by the fence.
@@ -109,15 +117,25 @@ impl Orphans {
         is_free.then_some(own)
     }
 
+    /// Whether somebody collects everything: then nothing may be adopted.
+    pub(crate) fn is_collected(&self) -> bool {
+        // Relaxed: a hint, or ordered by the fences of the event.
+        self.collects.load(Ordering::Relaxed)
+    }
+
     /// Waits by `pause` until nobody moves objects, nor collects them. `None` when that gives up.
-    pub(crate) fn collect(&self, mut pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
+    pub(crate) fn collect<'o>(
+        &'o self,
+        event: &'o Event,
+        mut pause: impl FnMut() -> bool,
+    ) -> Option<Collection<'o>> {
         // Acquire: pairs with the release in the drop of a `Collection`.
         while self.collects.swap(true, Ordering::Acquire) {
             if !pause() {
                 return None;
             }
         }
-        let own = Collection(self);
+        let own = Collection { orphans: self, event };
         fence(Ordering::SeqCst);
         while self.movers.load(orders::movers()) > 0 {
             if !pause() {
@@ -133,10 +151,15 @@ impl Orphans {
         // Relaxed: it orders nothing; each thread's own push comes before its turn to move the stack.
         if self.arrivals.fetch_add(1, Ordering::Relaxed) % SETTLED == SETTLED - 1 {
             if let Some(_move) = self.begin_move() {
-                if let Some(chain) = self.take_incoming() {
-                    self.join(chain, End::Back);
-                }
+                self.settle();
             }
+        }
+    }
+
+    /// Puts what was left one by one in line.
+    fn settle(&self) {
+        if let Some(chain) = self.take_incoming() {
+            self.join(chain, End::Back);
         }
     }
 
@@ -164,11 +187,13 @@ impl Orphans {
     }
 
     /// Hands the oldest objects to `adopt`, `limit` of them at the most, unless somebody collects everything. Takes as long as
-    /// that is, whatever is left.
-    pub(crate) fn adopt(&self, limit: usize, adopt: impl FnMut(Garbage)) {
-        if let Some(_move) = self.begin_move() {
+    /// that is, whatever is left. Whether it was allowed.
+    pub(crate) fn adopt(&self, limit: usize, adopt: impl FnMut(Garbage)) -> bool {
+        let own = self.begin_move();
+        if own.is_some() {
             self.part(limit, adopt);
         }
+        own.is_some()
     }
 
     /// Takes what there is, and gives back what is beyond `limit`.
@@ -252,8 +277,9 @@ impl Chain {
     fn of(objects: impl Iterator<Item = Garbage>) -> Option<Self> {
         let mut nodes = objects.map(|garbage| NonNull::from(Box::leak(Box::new(Node::new(garbage)))));
         let first = nodes.next()?;
+        work::step();
         let mut chain = Self { first, last: first };
-        nodes.for_each(|node| chain.extend(Self { first: node, last: node }));
+        nodes.inspect(|_| work::step()).for_each(|node| chain.extend(Self { first: node, last: node }));
         Some(chain)
     }
 
@@ -353,6 +379,20 @@ mod tests {
         let (steps, ()) = work::steps_of(|| orphans.join(Box::new(old), End::Front));
         assert_eq!(steps, 0);
         assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..MANY));
+    }
+
+    /// Nothing is put in line while somebody collects; that one does it in the end.
+    #[test]
+    fn what_was_left_during_a_collection_is_not_turned_round_by_the_next_one() {
+        let (orphans, event) = (Orphans::new(), Event::new(std::time::Duration::ZERO));
+        let collection = orphans.collect(&event, || false).expect("nobody is at it");
+        (0..MANY).for_each(|bytes| orphans.push(object(bytes)));
+        assert!(adopted(&orphans, 1).is_empty(), "it is not allowed");
+        drop(collection);
+        let (steps, sizes) = work::steps_of(|| adopted(&orphans, SHARE));
+        assert!(steps <= SHARE, "{steps}");
+        assert!(sizes.into_iter().eq(0..SHARE));
+        assert!(adopted(&orphans, usize::MAX).into_iter().eq(SHARE..MANY));
     }
 
     /// What is left meanwhile is newer than the rest of what somebody has in his hands.

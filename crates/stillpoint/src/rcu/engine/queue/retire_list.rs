@@ -36,13 +36,31 @@ pub(crate) const SHARE: usize = 64;
 pub(crate) const GATHERED: usize = 32;
 
 std::thread_local! {
-    /// Whether the thread runs destructors of a list.
+    /// Whether the thread runs destructors of a list, or a stall hook.
     static FREEING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this call comes from a destructor that a list runs.
+/// Whether this call comes from a destructor that a list runs, of whatever domain, or from a stall hook: there is a list
+/// that cannot go on before it returns.
 pub(crate) fn is_freeing() -> bool {
     FREEING.get()
+}
+
+/// As long as it exists, the thread runs such code.
+pub(crate) struct Freeing {
+    outer: bool,
+}
+
+impl Freeing {
+    pub(crate) fn begin() -> Self {
+        Self { outer: FREEING.replace(true) }
+    }
+}
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        FREEING.set(self.outer);
+    }
 }
 
 /// When a poll starts a token for what is open.
@@ -169,6 +187,15 @@ impl RetireList {
             booster: Booster::new(),
             hazards: Vec::new(),
         }
+    }
+
+    /// A list that a barrier sees, with the oldest `limit` of the objects that nobody looks after, at the most. What is not freed in
+    /// the end goes back with the list.
+    pub(crate) fn of_orphans(core: &Arc<Core>, limit: usize) -> Self {
+        let mut list = Self::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        list.set_served(true);
+        list.adopt(limit);
+        list
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -301,6 +328,27 @@ impl RetireList {
         other.count_nothing();
     }
 
+    /// Leaves what waits here to the domain. From then on no thread looks after the list.
+    pub(crate) fn pass_on(&mut self) {
+        let (is_left, is_early) = (self.len() > 0, busted::is(Variant::LeftEarly));
+        if is_left && is_early {
+            self.counters().count_left();
+        }
+        let pending = self.take_all();
+        if busted::is(Variant::DropFrees) {
+            // SAFETY: none; this is what the broken variant is about.
+            pending.for_each(|garbage| drop(unsafe { garbage.free() }));
+        } else {
+            self.core.add_orphans(pending);
+        }
+        // A barrier that has looked at the list before this begins again, and one that looks at it after this finds the objects.
+        if is_left && !is_early {
+            self.counters().count_left();
+        }
+        self.count_nothing();
+        self.set_served(false);
+    }
+
     /// Everything that waits here, which is empty afterwards.
     fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
         self.batches.clear();
@@ -315,7 +363,7 @@ impl RetireList {
         let counters = self.counters();
         counters.set_pending(0, 0);
         counters.set_oldest(None);
-        counters.set_pinned(0);
+        counters.set_pinned(0, None);
         counters.set_under_way(None);
     }
 
@@ -336,15 +384,23 @@ impl RetireList {
         }
     }
 
-    /// Adopts a bounded share of orphans, as far as there is room, and frees what is ready: looks at `limit` objects at
-    /// the most. Returns how many it has freed. Never waits for a reader.
+    /// Adopts a bounded share of orphans, as far as there is room, and then does as [`poll_own`](RetireList::poll_own).
     ///
     /// # Panics
-    /// With the first panic of a destructor, after all that was ready has been freed.
+    /// As [`poll_own`](RetireList::poll_own).
     pub(crate) fn poll(&mut self, limit: usize) -> usize {
         if self.has_room(0) {
             self.adopt(SHARE.min(self.limits.objects - self.len()));
         }
+        self.poll_own(limit)
+    }
+
+    /// Frees what is ready: looks at `limit` objects at the most. Returns how many it has freed. Never waits for a reader. Adopts
+    /// nothing: lists that a barrier does not see must not.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after all that was ready has been freed.
+    pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let mut now = None;
         if self.open > 0 && self.is_time() {
             self.start();
@@ -354,7 +410,7 @@ impl RetireList {
         self.go_on(limit, is_early)
     }
 
-    /// As [`poll`](RetireList::poll), but neither adopts nor starts anything, and does not mind the pace.
+    /// As [`poll_own`](RetireList::poll_own), but starts nothing, and does not mind the pace.
     ///
     /// # Panics
     /// Also with a panic of the stall hook.
@@ -416,12 +472,16 @@ impl RetireList {
         self.pace.batch.saturating_sub(self.open)
     }
 
+    /// Whether fewer objects that are not held wait than gather for one heavy fence.
+    pub(crate) fn is_short(&self) -> bool {
+        self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
+    }
+
     /// Age of the domain at which what waits for a grace period is to be looked at, unless that is at once: full batches
     /// gather for one heavy fence.
     fn due(&self) -> Option<Duration> {
         let is_full = |batch: &&Batch| batch.objects >= self.pace.batch;
-        let is_short = self.queue.len() < GATHERED.saturating_mul(self.pace.batch);
-        let gathers = !self.hurries && !self.pace.interval.is_zero() && is_short;
+        let gathers = !self.hurries && !self.pace.interval.is_zero() && self.is_short();
         let batch = self.batches.front().filter(is_full).filter(|_| gathers)?;
         self.core.protocol.due(batch.token)
     }
@@ -488,7 +548,7 @@ impl RetireList {
     fn sweep(&mut self, ready: usize, limit: usize) -> usize {
         let mut freed = Freed::default();
         if ready > 0 || !self.held.is_empty() {
-            let outer = FREEING.replace(true);
+            let _freeing = Freeing::begin();
             if busted::is(Variant::IgnoreHazards) {
                 self.hazards.clear();
             } else if !busted::is(Variant::HazardsFirst) {
@@ -506,8 +566,6 @@ impl RetireList {
                 self.sweep_held::<false>(of_held, &mut freed);
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
-            // Panics of destructors have been kept.
-            FREEING.set(outer);
         }
         self.account(freed.objects);
         panics::resume(freed.panic);
@@ -595,7 +653,7 @@ impl RetireList {
             self.core.event().notify();
         }
         let counters = self.counters();
-        counters.set_pinned(self.held.len());
+        counters.set_pinned(self.held.len(), self.held_since);
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
@@ -659,21 +717,10 @@ struct Freed {
 impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();
-        if self.len() > 0 {
-            self.counters().count_left();
-        }
-        let pending = self.take_all();
-        if busted::is(Variant::DropFrees) {
-            // SAFETY: none; this is what the broken variant is about.
-            pending.for_each(|garbage| drop(unsafe { garbage.free() }));
-        } else {
-            self.core.add_orphans(pending);
-        }
-        self.count_nothing();
+        self.pass_on();
         if self.core.quota().is_some_and(|quota| self.credit.give_back(quota)) {
             self.core.event().notify();
         }
-        self.counters().set_served(false);
         self.core.counters.release(&self.counters);
     }
 }

@@ -1,8 +1,8 @@
 //! The retire lists of threads that write to cells of the default domain.
 //!
 //! Each such thread has a list, behind a lock that nobody waits for: while another thread is at the list, its owner
-//! leaves objects to the domain instead. The owner polls with nearly each of its writes. When it is silent for a while,
-//! those polls come from others: each poll of the domain passes by one list, in turn, and looks whether it has to.
+//! leaves objects to the domain instead. The owner polls with nearly each of its writes. When it is silent for a while, or its
+//! thread has ended, those polls come from others: each poll of the domain passes by one list, in turn, and looks whether it has to.
 //!
 //! The argument is in `docs/design/rcu.md`.
 
@@ -17,7 +17,7 @@ use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 // Not modelled: a hint for who passes by.
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An owner that has not polled for so long is silent.
 const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(1) };
@@ -25,11 +25,16 @@ const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_
 /// An owner polls with each write while so few objects wait, and then with one write of so many.
 const EAGER: usize = 32;
 
+/// Objects that an owner's poll looks at: if protected loads hold a share of them, it frees more than have come since the last one.
+const LOOKED_AT: usize = 2 * SHARE;
+
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     list: TryLock<Option<RetireList>>,
     /// Age of the domain in nanoseconds at the owner's last poll; 0 while nothing waits.
     polled: AtomicU64,
+    /// Whether the list was locked by a thread of the parent that a child of a `fork` does not have.
+    is_lost: AtomicBool,
 }
 
 impl Shelf {
@@ -41,7 +46,19 @@ impl Shelf {
     /// Whether something waits here.
     fn is_in_use(&self) -> bool {
         // Relaxed: a hint, or ordered by the fences of the event.
-        self.polled.load(Ordering::Relaxed) != 0
+        self.polled.load(Ordering::Relaxed) != 0 && !self.is_lost()
+    }
+
+    /// Whether nobody will ever unlock the list.
+    fn is_lost(&self) -> bool {
+        // Relaxed: set while there was one thread.
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a `fork`: gives up the list if it is locked. If it is by the calling thread, in whose destructor this is, the
+    /// end of the turn says so.
+    fn reset_after_fork(&self) {
+        self.is_lost.store(self.list.is_locked(), Ordering::Relaxed);
     }
 
     /// Whether something waits here, and the owner does not poll, or is gone.
@@ -64,12 +81,24 @@ impl Turn<'_> {
         // Relaxed: see `Shelf`.
         self.shelf.polled.store(age.as_nanos() as u64 | 1, Ordering::Relaxed);
     }
+
+    /// Polls in place of the owner. An empty list goes, with its memory: the owner may be gone.
+    fn pass_by(&mut self, limit: usize) -> usize {
+        let freed = self.list.as_mut().map_or(0, |list| list.poll_own(limit));
+        if self.list.as_ref().is_some_and(|list| list.len() == 0) {
+            *self.list = None;
+        }
+        freed
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.list.as_ref().is_none_or(|list| list.len() == 0) {
             self.shelf.polled.store(0, Ordering::Relaxed);
+        }
+        if self.shelf.is_lost() {
+            self.shelf.is_lost.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -97,9 +126,7 @@ impl OwnShelf {
     /// # Panics
     /// With the panic of a destructor; the object has been taken in.
     pub(crate) fn put(&mut self, core: &Arc<Core>, garbage: Garbage) {
-        // SAFETY: the core is alive.
-        let shelf: &Shelf = unsafe { self.claim.slot() };
-        let Some(mut turn) = shelf.begin() else {
+        let Some(mut turn) = self.shelf(core).begin() else {
             // Somebody is at it, or this is a destructor that runs in a poll of the list.
             return core.leave_behind(garbage);
         };
@@ -120,19 +147,35 @@ impl OwnShelf {
         }
         // Destructors do not nest: what one of them retires waits for the next poll.
         if !is_freeing() {
-            turn.list.as_mut().map(|list| list.poll(SHARE));
+            turn.list.as_mut().map(|list| {
+                // Otherwise it could grow without an end by what others leave.
+                if list.is_short() {
+                    list.adopt(SHARE);
+                }
+                list.poll_own(LOOKED_AT)
+            });
             drop(turn);
             core.pass_by(&mut self.round);
         }
     }
 
-    /// The owner's thread ends, and passes on what waits; or whoever is at the list goes on with it.
+    /// Where the list is; another one when that is lost.
+    fn shelf<'c>(&mut self, core: &'c Core) -> &'c Shelf {
+        loop {
+            // SAFETY: the core is borrowed, and owns the registry.
+            let shelf: &'c Shelf = unsafe { self.claim.slot() };
+            if !shelf.is_lost() {
+                return shelf;
+            }
+            // The slot stays claimed: nobody else gets it.
+            self.claim = core.shelves.claim();
+        }
+    }
+
+    /// The owner's thread ends. What waits stays where it is: others pass by, and the next thread that gets the slot.
     pub(crate) fn end(&mut self, core: &Core) {
-        // SAFETY: the core is alive.
-        let shelf: &Shelf = unsafe { self.claim.slot() };
-        if let Some(mut turn) = shelf.begin() {
-            // A retire list that is dropped leaves what it has to the domain.
-            drop(turn.list.take());
+        if let Some(list) = self.shelf(core).begin().as_mut().and_then(|turn| turn.list.as_mut()) {
+            list.end_boost();
         }
         core.shelves.release(&self.claim);
     }
@@ -150,8 +193,8 @@ impl Core {
         let Some(shelf) = self.shelves.any(round.0) else { return };
         round.0 = round.0.wrapping_add(1);
         if shelf.is_in_use() && shelf.is_silent(self.age()) {
-            if let Some(list) = shelf.begin().as_mut().and_then(|turn| turn.list.as_mut()) {
-                list.poll(SHARE);
+            if let Some(mut turn) = shelf.begin() {
+                turn.pass_by(SHARE);
             }
         }
     }
@@ -161,11 +204,7 @@ impl Core {
         let mut freed = 0;
         for shelf in self.shelves.iter_all().filter(|shelf| shelf.is_in_use()) {
             if shelf.is_silent(self.age()) {
-                let answer = panics::catch(|| {
-                    let mut turn = shelf.begin();
-                    let list = turn.as_mut().and_then(|turn| turn.list.as_mut());
-                    list.map_or(0, |list| list.poll(usize::MAX))
-                });
+                let answer = panics::catch(|| shelf.begin().map_or(0, |mut turn| turn.pass_by(usize::MAX)));
                 match answer {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
@@ -180,10 +219,15 @@ impl Core {
         self.shelves.iter_all().any(Shelf::is_in_use)
     }
 
+    /// In the child of a `fork`: gives up the lists at which other threads of the parent were.
+    pub(crate) fn reset_shelves_after_fork(&self) {
+        self.shelves.iter_all().for_each(Shelf::reset_after_fork);
+    }
+
     /// Takes over what waits in the lists of all threads, each once, and waits by `pause` while somebody is at one. False when that
     /// gives up.
     pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
-        for shelf in self.shelves.iter_all() {
+        for shelf in self.shelves.iter_all().filter(|shelf| !shelf.is_lost()) {
             let mut turn = shelf.begin();
             while turn.is_none() && pause() {
                 turn = shelf.begin();
@@ -192,5 +236,151 @@ impl Core {
             turn.list.iter_mut().for_each(|other| list.take_over(other));
         }
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::ptr;
+
+    use super::super::retire_list::GATHERED;
+    use super::*;
+    use crate::rcu::{Domain, RcuCell};
+
+    const MANY: usize = if cfg!(miri) { 300 } else { 10_000 };
+
+    /// A thread's list in a domain of its own.
+    struct Scene {
+        domain: Domain,
+        own: OwnShelf,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let domain = Domain::new();
+            let own = OwnShelf::new(domain.core());
+            Self { domain, own }
+        }
+
+        fn garbage(&self, cell: &RcuCell<usize>) -> Garbage {
+            let _ = self;
+            cell.take().expect("it is not empty").into_parts().into_garbage()
+        }
+
+        fn write(&mut self) {
+            let garbage = self.garbage(&self.domain.cell(0));
+            self.own.put(self.domain.core(), garbage);
+        }
+
+        fn pending(&self) -> usize {
+            self.domain.stats().pending as usize
+        }
+
+        fn len(&self) -> usize {
+            let turns = self.domain.core().shelves.iter_all().filter_map(Shelf::begin);
+            turns.map(|turn| turn.list.as_ref().map_or(0, RetireList::len)).sum()
+        }
+    }
+
+    /// Lists in a domain's shelves keep it alive: those of the default domain may.
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            for shelf in self.domain.core().shelves.iter_all() {
+                drop(shelf.begin().and_then(|mut turn| turn.list.take()));
+            }
+        }
+    }
+
+    /// However many of its objects are pinned for ever, and however many others have left.
+    #[test]
+    fn a_list_shrinks_beside_pinned_objects_and_takes_in_no_more_than_it_frees() {
+        let mut scene = Scene::new();
+        let reader = scene.domain.reader();
+        let cells: Vec<_> = (0..2 * SHARE).map(|value| scene.domain.cell(value)).collect();
+        let protected: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+        let guard = reader.pin();
+        for cell in &cells {
+            let garbage = scene.garbage(cell);
+            scene.own.put(scene.domain.core(), garbage);
+        }
+        (0..MANY).for_each(|_| scene.write());
+        drop(guard);
+        for _ in 0..MANY {
+            drop(scene.domain.cell(0).take());
+        }
+        // What comes while full batches gather, or wait for the fence, comes on top.
+        let longest = scene.len() + GATHERED * Pace::DEFAULT.batch;
+        let mut writes = 0;
+        while scene.pending() > cells.len() + 2 * GATHERED * Pace::DEFAULT.batch {
+            scene.write();
+            writes += 1;
+            assert!(scene.len() <= longest, "{} of {longest}", scene.len());
+            assert!(writes <= 4 * MANY, "{} are left", scene.pending());
+        }
+        drop(protected);
+    }
+
+    /// However much waits; and the next thread goes on with it.
+    #[test]
+    fn the_end_of_a_thread_takes_as_long_as_ever() {
+        let mut scene = Scene::new();
+        let reader = scene.domain.reader();
+        let guard = reader.pin();
+        (0..MANY).for_each(|_| scene.write());
+        let (steps, ()) = stillpoint_sys::work::steps_of(|| scene.own.end(scene.domain.core()));
+        assert_eq!((steps, scene.len(), scene.pending()), (0, MANY, MANY));
+        drop(guard);
+        scene.own = OwnShelf::new(scene.domain.core());
+        let writes = MANY + SHARE;
+        (0..writes).for_each(|_| scene.write());
+        assert!(scene.pending() < MANY, "{} are left", scene.pending());
+        assert_eq!(scene.len(), scene.pending(), "there is one list");
+    }
+
+    /// In the child of a `fork`. The turn of the thread that forks may be one of them, and its end says so.
+    #[test]
+    fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
+        let mut scene = Scene::new();
+        let domain = scene.domain.clone();
+        let (reader, core) = (domain.reader(), domain.core());
+        let _guard = reader.pin();
+        scene.write();
+        let shelf = scene.own.shelf(core);
+        let turn = shelf.begin().expect("nobody is at it");
+        core.reset_shelves_after_fork();
+        assert!(shelf.is_lost() && !core.has_shelved());
+        let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        scene.write();
+        assert!(!ptr::eq(shelf, scene.own.shelf(core)), "another one takes its place");
+        assert!(core.has_shelved() && core.take_shelved(&mut list, || false));
+        assert_eq!(list.len(), 1, "nobody waits for what is lost");
+        drop(turn);
+        assert!(!shelf.is_lost() && core.take_shelved(&mut list, || false));
+        assert_eq!(list.len(), 2);
+        core.reset_shelves_after_fork();
+        assert!(!shelf.is_lost(), "it is not locked");
+    }
+
+    /// Who passes by frees what is there, and takes nothing in.
+    #[test]
+    fn who_passes_by_adopts_nothing() {
+        let mut scene = Scene::new();
+        let reader = scene.domain.reader();
+        let guard = reader.pin();
+        scene.write();
+        for _ in 0..SHARE {
+            drop(scene.domain.cell(0).take());
+        }
+        std::thread::sleep(2 * SILENT);
+        let core = scene.domain.core();
+        let mut round = Round::default();
+        (0..core.shelves.iter_all().count()).for_each(|_| core.pass_by(&mut round));
+        assert!(!core.pass_by_all(&mut None));
+        assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
+        drop(guard);
+        assert!(core.pass_by_all(&mut None));
+        assert_eq!((scene.len(), scene.pending()), (0, SHARE));
+        let lists = core.shelves.iter_all().filter_map(Shelf::begin);
+        assert_eq!(lists.filter(|turn| turn.list.is_some()).count(), 0, "its memory is freed, too");
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Counters {
     assists: AtomicU64,
     /// Pending objects that were past their grace period at the last poll, and pinned.
     pinned: AtomicU64,
+    /// Age of the domain in nanoseconds since when none of them has waited longer; 0 for none.
+    held_since: ModelledU64,
     /// The oldest token that the owner waits for; 0 for none.
     token: AtomicU64,
     /// Age of the domain in nanoseconds since when it does.
@@ -69,6 +71,11 @@ impl Counters {
     }
 }
 
+/// 0 for none.
+fn nanoseconds(age_of_domain: Option<Duration>) -> u64 {
+    age_of_domain.map_or(0, |age| age.as_nanos() as u64 | 1)
+}
+
 /// For the owner of a retire list.
 impl Counters {
     #[inline]
@@ -88,10 +95,10 @@ impl Counters {
         self.pending_bytes.store(bytes as u64, RELAXED);
     }
 
-    /// Before the counts say that nothing waits.
+    /// After what waited has been left elsewhere, and before the counts say that nothing waits.
     pub(crate) fn count_left(&self) {
-        // Relaxed: published by the release in `set_pending`.
-        self.left.store(self.left.load(RELAXED) + 1, RELAXED);
+        // Release: pairs with the acquire loads in `served` and in `Served::is_left`.
+        self.left.store(self.left.load(RELAXED) + 1, Ordering::Release);
     }
 
     pub(crate) fn set_served(&self, is_served: bool) {
@@ -100,12 +107,14 @@ impl Counters {
     }
 
     pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
-        let nanoseconds = age_of_domain.map_or(0, |age| age.as_nanos() as u64 | 1);
-        self.oldest.store(nanoseconds, RELAXED);
+        self.oldest.store(nanoseconds(age_of_domain), RELAXED);
     }
 
-    pub(crate) fn set_pinned(&self, objects: usize) {
+    /// Before what is freed is counted. `since` is an age of the domain.
+    pub(crate) fn set_pinned(&self, objects: usize, since: Option<Duration>) {
         self.pinned.store(objects as u64, RELAXED);
+        // Release: pairs with the acquire load in `Served::is_held`.
+        self.held_since.store(nanoseconds(since), Ordering::Release);
     }
 
     /// The oldest token that the owner waits for, and the age of the domain since when it does.
@@ -125,31 +134,45 @@ pub(crate) struct Served<'c> {
     /// Objects freed when all of that are but those that are pinned.
     freed: u64,
     left: u64,
+    /// Age of the domain when that was seen.
+    passed: Option<Duration>,
 }
 
 impl Served<'_> {
-    /// Whether all of that has gone. What was retired before is passed over only if it is pinned.
-    pub(crate) fn is_over(&self) -> bool {
-        let counters = self.counters;
+    /// Whether all of that has gone. What was retired before is passed over only if it is pinned. `age` tells the age of the domain.
+    pub(crate) fn is_over(&mut self, age: impl FnOnce() -> Duration) -> bool {
         // Acquire: pairs with the release in `set_pending`, for who relies on what was freed.
-        let is_empty = counters.pending.load(Ordering::Acquire) == 0;
+        if self.counters.pending.load(Ordering::Acquire) == 0 {
+            return true;
+        }
         // Acquire: pairs with the release in `count_freed`: what was passed over since is counted as pinned.
-        let is_passed = counters.freed.load(Ordering::Acquire) >= self.freed && !self.is_pinned();
-        is_empty || is_passed
+        if self.passed.is_none() && self.counters.freed.load(Ordering::Acquire) >= self.freed {
+            self.passed = Some(age());
+        }
+        self.passed.is_some() && !self.is_held()
+    }
+
+    /// Whether protected loads hold some of it, or something else that has waited as long.
+    fn is_held(&self) -> bool {
+        // Acquire: pairs with the release in `set_pinned`, for who relies on what was freed.
+        let since = self.counters.held_since.load(Ordering::Acquire);
+        since != 0 && (self.passed.is_none() || since <= nanoseconds(self.passed))
+    }
+
+    /// Whether the rest of it cannot go before a protected load is released.
+    pub(crate) fn is_pinned(&self) -> bool {
+        let is_all = self.pinned() as u64 >= self.counters.pending.load(RELAXED);
+        (self.passed.is_some() || is_all) && self.is_held()
     }
 
     /// Whether what was in the list, or some of it, may be elsewhere. To be asked after [`is_over`](Served::is_over), whose loads
     /// make this one new enough.
     pub(crate) fn is_left(&self) -> bool {
-        self.counters.left.load(RELAXED) != self.left
+        // Acquire: pairs with the release in `count_left`: what was left is found.
+        self.counters.left.load(Ordering::Acquire) != self.left
     }
 
-    /// Whether protected loads hold some of it, or what was retired later.
-    pub(crate) fn is_pinned(&self) -> bool {
-        self.pinned() > 0
-    }
-
-    /// How many objects they hold.
+    /// How many objects protected loads hold, of those and others.
     pub(crate) fn pinned(&self) -> usize {
         self.counters.pinned.load(RELAXED) as usize
     }
@@ -184,14 +207,15 @@ impl Counters {
 impl Counters {
     /// What waits in the list, if a thread looks after it, other than the one with the counters `own`.
     pub(crate) fn served(&self, own: &Self) -> Option<Served<'_>> {
-        // First: what is passed on after this is told of.
-        let left = self.left.load(RELAXED);
+        // First: what is passed on after this is told of. Acquire: pairs with the release in `count_left`: what was passed on before
+        // is where it was left.
+        let left = self.left.load(Ordering::Acquire);
         // In this order: what is freed in between is counted twice, and the list is waited for until it is empty. Acquire: pairs with
         // the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);
-        (pending > 0 && is_another).then_some(Served { counters: self, freed, left })
+        (pending > 0 && is_another).then_some(Served { counters: self, freed, left, passed: None })
     }
 
     /// The age of the domain since when the owner waits for a reader in this state, if it does.

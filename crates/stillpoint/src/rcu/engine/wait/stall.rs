@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::counters::Counters;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::queue::retire_list::Freeing;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::{Behind, Stall};
 
@@ -60,6 +61,7 @@ impl Core {
         let Some(watch) = self.watch.as_ref().filter(|_| self.may_be_stalled(since)) else { return };
         if laggard.begin_report(token) {
             let waited = self.age().saturating_sub(since);
+            let _freeing = Freeing::begin();
             (watch.hook)(&Stall::new(self, laggard, waited, behind()));
         }
     }

@@ -208,7 +208,7 @@ impl Callbacks {
             }
         }
         let counters = self.counters();
-        counters.set_pinned(state.number_held);
+        counters.set_pinned(state.number_held, None);
         counters.set_under_way(state.segments.under_way());
         counters.set_oldest(state.segments.under_way().map(|(_, started)| started));
         self.report_stall(state, &mut called);
@@ -428,7 +428,7 @@ impl Drop for Callbacks {
             self.core.add_orphans(garbage.into_iter());
         }
         let counters = self.counters();
-        counters.set_pinned(0);
+        counters.set_pinned(0, None);
         counters.set_under_way(None);
         counters.set_oldest(None);
         self.core.counters.release(&self.counters);

@@ -180,3 +180,67 @@ fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     drop(guard);
     lists.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
 }
+
+/// Whatever is pinned later.
+#[test]
+fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
+    let domain = Domain::new();
+    let core = domain.core();
+    let (reader, cells) = (domain.reader(), [1, 2, 3].map(|value| domain.cell(value)));
+    let mut protected = cells.each_ref().map(|cell| cell.protect(&reader));
+    let mut list = eager(&domain, Limits::NONE);
+    let other = eager(&domain, Limits::NONE);
+    list.set_served(true);
+    let retire = |list: &mut RetireList, which: Option<usize>| {
+        let retired = match which {
+            Some(cell) => cells[cell].take().expect("it is not empty"),
+            None => domain.cell(0).take().expect("it is not empty"),
+        };
+        list.retire(retired.into_parts().into_garbage());
+        list.poll(usize::MAX);
+    };
+    retire(&mut list, Some(0));
+    retire(&mut list, None);
+    assert_eq!(list.len(), 1);
+    let counters: *const Counters = list.counters();
+    // SAFETY: the list stays until the end.
+    let counters = unsafe { &*counters };
+    list.retire(domain.cell(0).take().expect("it is not empty").into_parts().into_garbage());
+    let mut served = counters.served(other.counters()).expect("somebody looks after it");
+    let mut is_over = || (served.is_over(|| core.age()), served.is_pinned());
+    list.poll(usize::MAX);
+    assert_eq!(is_over(), (false, true), "there is nothing else");
+    retire(&mut list, Some(1));
+    assert_eq!(is_over(), (false, true));
+    retire(&mut list, None);
+    assert_eq!(
+        is_over(),
+        (false, true),
+        "as many as there were have been freed, and the first one is pinned"
+    );
+    // Pinned, both, when it goes, and one of them only since then.
+    retire(&mut list, Some(2));
+    protected[0] = None;
+    protected[1] = None;
+    list.poll(usize::MAX);
+    assert_eq!((list.held(), is_over()), (1, (true, false)));
+}
+
+/// A caller that holds something is not in the way of what can still be freed.
+#[test]
+fn a_served_list_is_pinned_only_when_the_rest_is() {
+    let domain = Domain::new();
+    let (reader, cell) = (domain.reader(), domain.cell(1));
+    let object = cell.protect(&reader);
+    let mut list = eager(&domain, Limits::NONE);
+    let other = eager(&domain, Limits::NONE);
+    list.set_served(true);
+    list.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
+    list.poll(usize::MAX);
+    let guard = reader.pin();
+    list.retire(old(&domain).into_parts().into_garbage());
+    let served = list.counters().served(other.counters()).expect("somebody looks after it");
+    assert!(served.pinned() == 1 && !served.is_pinned());
+    drop(guard);
+    drop(object);
+}
