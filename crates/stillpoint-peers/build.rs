@@ -52,8 +52,10 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-const RUST_PEERS: [&str; 12] = [
+const RUST_PEERS: [&str; 14] = [
     "crossbeam-epoch",
+    "crossbeam-queue",
+    "crossbeam-skiplist",
     "seize",
     "haphazard",
     "papaya",

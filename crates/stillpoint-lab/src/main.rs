@@ -13,6 +13,7 @@ mod peers;
 mod pool;
 mod preempt;
 mod reclaim;
+mod structures;
 mod table;
 mod timer;
 

@@ -23,6 +23,7 @@ const CRATES: [(&str, &[&str]); 9] = [
         &[
             "stillpoint",
             "stillpoint-multicast",
+            "stillpoint-structures",
             "stillpoint-peers",
             "stillpoint-harness",
             "stillpoint-torture",

@@ -108,6 +108,8 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
         #[cfg(peer_ck)]
         ("ck", env!("STILLPOINT_PEER_CK_VERSION")),
         ("crossbeam-epoch", env!("STILLPOINT_PEER_CROSSBEAM_EPOCH_VERSION")),
+        ("crossbeam-queue", env!("STILLPOINT_PEER_CROSSBEAM_QUEUE_VERSION")),
+        ("crossbeam-skiplist", env!("STILLPOINT_PEER_CROSSBEAM_SKIPLIST_VERSION")),
         ("seize", env!("STILLPOINT_PEER_SEIZE_VERSION")),
         ("haphazard", env!("STILLPOINT_PEER_HAPHAZARD_VERSION")),
         ("papaya", env!("STILLPOINT_PEER_PAPAYA_VERSION")),

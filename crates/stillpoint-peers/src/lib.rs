@@ -9,6 +9,7 @@
 //!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
 //!   their own headers; the Rust peers are ordinary dependencies.
 //! - [`table`] has hash tables, [`timer`] timers, and [`pool`] object pools, for the experiments of these names.
+//! - [`structures`] has a stack, a queue and a list over two schemes, for the experiment of this name.
 //! - [`micro`] lists single operations to be timed.
 //! - [`read_until_stopped`] is the readers' loop, the same for everybody; [`read_sections`] the one of readers whose
 //!   sections hold [`Work`].
@@ -28,6 +29,7 @@ mod native;
 pub mod pool;
 mod rust;
 mod sections;
+pub mod structures;
 pub mod table;
 pub mod timer;
 

@@ -41,6 +41,7 @@
 //! List-Based Sets", SPAA 2002.
 
 mod busted;
+mod chain;
 mod list;
 #[cfg(all(test, loom))]
 mod models;

@@ -7,6 +7,7 @@ use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, R
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};
+use crate::chain::{end_chain, Link};
 use crate::orders;
 use crate::watch::Watch;
 
@@ -26,6 +27,16 @@ impl<K, V> Node<K, V> {
     fn is_marked(&self) -> bool {
         // Relaxed: not followed.
         self.next.load(Ordering::Relaxed, &Unprotected).tag() == MARK
+    }
+}
+
+impl<K, V> Link for Node<K, V> {
+    fn next(&mut self) -> &mut Atomic<Self> {
+        &mut self.next
+    }
+
+    fn end(node: Owned<Self>) {
+        drop(node);
     }
 }
 
@@ -277,8 +288,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             {
                 continue;
             }
-            // Release: pairs with the acquire in `ProtectedLink::load`: the mark comes before the unlink, whoever does that.
-            let order = Ordering::Release;
+            // Relaxed: publishes nothing, and whoever unlinks has set the mark or has read it: see step 7.
+            let order = Ordering::Relaxed;
             if node
                 .next
                 .compare_exchange(next.shared(), marked, order, Ordering::Relaxed, &Unprotected)
@@ -313,11 +324,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for List<K, V> {
     fn drop(&mut self) {
         // SAFETY: the list is the caller's, with all nodes that are linked; references into it borrow it. The link of a node
         // that is still linked may have a mark; who has marked it has not retired it.
-        let mut next = unsafe { self.head.take_owned() };
-        while let Some(mut node) = next {
-            // SAFETY: as above.
-            next = unsafe { node.next.take_owned() };
-        }
+        unsafe { end_chain(&mut self.head) };
     }
 }
 

@@ -75,6 +75,13 @@ fn spawn<S: Send + Sync + 'static>(
     thread::spawn(move || function(&structure, &domain.reader(), &mut domain.reclaimer()))
 }
 
+/// For a thread that has entered its region before the others were spawned: later, it would come after more than links order.
+/// loom runs a thread as long as it can, and looks for another order only from the last access before a write: not from a
+/// load of ours behind which the writer has loaded the same link itself.
+fn let_others_go_first() {
+    thread::yield_now();
+}
+
 #[test]
 fn one_pushes_to_a_stack_and_one_pops() {
     explore(3, |domain| {
@@ -246,11 +253,14 @@ fn a_walk_hand_over_hand_meets_what_is_removed() {
 fn one_inserts_and_one_walks() {
     explore(2, |domain| {
         let list = list(&domain, &[]);
+        let reader = domain.reader();
+        let guard = reader.pin();
         let other = spawn(&list, &domain, |list, reader, reclaimer| {
             assert!(list.insert(1, Value::new(1), reader, reclaimer).is_ok());
         });
-        let reader = domain.reader();
-        list.get_in(&1, &reader.pin()).map(Value::read);
+        let_others_go_first();
+        list.get_in(&1, &guard).map(Value::read);
+        drop(guard);
         if let Some(entry) = list.get(&1, &reader) {
             entry.read();
         }
@@ -288,17 +298,21 @@ fn two_remove_neighbours() {
     });
 }
 
-/// A node is inserted, and the one before it removed, while another thread is about to walk.
+/// A node is inserted, and the one before it removed, while another thread is about to walk: only the unlink leads it to the
+/// new one.
 #[test]
 fn one_walks_where_another_inserts_and_removes() {
     explore(2, |domain| {
         let list = list(&domain, &[1]);
+        let reader = domain.reader();
+        let guard = reader.pin();
         let other = spawn(&list, &domain, |list, reader, reclaimer| {
             assert!(list.insert(2, Value::new(2), reader, reclaimer).is_ok());
             remove_each(list, &[1], reader, reclaimer);
         });
-        let reader = domain.reader();
-        list.get_in(&2, &reader.pin()).map(Value::read);
+        let_others_go_first();
+        list.get_in(&2, &guard).map(Value::read);
+        drop(guard);
         other.join().unwrap();
     });
 }
@@ -312,7 +326,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::QueueTailRelaxed, "two_push_to_a_queue"),
     (Variant::QueueHeadRelaxed, "one_pushes_to_a_queue_and_two_pop"),
     (Variant::QueueNoLook, "two_pop_from_a_queue"),
-    (Variant::ListLinkRelaxed, "one_inserts_and_one_walks"),
+    (Variant::ListInsertRelaxed, "one_inserts_and_one_walks"),
+    (Variant::ListUnlinkRelaxed, "one_walks_where_another_inserts_and_removes"),
     (Variant::ListFollowRelaxed, "one_inserts_and_one_walks"),
     (Variant::ListMarkIgnored, "a_walk_hand_over_hand_meets_what_is_removed"),
     (Variant::ListUnlinkFirst, "one_inserts_where_another_removes"),

@@ -5,8 +5,9 @@ use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, S
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};
+use crate::chain::end_chain;
 use crate::orders;
-use crate::stack::{drop_values, Node};
+use crate::stack::Node;
 
 /// On cache lines of its own: those who push and those who pop do not share one.
 #[repr(align(128))]
@@ -77,8 +78,8 @@ impl<T: Send + 'static> Queue<T> {
     /// Moves the tail on, unless somebody has: then the caller comes after that.
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
-        // Acquire on failure: as in `pop`.
-        let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Acquire, &Unprotected);
+        // Relaxed on failure: as in `pop`.
+        let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Relaxed, &Unprotected);
     }
 
     /// Takes the value at the front; `None` when the queue is empty. A node goes to `reclaimer`.
@@ -97,8 +98,8 @@ impl<T: Send + 'static> Queue<T> {
             node.watch.look();
             // No older than what was seen by whoever moved the head here, which the load of the head has acquired: so it has
             // passed the head, or is there.
-            // Acquire: pairs with the release of `queue_tail`: the retirement below comes after the move.
-            let tail = self.tail.0.load(Ordering::Acquire, &Unprotected);
+            // Relaxed: not followed. That it was seen before the retirement below is what counts: see step 5.
+            let tail = self.tail.0.load(Ordering::Relaxed, &Unprotected);
             next.load(&node.next);
             // Relaxed: for comparison. Links of a queue have no marks: this look shows that the next node was not retired
             // when its slot was set.
@@ -125,7 +126,7 @@ impl<T: Send + 'static> Queue<T> {
                 // SAFETY: who has made the node the first one has its value, which its push has published.
                 let value = unsafe { front.take_value() };
                 // SAFETY: neither head nor tail, nor a node behind the head, leads to it any more,
-                // by exchanges of this thread or that it has acquired.
+                // by exchanges of this thread or that it has seen.
                 unsafe { head.shared().retire(reclaimer) };
                 return Some(value);
             }
@@ -135,9 +136,10 @@ impl<T: Send + 'static> Queue<T> {
 
 impl<T: Send + 'static> Drop for Queue<T> {
     fn drop(&mut self) {
-        // SAFETY: the queue is the caller's, with all nodes that are linked; the first one has no value.
+        // SAFETY: the queue is the caller's, with all nodes that are linked.
         if let Some(mut first) = unsafe { self.head.0.take_owned() } {
-            drop_values(&mut first.next);
+            // SAFETY: as above. The first one, which is left out, has no value.
+            unsafe { end_chain(&mut first.next) };
         }
     }
 }

@@ -6,6 +6,7 @@ use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, U
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};
+use crate::chain::{end_chain, Link};
 use crate::orders;
 use crate::watch::Watch;
 
@@ -33,6 +34,17 @@ impl<T> Node<T> {
     pub(crate) unsafe fn take_value(&self) -> T {
         // SAFETY: the caller's promise.
         unsafe { (*self.value.get()).assume_init_read() }
+    }
+}
+
+impl<T> Link for Node<T> {
+    fn next(&mut self) -> &mut Atomic<Self> {
+        &mut self.next
+    }
+
+    fn end(node: Owned<Self>) {
+        // SAFETY: a node that is linked in a stack, or behind the first one of a queue, has its value; the node is the caller's.
+        drop(unsafe { node.take_value() });
     }
 }
 
@@ -150,34 +162,9 @@ impl<T: Send + 'static> Stack<T> {
 
 impl<T: Send + 'static> Drop for Stack<T> {
     fn drop(&mut self) {
-        drop_values(&mut self.head);
+        // SAFETY: the stack is the caller's, with all nodes that are linked.
+        unsafe { end_chain(&mut self.head) };
     }
-}
-
-/// Drops the values of a chain that the caller has to itself, and frees its nodes: all, also when a destructor panics.
-pub(crate) fn drop_values<T>(link: &mut Atomic<Node<T>>) {
-    struct Rest<T>(Option<Owned<Node<T>>>);
-
-    impl<T> Rest<T> {
-        fn drop_each(&mut self) {
-            while let Some(mut node) = self.0.take() {
-                // SAFETY: the caller of `drop_values` has them to itself.
-                self.0 = unsafe { node.next.take_owned() };
-                // SAFETY: each node that is linked in a stack, or behind the first one of a queue, has its value.
-                drop(unsafe { node.take_value() });
-            }
-        }
-    }
-
-    impl<T> Drop for Rest<T> {
-        fn drop(&mut self) {
-            self.drop_each();
-        }
-    }
-
-    // SAFETY: the caller has the chain to itself.
-    let mut rest = Rest(unsafe { link.take_owned() });
-    rest.drop_each();
 }
 
 impl<T: Send + 'static> fmt::Debug for Stack<T> {

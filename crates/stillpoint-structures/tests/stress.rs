@@ -272,14 +272,16 @@ fn a_value_whose_drop_panics_leaves_the_others() {
     }
 
     let (domain, alive) = (Domain::new(), Arc::default());
-    let reader = domain.reader();
-    let (stack, queue) = (Stack::new_in(&domain), Queue::new_in(&domain));
-    for number in 0..3 {
+    let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+    let (stack, queue, list) = (Stack::new_in(&domain), Queue::new_in(&domain), List::new_in(&domain));
+    for number in 0..5 {
         stack.push(Panics(Value::new(number, &alive)), &reader);
         queue.push(Panics(Value::new(number, &alive)), &reader);
+        assert!(list.insert(number, Panics(Value::new(number, &alive)), &reader, &mut reclaimer).is_ok());
     }
     catch_unwind(AssertUnwindSafe(|| drop(stack))).expect_err("one panics");
     catch_unwind(AssertUnwindSafe(|| drop(queue))).expect_err("one panics");
+    catch_unwind(AssertUnwindSafe(|| drop(list))).expect_err("one panics");
     assert_eq!(alive.load(Ordering::Relaxed), 0);
 }
 

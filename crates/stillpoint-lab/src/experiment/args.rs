@@ -30,6 +30,8 @@ pub(crate) enum Experiment {
     Timer,
     /// Object pools: objects and blocks out and back, on one thread and across threads
     Pool,
+    /// A stack, a queue and a list: calls by one and two threads, and what a reader that stands still holds up
+    Structures,
     /// All of them, one after the other
     All,
 }
@@ -58,7 +60,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
 
-    /// Numbers of threads in `table`, at most one for each CPU [default: 1,2]
+    /// Numbers of threads in `table` and `structures`, at most one for each CPU [default: 1,2]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) threads: Vec<usize>,
 
@@ -67,7 +69,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer` or `pool`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer`, `pool` or `structures`, or operations of `micro` [default: all]
     // As above.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) scenarios: Vec<String>,

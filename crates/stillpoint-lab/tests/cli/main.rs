@@ -12,5 +12,6 @@ mod preempt;
 mod simulate;
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;
+mod structures;
 mod table;
 mod timer;

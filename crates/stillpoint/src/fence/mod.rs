@@ -18,6 +18,8 @@
 //! - what was stored before L, or something newer, is seen by every load after H;
 //! - what was stored before H, or something newer, is seen by every load after L.
 //!
+//! What a thread has *read* before its fence counts as what it has stored, whoever stored it.
+//!
 //! So in the pattern above, either the writer sees the announcement or the reader sees the unlink. "After H" includes
 //! the loads of other threads that learned of the fence by an acquire load. The pair does not replace release and
 //! acquire: who *reads* an announcement and goes on from there needs them as everywhere.
@@ -32,7 +34,8 @@
 //! the load after `light()` is executed after the barrier, which follows the unlink. A thread that runs on no
 //! core at that moment passed a full barrier in the scheduler when it left its core, and will pass another
 //! one when it comes back: both the same as an interrupt. The kernel documents both barriers in
-//! `Documentation/scheduler/membarrier.rst`.
+//! `Documentation/scheduler/membarrier.rst`. They are cumulative: what was read before one is there for whoever comes after
+//! another.
 //!
 //! Miri knows no such system call: there, both are sequentially consistent fences, which keep the same promise by the
 //! C++20 memory model (their total order agrees with the order in which atomics change), only dearer for the reader.

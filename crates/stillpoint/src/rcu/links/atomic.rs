@@ -238,6 +238,10 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
     ///
+    /// By exchanges that compare addresses: the caller keeps the object that the link holds protected meanwhile, in a region or
+    /// by a [`ProtectedLink`], or has the structure to itself. Else another object may be at the address by then, and the link
+    /// is set to a pointer that was made from the one that is freed.
+    ///
     /// ```
     /// # use std::sync::atomic::Ordering;
     /// use stillpoint::rcu::{Atomic, Unprotected};
@@ -251,12 +255,14 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         self.fetch(order, |before| before | tag)
     }
 
-    /// Clears the bits of the tag that are not in this one, and returns what the link held before. Lock-free.
+    /// Clears the bits of the tag that are not in this one, and returns what the link held before. Lock-free. The object is kept
+    /// protected as for [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_and<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before & tag)
     }
 
-    /// Flips these bits of the tag, and returns what the link held before. Lock-free.
+    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The object is kept protected as for
+    /// [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_xor<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before ^ tag)
     }

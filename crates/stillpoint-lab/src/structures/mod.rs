@@ -1,0 +1,115 @@
+//! The experiment `structures`: our stack, queue and list beside the same over crossbeam-epoch and over haphazard, and beside
+//! crossbeam's own.
+//!
+//! Short slices of each contender follow each other in rotated order. What comes out must be what was put in.
+
+mod measure;
+mod ours;
+mod show;
+
+use std::time::Duration;
+
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::json::Row;
+
+use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+
+/// The contenders, in the order of the tables. `guard`: lookups in regions; all else protects nodes one by one.
+const CONTENDERS: &[&str] = &[
+    "stillpoint/protected",
+    "stillpoint/guard",
+    "crossbeam-epoch",
+    "haphazard",
+    "crossbeam-queue",
+    "crossbeam-skiplist",
+];
+
+/// Each thread pushes and pops, one after the other; a list with so many lookups and writes of a hundred calls; and what waits to be
+/// freed while one reader stands still in a list.
+const SCENARIOS: &[&str] = &["stack", "queue", "list-90-10", "list-50-50", PARKED];
+const PARKED: &str = "list-parked";
+
+/// Keys that are in a list most of the time; it is asked for twice as many.
+const KEYS: u64 = 128;
+
+/// Whether a contender has what a scenario is about.
+fn takes_part(contender: &str, scenario: &str) -> bool {
+    match contender {
+        "stillpoint/guard" | "crossbeam-skiplist" => scenario.starts_with("list"),
+        "crossbeam-queue" => scenario == "queue",
+        _ => true,
+    }
+}
+
+/// A scenario, and who is measured in it.
+#[derive(Debug, Clone)]
+struct Setting {
+    scenario: &'static str,
+    /// 1 where one thread writes.
+    threads: usize,
+    contenders: Vec<String>,
+}
+
+impl Setting {
+    /// Lookups among a hundred calls.
+    fn lookups(&self) -> u64 {
+        if self.scenario == "list-90-10" { 90 } else { 50 }
+    }
+}
+
+/// What to measure.
+pub(crate) struct Plan {
+    settings: Vec<Setting>,
+    rounds: u32,
+    /// The time of one slice of a contender.
+    slice: Duration,
+    /// Entries that are replaced beside a reader that stands still.
+    replacements: u64,
+    cpus: Vec<usize>,
+    seed: u64,
+}
+
+impl experiment::Plan for Plan {
+    const EXPERIMENT: Experiment = Experiment::Structures;
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        CONTENDERS.to_vec()
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let contenders = experiment::contenders::<Self>(&args.contenders, |_| None)?;
+        let threads = args.length.asked_or(&args.threads, &[1, 2], &[1, 2]);
+        let mut settings = Vec::new();
+        for &scenario in SCENARIOS.iter().filter(|name| in_scenario(name, scenarios)) {
+            let of: Vec<String> =
+                contenders.iter().filter(|name| takes_part(name, scenario)).cloned().collect();
+            let threads = if scenario == PARKED { &[1] } else { threads.as_slice() };
+            for &threads in threads.iter().filter(|&&threads| threads <= cpus.len() && !of.is_empty()) {
+                settings.push(Setting { scenario, threads, contenders: of.clone() });
+            }
+        }
+        if settings.is_empty() {
+            return Err(Stop::usage(
+                "none of these contenders has this structure, or there are fewer CPUs than threads",
+            ));
+        }
+        let rounds = args.length.rounds_or(5, 9, 21);
+        Ok(Self {
+            settings,
+            rounds,
+            slice: args.length.slice(rounds, Duration::from_millis(args.length.pick(20, 40, 100))),
+            replacements: args.length.pick(20_000, 100_000, 100_000),
+            cpus: cpus.to_vec(),
+            seed: args.seed,
+        })
+    }
+
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let rows = measure::run(self).map_err(Stop::Failed)?;
+        if !silent {
+            show::tables(&rows);
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,92 @@
+//! What crossbeam has itself: a queue of blocks of 31 values, and a skip list.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_queue::SegQueue;
+use crossbeam_skiplist::SkipMap;
+
+use super::{Ordered, OrderedThread, PushPop, PushPopThread, value_of};
+
+/// It frees a block when the last one has left it, without a scheme.
+#[derive(Default)]
+pub(super) struct Seg(SegQueue<u64>);
+
+impl PushPop for Seg {
+    fn thread(&self) -> Box<dyn PushPopThread + '_> {
+        Box::new(SegThread(&self.0))
+    }
+}
+
+struct SegThread<'s>(&'s SegQueue<u64>);
+
+impl PushPopThread for SegThread<'_> {
+    #[inline(always)]
+    fn push(&mut self, value: u64) {
+        self.0.push(value);
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<u64> {
+        self.0.pop()
+    }
+}
+
+/// Over crossbeam-epoch's collector of the process. An insertion does not say whether the key was there: that is told by whose
+/// value it has then.
+#[derive(Default)]
+pub(super) struct Skip {
+    map: SkipMap<u64, (u64, u64)>,
+    threads: AtomicU64,
+}
+
+impl Drop for Skip {
+    /// What waits in the collector of the process is not to be taken for that of the next one.
+    fn drop(&mut self) {
+        self.map.clear();
+        (0..1024).for_each(|_| crossbeam_epoch::pin().flush());
+    }
+}
+
+impl Ordered for Skip {
+    /// With two threads there were more entries than were said to be inserted, and not removed since.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    fn thread(&self) -> Box<dyn OrderedThread + '_> {
+        // Relaxed: a number of its own.
+        Box::new(SkipThread { map: &self.map, serial: self.threads.fetch_add(1, Ordering::Relaxed) << 40 })
+    }
+}
+
+struct SkipThread<'s> {
+    map: &'s SkipMap<u64, (u64, u64)>,
+    /// Of the last insertion.
+    serial: u64,
+}
+
+impl OrderedThread for SkipThread<'_> {
+    #[inline(always)]
+    fn get(&mut self, key: u64) -> Option<u64> {
+        self.map.get(&key).map(|entry| entry.value().0)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, key: u64) -> bool {
+        self.serial += 1;
+        self.map.get_or_insert(key, (value_of(key), self.serial)).value().1 == self.serial
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, key: u64) -> bool {
+        self.map.remove(&key).is_some()
+    }
+
+    /// An entry is counted, and holds up one node; a thread within a call is pinned.
+    fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool {
+        let _guard = crossbeam_epoch::pin();
+        let entry = self.map.get(&key);
+        meanwhile();
+        entry.is_some()
+    }
+}

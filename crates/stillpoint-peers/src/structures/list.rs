@@ -1,0 +1,184 @@
+//! T. Harris's and M. Michael's ordered list.
+
+use std::mem;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::scheme::{MARK, Region, Scheme, Thread, address};
+use super::{Ordered, OrderedThread, value_of};
+
+struct Node {
+    key: u64,
+    value: u64,
+    /// With the mark when the node is removed; not changed any more then.
+    next: AtomicPtr<Node>,
+}
+
+fn is_marked(link: *mut Node) -> bool {
+    link.addr() & MARK != 0
+}
+
+#[derive(Default)]
+pub(super) struct List<S> {
+    head: AtomicPtr<Node>,
+    scheme: S,
+}
+
+impl<S: Scheme> Ordered for List<S> {
+    fn thread(&self) -> Box<dyn OrderedThread + '_> {
+        Box::new(ListThread { list: self, thread: self.scheme.thread() })
+    }
+}
+
+struct ListThread<'s, S: Scheme> {
+    list: &'s List<S>,
+    thread: S::Thread<'s>,
+}
+
+/// The link to the first node whose key is not less than one that was looked for, and that node.
+struct Place<'l> {
+    link: &'l AtomicPtr<Node>,
+    current: *mut Node,
+    is_found: bool,
+}
+
+/// Walks hand over hand to where `key` is or would be, and unlinks what is marked on the way.
+#[inline(always)]
+fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Place<'l> {
+    'restart: loop {
+        let (mut before, mut at, mut behind) = (0, 1, 2);
+        let mut link = head;
+        let mut current = region.load(at, link);
+        loop {
+            if is_marked(current) {
+                continue 'restart; // the node before is removed
+            }
+            // SAFETY: null, or a node that an unmarked link led to, which the region keeps, as it does those before it.
+            let Some(node) = (unsafe { current.as_ref() }) else {
+                return Place { link, current, is_found: false };
+            };
+            let next = region.load(behind, &node.next);
+            if is_marked(next) {
+                // Release: pairs with the acquire in `Region::load`.
+                let answer =
+                    link.compare_exchange(current, address(next), Ordering::Release, Ordering::Relaxed);
+                if answer.is_err() {
+                    continue 'restart;
+                }
+                // SAFETY: it came from a box, and was unlinked just now, by this thread.
+                unsafe { region.retire(current) };
+                current = region.load(at, link);
+                continue;
+            }
+            if node.key >= key {
+                return Place { link, current, is_found: node.key == key };
+            }
+            link = &node.next;
+            current = next;
+            mem::swap(&mut before, &mut at);
+            mem::swap(&mut at, &mut behind);
+        }
+    }
+}
+
+/// The node of `key`, where a region keeps all that is removed: over nodes that are.
+#[inline(always)]
+fn walk(head: &AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Option<u64> {
+    let mut link = head;
+    loop {
+        // SAFETY: null, or a node that was linked when the region began, or later.
+        let node = unsafe { address(region.load(0, link)).as_ref() }?;
+        if node.key >= key {
+            // Relaxed: not followed.
+            let is_there = node.key == key && !is_marked(node.next.load(Ordering::Relaxed));
+            return is_there.then_some(node.value);
+        }
+        link = &node.next;
+    }
+}
+
+#[inline(always)]
+fn find<S: Scheme>(list: &List<S>, region: &mut impl Region, key: u64) -> Option<u64> {
+    if S::KEEPS_ALL {
+        return walk(&list.head, region, key);
+    }
+    let place = seek(&list.head, region, key);
+    // SAFETY: the region keeps what was found.
+    place.is_found.then(|| unsafe { (*place.current).value })
+}
+
+impl<S: Scheme> OrderedThread for ListThread<'_, S> {
+    #[inline(always)]
+    fn get(&mut self, key: u64) -> Option<u64> {
+        find(self.list, &mut self.thread.enter(), key)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, key: u64) -> bool {
+        let mut region = self.thread.enter();
+        let mut new = Box::new(Node { key, value: value_of(key), next: AtomicPtr::default() });
+        loop {
+            let place = seek(&self.list.head, &mut region, key);
+            if place.is_found {
+                return false;
+            }
+            *new.next.get_mut() = place.current;
+            let node = Box::into_raw(new);
+            // Release: pairs with the acquire in `Region::load`.
+            let answer =
+                place.link.compare_exchange(place.current, node, Ordering::Release, Ordering::Relaxed);
+            if answer.is_ok() {
+                return true;
+            }
+            // SAFETY: the box from above, which was not linked.
+            new = unsafe { Box::from_raw(node) };
+        }
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, key: u64) -> bool {
+        let mut region = self.thread.enter();
+        loop {
+            let place = seek(&self.list.head, &mut region, key);
+            if !place.is_found {
+                return false;
+            }
+            // SAFETY: the region keeps what was found.
+            let node = unsafe { &*place.current };
+            // Acquire: pairs with the releases by which links are set: the exchange below publishes what is behind.
+            let next = node.next.load(Ordering::Acquire);
+            let marked = next.map_addr(|next| next | MARK);
+            // Relaxed: as in our own list.
+            if is_marked(next)
+                || node.next.compare_exchange(next, marked, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            // Release: pairs with the acquire in `Region::load`.
+            let answer =
+                place.link.compare_exchange(place.current, next, Ordering::Release, Ordering::Relaxed);
+            match answer {
+                // SAFETY: it came from a box, and was unlinked just now, by this thread.
+                Ok(_) => unsafe { region.retire(place.current) },
+                Err(_) => drop(seek(&self.list.head, &mut region, key)),
+            }
+            return true;
+        }
+    }
+
+    fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool {
+        let mut region = self.thread.enter();
+        let found = find(self.list, &mut region, key);
+        meanwhile();
+        found.is_some()
+    }
+}
+
+impl<S> Drop for List<S> {
+    fn drop(&mut self) {
+        let mut next = *self.head.get_mut();
+        while !next.is_null() {
+            // SAFETY: what is linked came from a box, and nobody else uses the list any more.
+            next = address(*unsafe { Box::from_raw(next) }.next.get_mut());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! M. Michael's and M. Scott's queue.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::scheme::{Region, Scheme, Thread};
+use super::{PushPop, PushPopThread};
+
+struct Node {
+    value: u64,
+    next: AtomicPtr<Node>,
+}
+
+impl Node {
+    fn boxed(value: u64) -> *mut Self {
+        Box::into_raw(Box::new(Self { value, next: AtomicPtr::default() }))
+    }
+}
+
+/// On cache lines of its own.
+#[repr(align(128))]
+struct Root(AtomicPtr<Node>);
+
+/// The first node's value is gone; the values are in those behind it.
+struct Roots {
+    head: Root,
+    tail: Root,
+}
+
+pub(super) struct Queue<S> {
+    roots: Roots,
+    scheme: S,
+}
+
+impl<S: Scheme> Default for Queue<S> {
+    fn default() -> Self {
+        let first = Node::boxed(0);
+        let root = || Root(AtomicPtr::new(first));
+        Self { roots: Roots { head: root(), tail: root() }, scheme: S::default() }
+    }
+}
+
+impl<S: Scheme> PushPop for Queue<S> {
+    fn thread(&self) -> Box<dyn PushPopThread + '_> {
+        Box::new(QueueThread { roots: &self.roots, thread: self.scheme.thread() })
+    }
+}
+
+struct QueueThread<'s, T> {
+    roots: &'s Roots,
+    thread: T,
+}
+
+impl Roots {
+    /// Moves the tail on, unless somebody has.
+    #[inline(always)]
+    fn move_tail(&self, from: *mut Node, to: *mut Node) {
+        // Release: pairs with the acquire in `Region::load`. An error says that somebody has moved it.
+        let _ = self.tail.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+impl<T: Thread> PushPopThread for QueueThread<'_, T> {
+    #[inline(always)]
+    fn push(&mut self, value: u64) {
+        let new = Node::boxed(value);
+        let mut region = self.thread.enter();
+        loop {
+            let tail = region.load(0, &self.roots.tail.0);
+            // SAFETY: the node that the root led to, which the region keeps.
+            let node = unsafe { &*tail };
+            // Acquire: pairs with the release below.
+            let next = node.next.load(Ordering::Acquire);
+            if !next.is_null() {
+                self.roots.move_tail(tail, next);
+                continue;
+            }
+            // Release: pairs with the acquire in `Region::load`, and above.
+            let answer =
+                node.next.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
+            if answer.is_ok() {
+                return self.roots.move_tail(tail, new);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<u64> {
+        let mut region = self.thread.enter();
+        loop {
+            let head = region.load(0, &self.roots.head.0);
+            // SAFETY: the node that the root led to, which the region keeps.
+            let node = unsafe { &*head };
+            // Relaxed: for comparison.
+            let tail = self.roots.tail.0.load(Ordering::Relaxed);
+            let next = region.load(1, &node.next);
+            // Relaxed: for comparison. The head is what says that the next node was linked.
+            if self.roots.head.0.load(Ordering::Relaxed) != head {
+                continue;
+            }
+            // SAFETY: null, or a node that was linked when the region began to keep it.
+            let front = unsafe { next.as_ref() }?;
+            if tail == head {
+                self.roots.move_tail(tail, next);
+            }
+            // Release: pairs with the acquire in `Region::load`.
+            let answer = self.roots.head.0.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed);
+            if answer.is_ok() {
+                let value = front.value;
+                // SAFETY: it came from a box; head and tail have left it, and it was unlinked just now.
+                unsafe { region.retire(head) };
+                return Some(value);
+            }
+        }
+    }
+}
+
+impl<S> Drop for Queue<S> {
+    fn drop(&mut self) {
+        let mut next = *self.roots.head.0.get_mut();
+        while !next.is_null() {
+            // SAFETY: what is linked came from a box, and nobody else uses the queue any more.
+            next = *unsafe { Box::from_raw(next) }.next.get_mut();
+        }
+    }
+}

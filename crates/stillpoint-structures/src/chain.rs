@@ -1,0 +1,40 @@
+//! The end of a structure: its nodes are dropped one by one, however many there are, and also when a destructor panics.
+
+use stillpoint::rcu::{Atomic, Owned};
+
+/// A node of a chain that ends with its structure.
+pub(crate) trait Link: Sized {
+    /// The link to the next one.
+    fn next(&mut self) -> &mut Atomic<Self>;
+
+    /// Drops what the node still has when its structure ends.
+    fn end(node: Owned<Self>);
+}
+
+struct Rest<N: Link>(Option<Owned<N>>);
+
+impl<N: Link> Rest<N> {
+    fn end_each(&mut self) {
+        while let Some(mut node) = self.0.take() {
+            // SAFETY: the caller of `end_chain` has them to itself.
+            self.0 = unsafe { node.next().take_owned() };
+            N::end(node);
+        }
+    }
+}
+
+impl<N: Link> Drop for Rest<N> {
+    fn drop(&mut self) {
+        self.end_each();
+    }
+}
+
+/// Ends all nodes that the link leads to. After a panic of one, those that are left; a second panic then aborts, as everywhere
+/// while a thread unwinds.
+///
+/// # Safety
+/// The caller has them to itself, and nobody retires them.
+pub(crate) unsafe fn end_chain<N: Link>(link: &mut Atomic<N>) {
+    // SAFETY: the caller's promise.
+    Rest(unsafe { link.take_owned() }).end_each();
+}
