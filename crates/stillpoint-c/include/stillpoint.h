@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * stillpoint.h: read-copy-update whose memory is freed although readers are preempted.
+ * stillpoint.h: read-copy-update whose memory is freed although readers are preempted; a lock-free hash table, a timer wheel, a pool.
  *
  * A program in one screen: three threads read a configuration, one replaces it.
  *
@@ -42,8 +42,8 @@
  *   The inline functions look at nothing, unless STILL_CHECKED is defined before this header is included: then they abort with a message.
  *
  * THREADS
- *   A domain, a background reclaimer and a queue of callbacks may be used by any number of threads at a time. A reader is for the thread that made it, a
- *   reclaimer or a hold for one thread at a time. To free a handle while another thread uses it is a defect of the program.
+ *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at a time. A reader and a local are for the thread that
+ *   made them; a reclaimer, a hold and a wheel for one thread at a time. To free a handle while another thread uses it is a defect of the program.
  *   No function may be called in a signal handler, but for still_pin and still_unpin, in pairs.
  *   Threads may be cancelled: no call is cut off, a cancellation waits until it has returned.
  *
@@ -586,6 +586,192 @@ int still_queue_reset_after_fork(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Callbacks that were pushed and not called. */
 ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Tables
+ */
+
+/* A hash table from keys of a size that is chosen when it is made to one word each. Lookups are lock-free and never wait; writers lock a part of the table. It grows by
+ * itself. Entries are the table's; what a value points to is the program's: retire it when a call has handed it back. Any number of threads. */
+struct still_table;
+
+/* A hash of `bytes` bytes at `key`. */
+typedef uint64_t still_hash_fn(const void *key, size_t bytes, void *context) STILL_NOEXCEPT;
+
+struct still_table_options {
+    size_t size;          /* sizeof(struct still_table_options) */
+    size_t capacity;      /* entries for which there is room from the beginning; 0: few */
+    size_t max_len;       /* 0: no limit */
+    still_hash_fn *hash;  /* NULL: a fast one with a random seed, which is not made against attackers who choose keys and measure times */
+    void *context;        /* handed to it */
+};
+
+#define STILL_TABLE_OPTIONS_INIT { sizeof(struct still_table_options), 0, 0, NULL, NULL }
+
+/* Makes a table for keys of `key_size` bytes, 65,535 at the most. Those of 4, 8, 16 and 40 bytes lie in the entries, others behind a pointer. `options` may be NULL.
+ * errno: EINVAL, EBADF; ENOMEM: there is no memory for the capacity. */
+STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *domain, size_t key_size,
+                                                    const struct still_table_options *options) STILL_NOEXCEPT;
+
+/* Frees the table and its entries; values are left as they are. No other call uses the table. */
+int still_table_free(struct still_table *table) STILL_NOEXCEPT;
+
+/* Looks a key up: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread and of the table's domain (-EXDEV). What the value points to may be used
+ * in a region that began before this call, unless the program frees it without retiring it. */
+STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
+
+/* Looks up `count` keys, 64 at the most, which lie one behind the other: the memory accesses of all of them overlap. values[i] is written where bit i of `hits` is set.
+ * Returns how many were found. */
+STILL_NODISCARD int still_table_get_many(const struct still_table *table, const void *reader, const void *keys, size_t count,
+                                         void **values, uint64_t *hits) STILL_NOEXCEPT;
+
+/* Puts a value under a key: 0 where there was none, 1 and the old value in `old` where there was one. `old` may be NULL.
+ * -ENOSPC: there are max_len entries; -ENOMEM. */
+STILL_NODISCARD int still_table_insert(struct still_table *table, const void *key, void *value, void **old) STILL_NOEXCEPT;
+
+/* The same where there is none: 0. -EEXIST, and the value that is there in `found`, which may be NULL. */
+STILL_NODISCARD int still_table_add(struct still_table *table, const void *reader, const void *key, void *value, void **found) STILL_NOEXCEPT;
+
+/* Takes a key out: 1 and its value, or 0. `old` may be NULL. */
+int still_table_remove(struct still_table *table, const void *key, void **old) STILL_NOEXCEPT;
+
+/* The number of entries. */
+ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
+
+typedef int still_entry_fn(const void *key, void *value, void *context) STILL_NOEXCEPT;
+
+/* Calls function(key, value, context) for entries until it returns another number than 0, which is returned; 0 in the end. Entries that are there from beginning to end are
+ * visited once; those that come or go meanwhile perhaps. One region of `reader`, as long as it takes. The function may change the table. */
+int still_table_each(const struct still_table *table, const void *reader, still_entry_fn *function, void *context) STILL_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Timers
+ */
+
+/* A timer, in a struct of the program: 32 bytes, set by STILL_TIMER_INIT or to zero. In a wheel it must stay where it is, and only the wheel may use it. */
+struct still_timer {
+    uint64_t words_[4];
+};
+
+#define STILL_TIMER_INIT { { 0, 0, 0, 0 } }
+
+/* A hierarchical timer wheel, for one thread at a time. Times are numbers of ticks of any length. It allocates when it is made, and never after that. Nothing calls back. */
+struct still_wheel;
+
+/* An empty wheel, at the time `now`. errno: ENOMEM. */
+STILL_NODISCARD struct still_wheel *still_wheel_new(uint64_t now) STILL_NOEXCEPT;
+
+/* Frees the wheel. Timers that are in it are not touched: set them to zero before they are used again. */
+int still_wheel_free(struct still_wheel *wheel) STILL_NOEXCEPT;
+
+/* Adds a timer: constant time. -EEXIST: it is in a wheel already. */
+int still_timer_add(struct still_wheel *wheel, struct still_timer *timer, uint64_t deadline) STILL_NOEXCEPT;
+
+/* Takes a timer out, due or not: 1, or 0 if it was in no wheel. Constant time. The timer is in this wheel or in none; from then on its memory is the program's. */
+int still_timer_cancel(struct still_wheel *wheel, struct still_timer *timer) STILL_NOEXCEPT;
+
+/* Gives a timer another deadline, or adds it: 1 if it was in the wheel, 0 if not. */
+int still_timer_reset(struct still_wheel *wheel, struct still_timer *timer, uint64_t deadline) STILL_NOEXCEPT;
+
+/* 1 while it is in the wheel, 0 if not. */
+STILL_NODISCARD int still_timer_is_pending(const struct still_wheel *wheel, const struct still_timer *timer) STILL_NOEXCEPT;
+
+/* Sets the time, which goes forward only. */
+int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
+
+/* Takes a timer that is due at the time of the last advance; NULL: there is none, and errno is left alone. From then on its memory is the program's. */
+STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
+
+/* Takes any timer, due or not. NULL: the wheel is empty. */
+STILL_NODISCARD struct still_timer *still_wheel_take_any(struct still_wheel *wheel) STILL_NOEXCEPT;
+
+/* 1 and a time before which no timer is due, or 0 if there is none. Constant time; the earliest deadline itself is this or later. */
+STILL_NODISCARD int still_wheel_next_deadline(const struct still_wheel *wheel, uint64_t *deadline) STILL_NOEXCEPT;
+
+/* Timers in the wheel. */
+ssize_t still_wheel_len(const struct still_wheel *wheel) STILL_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Pools
+ */
+
+/* Objects of one size, in memory that the pool has taken before. */
+struct still_pool;
+
+enum still_pages {
+    STILL_PAGES_BEST = 0,        /* the largest that are there */
+    STILL_PAGES_RESERVED = 1,    /* of vm.nr_hugepages, or making the pool fails */
+    STILL_PAGES_TRANSPARENT = 2,
+    STILL_PAGES_SMALL = 3,
+};
+
+enum still_hardening {
+    STILL_HARDENING_NONE = 0,
+    STILL_HARDENING_VERIFY = 1, /* double frees are refused, writes after free are found */
+    STILL_HARDENING_TRACE = 2,  /* and who has each object is remembered */
+};
+
+struct still_pool_options {
+    size_t size;         /* sizeof(struct still_pool_options) */
+    size_t max_objects;  /* that it may grow to; 0: it does not grow */
+    size_t growth_step;  /* 0: an eighth of what may be added */
+    size_t bucket_bytes; /* a power of two; 0: chosen by the size of objects */
+    size_t stride;       /* bytes from one object to the next; 0: chosen */
+    size_t cache;        /* objects that the cache of each thread holds; 0: an eighth of the capacity, 32 to 512; STILL_ALL: none */
+    uint32_t max_locals; /* threads that may use the pool at a time; 0: 256 */
+    uint32_t pages;      /* enum still_pages */
+    uint32_t hardening;  /* enum still_hardening */
+    int32_t node;        /* NUMA node; -1: any */
+    void *memory;        /* memory of the program, used until the pool is freed; NULL: the pool's own */
+    size_t memory_bytes;
+};
+
+#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, -1, NULL, 0 }
+
+/* Makes a pool of at least `capacity` objects of `bytes` bytes at multiples of `align`. `options` may be NULL. errno: EINVAL, ENOMEM. */
+STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes, size_t align,
+                                                  const struct still_pool_options *options) STILL_NOEXCEPT;
+
+/* Frees the pool and its memory, when no thread has a local of it (-EBUSY). Returns how many objects were still out: their memory is gone. */
+ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
+
+/* One thread's access to a pool, with a cache. For the thread that made it. */
+struct still_local;
+
+/* errno: EAGAIN: as many threads use the pool as it allows. */
+STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
+/* Gives back what the cache holds. -EPERM on another thread. */
+int still_local_free(struct still_local *local) STILL_NOEXCEPT;
+
+/* An object, or NULL where there is none (errno ENOMEM). Its bytes are what they were. */
+STILL_NODISCARD void *still_get(struct still_local *local) STILL_NOEXCEPT;
+/* `count` objects, or none of them: 0, or -ENOMEM. */
+STILL_NODISCARD int still_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
+/* Puts an object back, which any thread may have got. -EINVAL: it is none of the pool's; -EALREADY: it is free already, which a hardened pool notices. */
+int still_put(struct still_local *local, void *object) STILL_NOEXCEPT;
+/* Puts objects back. Where one is refused, those before it are back. */
+int still_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
+
+/* Objects that lie one behind the other: a whole bucket. */
+struct still_block {
+    void *start;
+    size_t objects;
+    size_t stride; /* bytes from one to the next */
+};
+
+/* 0, or -ENOMEM where there is no whole bucket. Its objects may be put back one by one. */
+STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
+int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
+
+struct still_pool_info {
+    size_t size; /* set by the caller: sizeof(struct still_pool_info) */
+    size_t capacity;
+    size_t available; /* free, caches included */
+    size_t in_use;    /* out */
+};
+
+/* Looks at every bucket and every cache. */
+int still_pool_stats(const struct still_pool *pool, struct still_pool_info *stats) STILL_NOEXCEPT;
 
 #ifdef __cplusplus
 }

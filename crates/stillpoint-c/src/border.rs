@@ -113,6 +113,12 @@ fn set_errno(errno: c_int) {
 #[inline]
 pub(crate) fn call<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     let _whole = Uncancelled::new();
+    briefly(body)
+}
+
+/// As [`call`], for a body that reaches nothing where libc cancels a thread.
+#[inline]
+pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     // Unwind safety: what a panic leaves behind is a defect of ours in any case, and each part of the library leaves its
     // own state whole.
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
 
 use stillpoint::rcu::raw::{self, offsets, Hold, Slot};
-use stillpoint::rcu::{Domain, QsbrReader, Reader};
+use stillpoint::rcu::{Domain, Guard, QsbrReader, Reader};
 
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
@@ -38,6 +38,7 @@ pub struct still_qsbr {
 
 pub(crate) struct Guards {
     reader: Reader,
+    domain: u64,
 }
 
 impl Kind for Guards {
@@ -88,9 +89,10 @@ pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: 
     call(|| {
         same_layout(layout)?;
         // SAFETY: the caller hands in a handle.
-        let reader = unsafe { domain_of(domain) }?.reader();
+        let domain = unsafe { domain_of(domain) }?;
+        let reader = domain.reader();
         let parts = parts(raw::Parts::of(&reader));
-        Ok(handle::make(Guards { reader }, parts))
+        Ok(handle::make(Guards { reader, domain: domain.id() }, parts))
     })
 }
 
@@ -142,6 +144,44 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
         drop(unsafe { found.free() });
         Ok(0)
     })
+}
+
+/// A reader of either kind, on its own thread, in which a call can read.
+pub(crate) enum Region<'r> {
+    Guard(Guard<'r>),
+    Qsbr(&'r QsbrReader),
+}
+
+/// A region of the calling thread in the domain with this number, for a call.
+///
+/// # Safety
+/// `reader` is null, or has been a handle of some kind; no other call ends the region meanwhile.
+pub(crate) unsafe fn region<'r>(reader: *const c_void, domain: u64) -> Result<Region<'r>, Refusal> {
+    // SAFETY: the caller's promise.
+    let answer = match unsafe { find::<Guards>(reader.cast()) } {
+        Ok(found) => {
+            // SAFETY: as above.
+            let guards = unsafe { found.value() };
+            is_mine(raw::Parts::of(&guards.reader))?;
+            (guards.domain, Region::Guard(guards.reader.pin()))
+        }
+        Err(refusal) => {
+            // SAFETY: as above.
+            let Ok(found) = (unsafe { find::<Qsbr>(reader.cast()) }) else { return Err(refusal) };
+            // SAFETY: as above.
+            let qsbr = unsafe { found.value() };
+            is_mine(qsbr.parts())?;
+            if !qsbr.parts().is_online() {
+                return Err(Refusal::invalid("the QSBR reader is offline: bring it online before it reads"));
+            }
+            // SAFETY: shared access, as in `Qsbr::parts`.
+            (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }))
+        }
+    };
+    match answer {
+        (own, region) if own == domain => Ok(region),
+        _ => Err(Refusal::new(libc::EXDEV, "the reader is of another domain than the table")),
+    }
 }
 
 /// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.

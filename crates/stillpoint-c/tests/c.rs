@@ -130,6 +130,21 @@ fn callbacks() {
 }
 
 #[test]
+fn table() {
+    runs("table");
+}
+
+#[test]
+fn timer() {
+    runs("timer");
+}
+
+#[test]
+fn pool() {
+    runs("pool");
+}
+
+#[test]
 fn stress() {
     runs("stress");
 }
@@ -197,7 +212,8 @@ fn items(text: &str) -> Vec<String> {
 
 /// What a generated item says, as C that does not compile beside a header that says something else.
 fn comparison(item: &str) -> String {
-    let pointers = ["still_destroy_fn", "still_stall_fn", "still_callback_fn"];
+    let pointers =
+        ["still_destroy_fn", "still_stall_fn", "still_callback_fn", "still_hash_fn", "still_entry_fn"];
     if let Some(rest) =
         item.strip_prefix("struct ").filter(|rest| rest.split('(').next().unwrap().contains('{'))
     {
