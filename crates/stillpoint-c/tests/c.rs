@@ -149,6 +149,28 @@ fn stress() {
     runs("stress");
 }
 
+#[test]
+fn the_examples_run() {
+    for name in ["configuration", "flows", "packets", "events"] {
+        let program = place().join(name);
+        let output = COMPILERS[0]
+            .command()
+            .arg("-O2")
+            .arg(root().join("examples").join(name).with_extension("c"))
+            .args(["-x", "none"])
+            .arg(prefix().join("lib/libstillpoint.a"))
+            .args(LIBRARIES)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}:\n{}", said(&output));
+        let output = Command::new(&program).output().unwrap();
+        assert!(output.status.success(), "{name}: {}\n{}", output.status, said(&output));
+        println!("{}", said(&output));
+    }
+}
+
 /// The header by itself, in each standard, with no warning.
 #[test]
 fn the_header_compiles_by_itself() {
