@@ -22,6 +22,8 @@ struct Compiler {
     standard: &'static str,
 }
 
+/// The one that Rust links with.
+const CC: Compiler = Compiler { name: "cc", language: "c", standard: "-std=gnu11" };
 const COMPILERS: [Compiler; 4] = [
     Compiler { name: "gcc", language: "c", standard: "-std=gnu11" },
     Compiler { name: "g++", language: "c++", standard: "-std=c++17" },
@@ -153,7 +155,7 @@ fn stress() {
 fn the_examples_run() {
     for name in ["configuration", "flows", "packets", "events"] {
         let program = place().join(name);
-        let output = COMPILERS[0]
+        let output = CC
             .command()
             .arg("-O2")
             .arg(root().join("examples").join(name).with_extension("c"))
@@ -340,8 +342,8 @@ fn the_shared_library_exports_the_header() {
     let output = Command::new("nm")
         .args(["-D", "--defined-only"])
         .arg(prefix().join("lib/libstillpoint.so"))
-        .output()
-        .unwrap();
+        .output();
+    let Ok(output) = output else { return skipped("nm is not installed") };
     assert!(output.status.success(), "{}", said(&output));
     let names = String::from_utf8(output.stdout).unwrap();
     let names: Vec<_> = names.lines().map(|line| line.split_whitespace().last().unwrap()).collect();

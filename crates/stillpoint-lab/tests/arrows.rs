@@ -13,6 +13,7 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("stillpoint-sys", &[]),
     ("stillpoint", &["stillpoint-sys"]),
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
+    ("stillpoint-c", &["stillpoint"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-peers", &[]),
     ("stillpoint-harness", &["stillpoint"]),
