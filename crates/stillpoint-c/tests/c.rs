@@ -339,10 +339,8 @@ fn the_shared_library_exports_the_header() {
     let declared: BTreeSet<_> =
         called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect();
 
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(prefix().join("lib/libstillpoint.so"))
-        .output();
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
     let Ok(output) = output else { return skipped("nm is not installed") };
     assert!(output.status.success(), "{}", said(&output));
     let names = String::from_utf8(output.stdout).unwrap();
