@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Each crate, and those that it imports.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("stillpoint-sys", &[]),
     ("stillpoint", &["stillpoint-sys"]),
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
+    ("stillpoint-c", &["stillpoint"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-peers", &[]),
     ("stillpoint-harness", &["stillpoint"]),

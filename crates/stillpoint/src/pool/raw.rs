@@ -185,9 +185,24 @@ impl RawLocal<'_> {
     /// A whole bucket, or nothing when the pool has none that the caller can get.
     #[inline]
     pub fn alloc_block(&self) -> Option<RawBlock> {
-        let start = self.handle.alloc_block()?;
+        Some(self.block_at(self.handle.alloc_block()?))
+    }
+
+    /// The block that was handed out with this address of its first object, for places that have room for an address only. What is no
+    /// block's is refused when it is freed.
+    ///
+    /// ```
+    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
+    /// let local = pool.local()?;
+    /// let block = local.alloc_block().expect("nobody has one");
+    /// assert_eq!(local.block_at(block.start()), block);
+    /// # // SAFETY: handed out just now, and not used any more.
+    /// # unsafe { local.free_block(block) }?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block_at(&self, start: NonNull<u8>) -> RawBlock {
         let geometry = self.handle.core().geometry();
-        Some(RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() })
+        RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() }
     }
 
     /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: as

@@ -6,7 +6,7 @@
 //! | for | there is |
 //! |---|---|
 //! | loads of pointers that the caller keeps | [`protect`], [`Slot`] |
-//! | objects that `Box` has not made | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw) |
+//! | objects that `Box` has not made | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
 //! | readers' code in another language | [`Parts`], [`offsets`] |
 //! | readers made where nothing may be allocated | [`Spare`] |
 //! | what is held by no thread in particular | [`protect_owned`] |
@@ -61,7 +61,7 @@ mod token;
 pub use super::engine::queue::callbacks::node::{Callback, Function, ObjectCallback};
 pub use callbacks::{CallbackQueue, Paused};
 pub(super) use object::retire;
-pub use object::{Object, Refused};
+pub use object::{leave, Object, Refused};
 pub use parts::{offsets, Parts};
 pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;

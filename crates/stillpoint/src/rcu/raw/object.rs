@@ -2,6 +2,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::error::RetireErrorKind;
@@ -27,6 +28,33 @@ impl Object {
         // SAFETY: the caller's promise.
         unsafe { Garbage::in_context(self.address, self.bytes, self.context, self.destroy) }
     }
+}
+
+/// Leaves an object to its domain, without a reclaimer: as a [`Retired`](crate::rcu::Retired) that is dropped. It cannot be refused, and
+/// is freed by polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`].
+///
+/// ```
+/// # use std::ptr::{self, NonNull};
+/// # use stillpoint::rcu::{raw, Domain};
+/// unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
+///     // SAFETY: it came from `Box::into_raw` below.
+///     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });
+/// }
+///
+/// let domain = Domain::new();
+/// let address = NonNull::from(Box::leak(Box::new(7_u64))).cast();
+/// // SAFETY: it was never linked, and `destroy` frees what `Box` has made.
+/// unsafe { raw::leave(&domain, raw::Object { address, bytes: 8, context: ptr::null(), destroy }) };
+/// domain.barrier()?;
+/// assert_eq!(domain.stats().freed, 1);
+/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// ```
+///
+/// # Safety
+/// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
+pub unsafe fn leave(domain: &Domain, object: Object) {
+    // SAFETY: the caller's promise.
+    domain.core().leave_behind(unsafe { object.into_garbage() });
 }
 
 /// An object that was not taken in, and is the caller's again.

@@ -1,0 +1,241 @@
+//! Builds the libraries, and installs them with the headers, a `pkg-config` file and a CMake package.
+//!
+//! The shared library is linked from the static one: see `docs/design/capi.md`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+Build and install stillpoint for C: headers, libraries, a pkg-config file, a CMake package
+
+Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME]
+
+  --prefix DIR    Where programs will find it [default: /usr/local]
+  --destdir DIR   Put in front of every path, for packages
+  --libdir DIR    Where libraries go, below the prefix [default: lib]
+  --profile NAME  Cargo's profile to build with [default: release]
+
+The shared library is linked by $CC, or else by cc.";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What static linking needs besides.
+const PRIVATE: &str = "-lgcc_s -lpthread -lm -ldl -lc";
+
+struct Options {
+    prefix: PathBuf,
+    destdir: Option<PathBuf>,
+    libdir: PathBuf,
+    profile: OsString,
+}
+
+fn main() -> ExitCode {
+    let answer = match parse(std::env::args_os().skip(1)) {
+        Ok(Some(options)) => install(&options),
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => Err(format!("{error}\n\n{USAGE}")),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `None` when help was asked for.
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
+    let mut options = Options {
+        prefix: "/usr/local".into(),
+        destdir: None,
+        libdir: "lib".into(),
+        profile: "release".into(),
+    };
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
+        match &*name {
+            "-h" | "--help" => return Ok(None),
+            "--prefix" => options.prefix = value()?.into(),
+            "--destdir" => options.destdir = Some(value()?.into()),
+            "--libdir" => options.libdir = value()?.into(),
+            "--profile" => options.profile = value()?,
+            _ => return Err(format!("there is no option {name}")),
+        }
+    }
+    match options.prefix.is_absolute() {
+        true => Ok(Some(options)),
+        false => Err(format!("--prefix {} is not an absolute path", options.prefix.display())),
+    }
+}
+
+fn install(options: &Options) -> Result<(), String> {
+    let root = options.destdir.as_deref().map_or_else(
+        || options.prefix.clone(),
+        |destdir| destdir.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
+    );
+    let (include, lib) = (root.join("include"), root.join(&options.libdir));
+    let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/stillpoint"));
+    for folder in [&include, &pkgconfig, &cmake] {
+        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = build(source, &options.profile)?;
+    copy(&source.join("include/stillpoint.h"), &include.join("stillpoint.h"))?;
+    copy(&built, &lib.join("libstillpoint.a"))?;
+
+    let soname = format!("libstillpoint.so.{}", VERSION.split('.').next().unwrap_or_default());
+    let shared = format!("libstillpoint.so.{VERSION}");
+    link(&built, &lib.join(&shared), &soname)?;
+    for (link, target) in [(&*soname, &*shared), ("libstillpoint.so", &*soname)] {
+        let link = lib.join(link);
+        // It may be there from an earlier installation.
+        let _ = fs::remove_file(&link);
+        symlink(target, &link).map_err(|error| failed(&link, &error))?;
+    }
+    write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
+    write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
+    write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(drop).map_err(|error| failed(to, &error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| failed(path, &error))
+}
+
+/// Has cargo build the static library, and returns where it is.
+fn build(source: &Path, profile: &OsString) -> Result<PathBuf, String> {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "build",
+            "--package",
+            "stillpoint-c",
+            "--lib",
+            "--message-format",
+            "json-render-diagnostics",
+            "--profile",
+        ])
+        .arg(profile)
+        .current_dir(source)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo could not be run: {error}"))?;
+    if !output.status.success() {
+        return Err("cargo could not build the library".to_owned());
+    }
+    // Cargo's messages are lines of JSON; of the paths in them, one is that of the static library.
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let is_library = |path: &Path| {
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libstillpoint_c") && path.extension().is_some_and(|extension| extension == "a")
+    };
+    let mut paths = messages.split('"').map(PathBuf::from);
+    paths.find(|path| is_library(path)).ok_or_else(|| "cargo has named no static library".to_owned())
+}
+
+/// Links the shared library: every function of the header under a version, and nothing else.
+fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
+    let map = to.with_extension("map");
+    let release = VERSION.rsplit_once('.').map_or(VERSION, |(release, _)| release);
+    write(&map, &format!("STILLPOINT_{release} {{ global: still_*; local: *; }};\n"))?;
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(&compiler);
+    command.args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,-z,relro,-z,now"]);
+    command.arg(format!("-Wl,-soname,{soname}"));
+    let mut script = OsString::from("-Wl,--version-script=");
+    script.push(&map);
+    command
+        .arg(script)
+        .arg("-o")
+        .arg(to)
+        .arg("-Wl,--whole-archive")
+        .arg(library)
+        .arg("-Wl,--no-whole-archive");
+    let status = command.args(PRIVATE.split(' ')).status();
+    let _ = fs::remove_file(&map);
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(format!("{} could not link the shared library: {status}", compiler.to_string_lossy()))
+        }
+        Err(error) => Err(format!(
+            "{} could not be run, which links the shared library: {error}",
+            compiler.to_string_lossy()
+        )),
+    }
+}
+
+fn pkg_config(Options { prefix, libdir, .. }: &Options) -> String {
+    let (prefix, libdir) = (prefix.display(), libdir.display());
+    format!(
+        "\
+prefix={prefix}
+includedir=${{prefix}}/include
+libdir=${{prefix}}/{libdir}
+
+Name: stillpoint
+Description: Read-copy-update whose memory is freed although readers are preempted
+Version: {VERSION}
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -lstillpoint
+Libs.private: {PRIVATE}
+"
+    )
+}
+
+fn cmake_config(Options { libdir, .. }: &Options, soname: &str) -> String {
+    let up = "/..".repeat(libdir.components().count() + 2);
+    let libdir = libdir.display();
+    format!(
+        "\
+# The targets stillpoint::stillpoint (shared) and stillpoint::static.
+get_filename_component(stillpoint_PREFIX \"${{CMAKE_CURRENT_LIST_DIR}}{up}\" ABSOLUTE)
+if(NOT TARGET stillpoint::stillpoint)
+    add_library(stillpoint::stillpoint SHARED IMPORTED)
+    set_target_properties(stillpoint::stillpoint PROPERTIES
+        IMPORTED_LOCATION \"${{stillpoint_PREFIX}}/{libdir}/libstillpoint.so\"
+        IMPORTED_SONAME \"{soname}\"
+        INTERFACE_INCLUDE_DIRECTORIES \"${{stillpoint_PREFIX}}/include\")
+    add_library(stillpoint::static STATIC IMPORTED)
+    set_target_properties(stillpoint::static PROPERTIES
+        IMPORTED_LOCATION \"${{stillpoint_PREFIX}}/{libdir}/libstillpoint.a\"
+        INTERFACE_INCLUDE_DIRECTORIES \"${{stillpoint_PREFIX}}/include\"
+        INTERFACE_LINK_LIBRARIES \"gcc_s;pthread;m;dl;c\")
+endif()
+"
+    )
+}
+
+fn cmake_version() -> String {
+    format!(
+        "\
+set(PACKAGE_VERSION \"{VERSION}\")
+# Before 1.0, each minor version has an interface of its own.
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+elseif(PACKAGE_FIND_VERSION_MAJOR EQUAL {major} AND PACKAGE_FIND_VERSION_MINOR EQUAL {minor})
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+else()
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+",
+        major = env!("CARGO_PKG_VERSION_MAJOR"),
+        minor = env!("CARGO_PKG_VERSION_MINOR"),
+    )
+}

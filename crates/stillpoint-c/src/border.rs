@@ -1,0 +1,217 @@
+//! The frame of every exported function: nothing unwinds across it, no thread is cancelled within, errors become numbers.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int, CStr};
+use std::fmt::{self, Write};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+use stillpoint::rcu::{BuildError, RetireErrorKind, SynchronizeError};
+
+/// Why a call fails: an errno, and the reason in words.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) errno: c_int,
+    pub(crate) reason: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(errno: c_int, reason: impl Into<String>) -> Self {
+        Self { errno, reason: reason.into() }
+    }
+
+    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+        Self::new(libc::EINVAL, reason)
+    }
+}
+
+impl From<SynchronizeError> for Refusal {
+    fn from(error: SynchronizeError) -> Self {
+        let errno = match &error {
+            SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. } => libc::ETIMEDOUT,
+            SynchronizeError::Fence(fence) => fence.raw_os_error(),
+            // Whatever waits for itself.
+            _ => libc::EDEADLK,
+        };
+        Self::new(errno, error.to_string())
+    }
+}
+
+impl From<BuildError> for Refusal {
+    fn from(error: BuildError) -> Self {
+        let errno = match &error {
+            BuildError::Asymmetric(_) => libc::EOPNOTSUPP,
+            BuildError::Boost { .. } => libc::EPERM,
+            _ => libc::EINVAL,
+        };
+        Self::new(errno, error.to_string())
+    }
+}
+
+impl From<stillpoint::rcu::raw::Refused> for Refusal {
+    fn from(refused: stillpoint::rcu::raw::Refused) -> Self {
+        let errno = match refused.kind {
+            RetireErrorKind::Full => libc::ENOSPC,
+            RetireErrorKind::DomainFull => libc::EDQUOT,
+            RetireErrorKind::Closed => libc::EPIPE,
+            _ => libc::EXDEV,
+        };
+        Self::new(errno, refused.to_string())
+    }
+}
+
+/// A time of C: `None` for one without an end.
+pub(crate) fn time(nanoseconds: i64) -> Option<Duration> {
+    u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
+}
+
+/// A time for C: the longest one where it is longer.
+pub(crate) fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// How an exported function says that it has failed.
+pub(crate) trait Answer {
+    fn failed(errno: c_int) -> Self;
+}
+
+impl Answer for c_int {
+    fn failed(errno: c_int) -> Self {
+        -errno
+    }
+}
+
+impl Answer for isize {
+    fn failed(errno: c_int) -> Self {
+        -(errno as isize)
+    }
+}
+
+/// 0, and `errno`.
+impl Answer for u64 {
+    fn failed(errno: c_int) -> Self {
+        set_errno(errno);
+        0
+    }
+}
+
+/// NULL, and `errno`.
+impl<T> Answer for *mut T {
+    fn failed(errno: c_int) -> Self {
+        set_errno(errno);
+        std::ptr::null_mut()
+    }
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: the address is the calling thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Runs the body of an exported function.
+#[inline]
+pub(crate) fn call<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
+    let _whole = Uncancelled::new();
+    briefly(body)
+}
+
+/// As [`call`], for a body that reaches nothing where libc cancels a thread.
+#[inline]
+pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
+    // Unwind safety: what a panic leaves behind is a defect of ours in any case, and each part of the library leaves its
+    // own state whole.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(refusal)) => refuse(&refusal),
+        Err(panic) => refuse(&Refusal::new(libc::ENOTRECOVERABLE, message(&*panic))),
+    }
+}
+
+#[cold]
+fn refuse<A: Answer>(refusal: &Refusal) -> A {
+    REASON.with(|reason| reason.set(&refusal.reason));
+    A::failed(refusal.errno)
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    format!("a defect of stillpoint, please report it: {}", text.unwrap_or("a panic without a message"))
+}
+
+/// While this value lives, the calling thread is not cancelled: from within libc, that would unwind through Rust by force.
+struct Uncancelled {
+    before: c_int,
+}
+
+extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    const DISABLE: c_int = 1;
+
+    #[inline]
+    fn new() -> Self {
+        let mut before = 0;
+        // SAFETY: a valid state, and a place for the one before.
+        unsafe { pthread_setcancelstate(Self::DISABLE, &mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the state that it was in. To enable acts on nothing that is pending, unless the thread cancels asynchronously.
+        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// The reason of a thread's last failure. Without a destructor, so that it is there until the thread's end.
+struct Reason(UnsafeCell<[u8; 512]>);
+
+impl Reason {
+    fn set(&self, reason: &str) {
+        /// Writes as much as there is room for, and leaves a zero at the end.
+        struct Rest<'r>(&'r mut [u8]);
+
+        impl Write for Rest<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                let room = self.0.len() - 1;
+                let mut end = text.len().min(room);
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                let rest = std::mem::take(&mut self.0);
+                rest[..end].copy_from_slice(&text.as_bytes()[..end]);
+                rest[end] = 0;
+                self.0 = &mut rest[end..];
+                Ok(())
+            }
+        }
+
+        // SAFETY: the thread's own, and no reference to it lives on: C code reads it between calls.
+        let place = unsafe { &mut *self.0.get() };
+        let _ = Rest(place).write_str(reason);
+    }
+}
+
+thread_local! {
+    static REASON: Reason = const { Reason(UnsafeCell::new([0; 512])) };
+}
+
+#[no_mangle]
+pub extern "C" fn still_error() -> *const c_char {
+    REASON.with(|reason| reason.0.get().cast_const().cast())
+}
+
+#[no_mangle]
+pub extern "C" fn still_version() -> *const c_char {
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(text) => text,
+            Err(_) => panic!("it has one zero, at its end"),
+        };
+    VERSION.as_ptr()
+}

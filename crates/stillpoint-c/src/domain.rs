@@ -1,0 +1,317 @@
+//! Domains: `still_domain` and what is asked of one.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::time::Duration;
+
+use stillpoint::fence::Mode;
+use stillpoint::rcu::{self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, Token};
+
+use crate::border::{call, nanoseconds, time, Refusal};
+use crate::handle::{self, find, sized, Kind, Parts};
+
+/// A domain, to C.
+#[repr(C)]
+pub struct still_domain {
+    _private: [u8; 0],
+}
+
+impl Kind for Domain {
+    type C = still_domain;
+    const MARK: u32 = 0x5d0a_0001;
+    const NAME: &'static str = "a domain";
+}
+
+/// # Safety
+/// As for [`find`]; the handle is not freed meanwhile.
+pub(crate) unsafe fn domain_of<'d>(domain: *const still_domain) -> Result<&'d Domain, Refusal> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { find::<Domain>(domain)?.value() })
+}
+
+pub type still_stall_fn =
+    Option<unsafe extern "C-unwind" fn(stall: *const still_stall, context: *mut c_void)>;
+
+#[repr(C)]
+pub struct still_domain_options {
+    size: usize,
+    name: *const c_char,
+    mode: u32,
+    boost: u32,
+    boost_fallback: u32,
+    reserved: u32,
+    boost_after: i64,
+    max_pending: usize,
+    max_pending_bytes: usize,
+    stall_after: i64,
+    on_stall: still_stall_fn,
+    context: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct still_stall {
+    size: usize,
+    thread: u32,
+    kind: u32,
+    activity: u32,
+    others: u32,
+    waited: i64,
+    objects: u64,
+    bytes: u64,
+    name: [c_char; 16],
+}
+
+#[repr(C)]
+pub struct still_stats {
+    size: usize,
+    grace_periods: u64,
+    heavy_fences: u64,
+    retired: u64,
+    freed: u64,
+    pending: u64,
+    pending_bytes: u64,
+    beyond_limits: u64,
+    handed_back: u64,
+    waits: u64,
+    pinned: u64,
+    oldest: i64,
+    readers: u64,
+    holds: u64,
+    boosted: u64,
+    boost_refused: u64,
+    fence_error: i32,
+    reserved: i32,
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) -> *mut still_domain {
+    call(|| {
+        let builder = match options.is_null() {
+            true => Domain::builder(),
+            // SAFETY: the caller hands in options.
+            false => builder(unsafe { sized(options, "struct still_domain_options") }?)?,
+        };
+        Ok(handle::make(builder.build()?, Parts::default()))
+    })
+}
+
+fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
+    let mut builder = Domain::builder();
+    if !options.name.is_null() {
+        // SAFETY: a string, as the header says.
+        builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
+    }
+    if options.reserved != 0 {
+        return Err(Refusal::invalid("struct still_domain_options: `reserved` is not 0"));
+    }
+    builder = match options.mode {
+        0 => builder,
+        1 => builder.fence(Mode::Symmetric),
+        2 => builder.fence(Mode::Asymmetric),
+        other => return Err(Refusal::invalid(format!("there is no still_mode {other}"))),
+    };
+    builder = builder.boost(boost(options.boost)?);
+    if options.boost_fallback != options.boost {
+        builder = builder.boost_fallback(boost(options.boost_fallback)?);
+    }
+    if options.boost_after > 0 {
+        builder = builder.boost_after(Duration::from_nanos(options.boost_after.unsigned_abs()));
+    }
+    if options.max_pending > 0 {
+        builder = builder.max_pending(options.max_pending);
+    }
+    if options.max_pending_bytes > 0 {
+        builder = builder.max_pending_bytes(options.max_pending_bytes);
+    }
+    let Some(function) = options.on_stall else { return Ok(builder) };
+    let threshold = time(options.stall_after)
+        .ok_or_else(|| Refusal::invalid("struct still_domain_options: `stall_after` is negative"))?;
+    let hook = Hook { function, context: options.context };
+    Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
+}
+
+fn boost(number: u32) -> Result<Boost, Refusal> {
+    match number {
+        0 => Ok(Boost::Off),
+        1 => Ok(Boost::Realtime),
+        2 => Ok(Boost::Migrate),
+        other => Err(Refusal::invalid(format!("there is no still_boost {other}"))),
+    }
+}
+
+/// A stall hook of C.
+struct Hook {
+    function: unsafe extern "C-unwind" fn(*const still_stall, *mut c_void),
+    context: *mut c_void,
+}
+
+// SAFETY: the header says that the function is called by any thread, several at a time, with this context.
+unsafe impl Send for Hook {}
+// SAFETY: as above.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    fn call(&self, stall: &Stall) {
+        let stall = still_stall::from(stall);
+        // SAFETY: the caller of `still_domain_new` says that it may be called so.
+        unsafe { (self.function)(&stall, self.context) };
+    }
+}
+
+impl From<&Stall> for still_stall {
+    fn from(stall: &Stall) -> Self {
+        let mut name = [0; 16];
+        let bytes = stall.thread_name.as_deref().unwrap_or_default().bytes().take(15);
+        name.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte as c_char);
+        Self {
+            size: size_of::<Self>(),
+            thread: stall.thread_id,
+            kind: u32::from(stall.reader == ReaderKind::Qsbr),
+            activity: match stall.activity {
+                Activity::Running => 1,
+                Activity::Runnable => 2,
+                Activity::Sleeping | Activity::Uninterruptible | Activity::Stopped => 3,
+                Activity::Ended => 4,
+                _ => 0,
+            },
+            others: u32::try_from(stall.others).unwrap_or(u32::MAX),
+            waited: nanoseconds(stall.waited),
+            objects: stall.pending,
+            bytes: stall.pending_bytes,
+            name,
+        }
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn still_domain_default() -> *mut still_domain {
+    call(|| Ok(handle::make(rcu::default_domain().clone(), Parts::default())))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_free(domain: *mut still_domain) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        drop(unsafe { find::<Domain>(domain)?.free() });
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: *mut still_stats) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        let (domain, _) = unsafe { (domain_of(domain)?, sized(stats, "struct still_stats")?) };
+        let found = domain.stats();
+        let answer = still_stats {
+            size: size_of::<still_stats>(),
+            grace_periods: found.grace_periods,
+            heavy_fences: found.heavy_fences,
+            retired: found.retired,
+            freed: found.freed,
+            pending: found.pending,
+            pending_bytes: found.pending_bytes,
+            beyond_limits: found.beyond_limits,
+            handed_back: found.handed_back,
+            waits: found.waits,
+            pinned: found.pinned,
+            oldest: found.oldest.map_or(-1, nanoseconds),
+            readers: found.readers as u64,
+            holds: found.owned as u64,
+            boosted: found.boosted,
+            boost_refused: found.boost_refused,
+            fence_error: found.fence_error.map_or(0, |error| error.raw_os_error()),
+            reserved: 0,
+        };
+        // SAFETY: as above.
+        unsafe { stats.write(answer) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_stall(domain: *const still_domain, stall: *mut still_stall) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        let (domain, _) = unsafe { (domain_of(domain)?, sized(stall, "struct still_stall")?) };
+        let Some(found) = domain.stall() else { return Ok(0) };
+        // SAFETY: as above.
+        unsafe { stall.write(still_stall::from(&found)) };
+        Ok(1)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_start(domain: *const still_domain) -> u64 {
+    // SAFETY: the caller hands in a handle.
+    call(|| Ok(raw::number_of(unsafe { domain_of(domain) }?.start())))
+}
+
+fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
+    raw::token_of(domain, number).ok_or_else(|| {
+        Refusal::invalid(format!("domain `{}` has started no grace period {number}", domain.name()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?;
+        let is_over = domain.check(token(domain, number)?);
+        match domain.stats().fence_error.filter(|_| !is_over) {
+            Some(error) => Err(Refusal::new(error.raw_os_error(), error.to_string())),
+            None => Ok(c_int::from(is_over)),
+        }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, timeout: i64) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?;
+        let token = token(domain, number)?;
+        match time(timeout) {
+            Some(limit) => domain.wait_timeout(token, limit)?,
+            None => domain.wait(token)?,
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> {
+    match time(timeout) {
+        Some(limit) => domain.synchronize_timeout(limit)?,
+        None => domain.synchronize()?,
+    }
+    Ok(())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout: i64) -> c_int {
+    // SAFETY: the caller hands in a handle.
+    call(|| synchronize(unsafe { domain_of(domain) }?, timeout).map(|()| 0))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?;
+        match time(timeout) {
+            Some(limit) => domain.barrier_timeout(limit)?,
+            None => domain.barrier()?,
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reset_after_fork(domain: *const still_domain) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and is the only thread of a child; what it uses from now on, the header says.
+        unsafe { domain_of(domain)?.reset_after_fork() };
+        Ok(0)
+    })
+}

@@ -1,0 +1,243 @@
+//! Handles: addresses that are never unmapped, with a mark that says what they are.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::border::Refusal;
+
+/// Handles of a chunk: one bit for each.
+const CHUNK: usize = 64;
+
+/// What inline code of the header reads. The binary interface: `STILL_LAYOUT` is its number.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct still_head_ {
+    record: AtomicPtr<u8>,
+    token: AtomicPtr<u64>,
+    flags: AtomicU32,
+    /// Written by inline code only.
+    nested: AtomicU32,
+    mark: AtomicU32,
+    in_use: AtomicU32,
+}
+
+pub const STILL_FULL_FENCE_: u32 = 1;
+/// No handle.
+const FREE: u32 = 0;
+/// Neither free nor complete.
+const CLAIMED: u32 = 1;
+
+#[repr(C)]
+struct Handle {
+    head: still_head_,
+    /// The value, from a box.
+    payload: AtomicPtr<()>,
+    /// Where its bit is. Null until the chunk was used first.
+    chunk: AtomicPtr<Chunk>,
+}
+
+struct Chunk {
+    /// A bit for each handle that is claimed.
+    claimed: AtomicU64,
+    next: AtomicPtr<Chunk>,
+    handles: [Handle; CHUNK],
+}
+
+/// The first chunk; each has the next one. Chunks are leaked.
+static FIRST: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
+
+/// What is behind handles of one kind.
+pub(crate) trait Kind {
+    /// The type that C knows.
+    type C;
+    const MARK: u32;
+    /// For messages, with an article.
+    const NAME: &'static str;
+}
+
+/// What inline code is to find.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) record: *mut u8,
+    pub(crate) token: *mut u64,
+    pub(crate) flags: u32,
+}
+
+/// Makes a handle. Lock-free; allocates a chunk when all are in use. Looks at a word for each 64 handles.
+pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
+    let handle = claim();
+    let head = &handle.head;
+    // Relaxed, all: the release below publishes them.
+    head.record.store(parts.record, Ordering::Relaxed);
+    head.token.store(parts.token, Ordering::Relaxed);
+    head.flags.store(parts.flags, Ordering::Relaxed);
+    head.nested.store(0, Ordering::Relaxed);
+    head.in_use.store(0, Ordering::Relaxed);
+    handle.payload.store(Box::into_raw(Box::new(value)).cast(), Ordering::Relaxed);
+    // Release: pairs with the acquire load in `find`.
+    head.mark.store(K::MARK, Ordering::Release);
+    ptr::from_ref(handle).cast_mut().cast()
+}
+
+fn claim() -> &'static Handle {
+    let mut link = &FIRST;
+    loop {
+        // Acquire: pairs with the release in `add_chunk`.
+        let chunk = match NonNull::new(link.load(Ordering::Acquire)) {
+            // SAFETY: chunks are leaked.
+            Some(chunk) => unsafe { chunk.as_ref() },
+            None => add_chunk(link),
+        };
+        // Acquire: pairs with the release in `give_back`.
+        let answer = chunk.claimed.fetch_update(Ordering::Acquire, Ordering::Relaxed, |claimed| {
+            (claimed != u64::MAX).then(|| claimed | (claimed + 1))
+        });
+        if let Ok(before) = answer {
+            let handle = &chunk.handles[before.trailing_ones() as usize];
+            // Relaxed, both: the mark's release publishes the chunk.
+            handle.head.mark.store(CLAIMED, Ordering::Relaxed);
+            handle.chunk.store(ptr::from_ref(chunk).cast_mut(), Ordering::Relaxed);
+            return handle;
+        }
+        link = &chunk.next;
+    }
+}
+
+#[cold]
+fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
+    let handle = || Handle {
+        head: still_head_::default(),
+        payload: AtomicPtr::new(ptr::null_mut()),
+        chunk: AtomicPtr::new(ptr::null_mut()),
+    };
+    let chunk = Box::into_raw(Box::new(Chunk {
+        claimed: AtomicU64::new(0),
+        next: AtomicPtr::new(ptr::null_mut()),
+        handles: std::array::from_fn(|_| handle()),
+    }));
+    // Release: pairs with the acquire load in `claim`. Acquire: the other chunk is used.
+    match link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Acquire) {
+        // SAFETY: leaked now.
+        Ok(_) => unsafe { &*chunk },
+        Err(other) => {
+            // SAFETY: it was not published.
+            drop(unsafe { Box::from_raw(chunk) });
+            // SAFETY: leaked by another thread.
+            unsafe { &*other }
+        }
+    }
+}
+
+/// A handle that C code has handed in, of the right kind when it was looked at.
+pub(crate) struct Found<K: Kind> {
+    handle: &'static Handle,
+    kind: PhantomData<K>,
+}
+
+/// Looks at a handle.
+///
+/// # Safety
+/// `pointer` is null, or has been a handle of some kind.
+pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Refusal> {
+    let pointer = pointer.cast::<Handle>();
+    if pointer.is_null() {
+        return Err(Refusal::invalid(format!("NULL was handed in for {}", K::NAME)));
+    }
+    if !pointer.is_aligned() {
+        return Err(Refusal::invalid(format!("{pointer:p} is not {}", K::NAME)));
+    }
+    // SAFETY: handles are never unmapped.
+    let handle = unsafe { &*pointer };
+    // Acquire: pairs with the release in `make`.
+    match handle.head.mark.load(Ordering::Acquire) {
+        mark if mark == K::MARK => Ok(Found { handle, kind: PhantomData }),
+        FREE | CLAIMED => Err(Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME))),
+        _ => Err(Refusal::invalid(format!("a handle of another kind was handed in for {}", K::NAME))),
+    }
+}
+
+impl<K: Kind> Found<K> {
+    /// The value.
+    ///
+    /// # Safety
+    /// The handle is not freed while the reference lives: see THREADS in the header.
+    pub(crate) unsafe fn value<'v>(&self) -> &'v K {
+        // SAFETY: the mark said that it is a `K`, and the caller that it stays.
+        unsafe { &*self.handle.payload.load(Ordering::Relaxed).cast::<K>() }
+    }
+
+    /// Enters a handle that one thread uses at a time; refused while a call is within.
+    pub(crate) fn enter(&self) -> Result<Within<'_>, Refusal> {
+        let in_use = &self.handle.head.in_use;
+        // Relaxed, both: the handle is for one thread at a time.
+        if in_use.load(Ordering::Relaxed) != 0 {
+            return Err(Refusal::new(
+                libc::EBUSY,
+                format!("{} is in use further up in this thread", K::NAME),
+            ));
+        }
+        in_use.store(1, Ordering::Relaxed);
+        Ok(Within(in_use))
+    }
+
+    /// Frees the handle, and returns the value.
+    ///
+    /// # Safety
+    /// No other call uses the handle.
+    pub(crate) unsafe fn free(self) -> K {
+        let Handle { head, payload, chunk } = self.handle;
+        // Relaxed, all: no other thread has the handle; who claims it next acquires the bit.
+        head.mark.store(FREE, Ordering::Relaxed);
+        head.record.store(ptr::null_mut(), Ordering::Relaxed);
+        head.token.store(ptr::null_mut(), Ordering::Relaxed);
+        let value = payload.swap(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: set when it was claimed, and chunks are leaked.
+        let chunk = unsafe { &*chunk.load(Ordering::Relaxed) };
+        let place = (ptr::from_ref(self.handle).addr() - chunk.handles.as_ptr().addr()) / size_of::<Handle>();
+        // SAFETY: it came from a box, as a `K`, and was taken out just now.
+        let value = unsafe { *Box::from_raw(value.cast::<K>()) };
+        // Release: pairs with the acquire in `claim`.
+        chunk.claimed.fetch_and(!(1 << place), Ordering::Release);
+        value
+    }
+}
+
+/// A call within a handle.
+pub(crate) struct Within<'h>(&'h AtomicU32);
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `Found::enter`.
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The size that a struct of options or answers begins with.
+///
+/// # Safety
+/// `place` is null, or points to as many bytes as its first word says.
+pub(crate) unsafe fn sized<'p, T>(place: *const T, name: &str) -> Result<&'p T, Refusal> {
+    if place.is_null() {
+        return Err(Refusal::invalid(format!("NULL was handed in for {name}")));
+    }
+    // SAFETY: it begins with a size.
+    let size = unsafe { *place.cast::<usize>() };
+    if size != size_of::<T>() {
+        let own = size_of::<T>();
+        return Err(Refusal::invalid(format!(
+            "{name} has size {size}, and not {own}: set it to sizeof({name})"
+        )));
+    }
+    // SAFETY: it is as large.
+    Ok(unsafe { &*place })
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(still_head_, record) == 0);
+    assert!(std::mem::offset_of!(still_head_, token) == 8);
+    assert!(std::mem::offset_of!(still_head_, flags) == 16);
+    assert!(std::mem::offset_of!(still_head_, nested) == 20);
+    assert!(std::mem::offset_of!(still_head_, mark) == 24);
+    assert!(std::mem::offset_of!(still_head_, in_use) == 28);
+};

@@ -1,0 +1,35 @@
+//! The C interface of [`stillpoint`]: what is behind `stillpoint.h`.
+//!
+//! The header is the manual, and is written by hand; the argument is in `docs/design/capi.md`. Nothing here is for Rust
+//! programs. To build and install header and libraries:
+//!
+//! ```text
+//! cargo run --release -p stillpoint-c --bin install -- --prefix /usr/local
+//! ```
+
+// The names are those of C.
+#![allow(non_camel_case_types)]
+// The contract of each function is in the header.
+#![allow(clippy::missing_safety_doc, missing_docs)]
+
+mod background;
+mod border;
+mod domain;
+mod handle;
+mod pool;
+mod queue;
+mod reader;
+mod reclaimer;
+mod table;
+mod timer;
+
+pub use background::*;
+pub use border::{still_error, still_version};
+pub use domain::*;
+pub use handle::{still_head_, STILL_FULL_FENCE_};
+pub use pool::*;
+pub use queue::*;
+pub use reader::*;
+pub use reclaimer::*;
+pub use table::*;
+pub use timer::*;

@@ -1,0 +1,325 @@
+//! Pools of bare memory.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawLocal, RawPool};
+
+use crate::border::{briefly, call, Refusal};
+use crate::handle::{self, find, sized, Kind, Parts};
+
+/// A pool, to C.
+#[repr(C)]
+pub struct still_pool {
+    _private: [u8; 0],
+}
+
+/// One thread's access, to C.
+#[repr(C)]
+pub struct still_local {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+pub struct still_pool_options {
+    size: usize,
+    max_objects: usize,
+    growth_step: usize,
+    bucket_bytes: usize,
+    stride: usize,
+    cache: usize,
+    max_locals: u32,
+    pages: u32,
+    hardening: u32,
+    node: i32,
+    memory: *mut c_void,
+    memory_bytes: usize,
+}
+
+#[repr(C)]
+pub struct still_block {
+    start: *mut c_void,
+    objects: usize,
+    stride: usize,
+}
+
+#[repr(C)]
+pub struct still_pool_info {
+    size: usize,
+    capacity: usize,
+    available: usize,
+    in_use: usize,
+}
+
+pub(crate) struct Pool(Arc<RawPool>);
+
+impl Kind for Pool {
+    type C = still_pool;
+    const MARK: u32 = 0x5d0a_0009;
+    const NAME: &'static str = "a pool";
+}
+
+pub(crate) struct Local {
+    /// Borrows the pool: dropped first.
+    local: RawLocal<'static>,
+    thread: ThreadId,
+    _pool: Arc<RawPool>,
+}
+
+impl Kind for Local {
+    type C = still_local;
+    const MARK: u32 = 0x5d0a_000a;
+    const NAME: &'static str = "a local of a pool";
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pool_new(
+    capacity: usize,
+    bytes: usize,
+    align: usize,
+    options: *const still_pool_options,
+) -> *mut still_pool {
+    call(|| {
+        let mut builder = RawPool::builder(capacity, bytes, align);
+        if !options.is_null() {
+            // SAFETY: the caller hands in options, and says that the memory in them is the pool's until it is freed.
+            builder = unsafe { configure(builder, sized(options, "struct still_pool_options")?) }?;
+        }
+        let pool = builder.build().map_err(|error| {
+            use stillpoint::pool::BuildError::{Memory, ReservedPages};
+            let errno =
+                if matches!(error, Memory { .. } | ReservedPages(_)) { libc::ENOMEM } else { libc::EINVAL };
+            Refusal::new(errno, error.to_string())
+        })?;
+        Ok(handle::make(Pool(Arc::new(pool)), Parts::default()))
+    })
+}
+
+/// # Safety
+/// The memory in the options is the pool's until it is freed.
+unsafe fn configure(
+    mut builder: PoolBuilder<RawPool>,
+    options: &still_pool_options,
+) -> Result<PoolBuilder<RawPool>, Refusal> {
+    if options.max_objects > 0 {
+        builder = builder.max_objects(options.max_objects);
+    }
+    if options.growth_step > 0 {
+        builder = builder.growth_step(options.growth_step);
+    }
+    if options.bucket_bytes > 0 {
+        builder = builder.bucket_bytes(options.bucket_bytes);
+    }
+    if options.stride > 0 {
+        builder = builder.stride(options.stride);
+    }
+    builder = match options.cache {
+        0 => builder,
+        usize::MAX => builder.cache(0),
+        objects => builder.cache(objects),
+    };
+    if options.max_locals > 0 {
+        builder = builder.max_locals(options.max_locals as usize);
+    }
+    builder = builder.pages(match options.pages {
+        0 => Pages::Best,
+        1 => Pages::Reserved,
+        2 => Pages::Transparent,
+        3 => Pages::Small,
+        other => return Err(Refusal::invalid(format!("there is no still_pages {other}"))),
+    });
+    builder = builder.hardening(match options.hardening {
+        0 => Hardening::None,
+        1 => Hardening::Verify,
+        2 => Hardening::Trace,
+        other => return Err(Refusal::invalid(format!("there is no still_hardening {other}"))),
+    });
+    if let Ok(node) = u32::try_from(options.node) {
+        builder = builder.node(node);
+    }
+    match NonNull::new(options.memory) {
+        None => Ok(builder),
+        // SAFETY: the caller's promise.
+        Some(start) => Ok(unsafe { builder.memory(start.cast(), options.memory_bytes, || {}) }),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Pool>(pool) }?;
+        // SAFETY: as above.
+        let shared = &unsafe { found.value() }.0;
+        if Arc::strong_count(shared) > 1 {
+            return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free these first"));
+        }
+        let out = shared.stats().in_use;
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(out as isize)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_local {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let pool = Arc::clone(&unsafe { find::<Pool>(pool)?.value() }.0);
+        let local = pool.local().map_err(|error| Refusal::new(libc::EAGAIN, error.to_string()))?;
+        // SAFETY: the pool stays where it is as long as it is shared, and the local is dropped before its share.
+        let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
+        let thread = std::thread::current().id();
+        Ok(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Local>(local) }?;
+        // SAFETY: as above.
+        if unsafe { found.value() }.thread != std::thread::current().id() {
+            return Err(Refusal::new(
+                libc::EPERM,
+                "the local belongs to the thread that made it, and this is another one",
+            ));
+        }
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, Refusal> {
+    // SAFETY: the caller hands in a handle, on its thread.
+    Ok(&unsafe { find::<Local>(local)?.value() }.local)
+}
+
+fn exhausted() -> Refusal {
+    Refusal::new(libc::ENOMEM, "the pool has not as many free objects")
+}
+
+fn refused(error: FreeError) -> Refusal {
+    let errno = if error.kind() == FreeErrorKind::AlreadyFree { libc::EALREADY } else { libc::EINVAL };
+    Refusal::new(errno, error.to_string())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
+    // SAFETY: the caller hands in a handle, on its thread.
+    briefly(|| unsafe { local(handle) }?.alloc().map(|object| object.as_ptr().cast()).ok_or_else(exhausted))
+}
+
+/// A slice of C: empty where `count` is 0, wherever it is.
+unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refusal> {
+    match NonNull::new(start) {
+        _ if count == 0 => Ok(&mut []),
+        None => Err(Refusal::invalid("NULL was handed in for an array")),
+        // SAFETY: the caller says that there are as many.
+        Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_get_many(
+    handle: *mut still_local,
+    objects: *mut *mut c_void,
+    count: usize,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller hands in a handle, on its thread, and room for as many addresses.
+        let (local, to) =
+            unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
+        local.alloc_many(to).map(|_| 0).map_err(|_| exhausted())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void) -> c_int {
+    briefly(|| {
+        let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        // SAFETY: the caller hands in a handle, on its thread, and does not use the object any more.
+        unsafe { local(handle)?.free(object) }.map(|()| 0).map_err(refused)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_put_many(
+    handle: *mut still_local,
+    objects: *const *mut c_void,
+    count: usize,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller hands in a handle, on its thread, and as many addresses.
+        let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
+        if objects.iter().any(|object| object.is_null()) {
+            return Err(Refusal::invalid("NULL was put back"));
+        }
+        // SAFETY: the same addresses, none of which is null.
+        let objects =
+            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        // SAFETY: the caller does not use the objects any more.
+        unsafe { local.free_many(objects) }.map(|()| 0).map_err(refused)
+    })
+}
+
+fn place<T>(place: *const T) -> Result<(), Refusal> {
+    match place.is_null() {
+        true => Err(Refusal::invalid("NULL was handed in for a block")),
+        false => Ok(()),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut still_block) -> c_int {
+    briefly(|| {
+        place(block)?;
+        // SAFETY: the caller hands in a handle, on its thread.
+        let found = unsafe { local(handle) }?.alloc_block().ok_or_else(exhausted)?;
+        let answer = still_block {
+            start: found.start().as_ptr().cast(),
+            objects: found.len(),
+            stride: found.stride(),
+        };
+        // SAFETY: the caller hands in a place for it.
+        unsafe { block.write(answer) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const still_block) -> c_int {
+    briefly(|| {
+        place(block)?;
+        // SAFETY: the caller hands in a block.
+        let start = unsafe { (*block).start };
+        // SAFETY: the caller hands in a handle, on its thread.
+        let local = unsafe { local(handle) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        // SAFETY: the caller does not use the objects any more.
+        unsafe { local.free_block(local.block_at(start)) }.map(|()| 0).map_err(refused)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut still_pool_info) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        let (pool, _) = unsafe { (find::<Pool>(pool)?.value(), sized(stats, "struct still_pool_info")?) };
+        let found = pool.0.stats();
+        let answer = still_pool_info {
+            size: size_of::<still_pool_info>(),
+            capacity: found.capacity,
+            available: found.available,
+            in_use: found.in_use,
+        };
+        // SAFETY: as above.
+        unsafe { stats.write(answer) };
+        Ok(0)
+    })
+}

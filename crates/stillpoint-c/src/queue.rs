@@ -1,0 +1,259 @@
+//! Queues of callbacks in the program's own objects.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use stillpoint::rcu::raw::{Callback, CallbackQueue, ObjectCallback, Paused};
+use stillpoint::rcu::{Domain, SynchronizeError};
+
+use crate::border::{call, Refusal};
+use crate::domain::{domain_of, still_domain};
+use crate::handle::{self, find, Kind, Parts};
+
+/// A queue of callbacks, to C.
+#[repr(C)]
+pub struct still_queue {
+    _private: [u8; 0],
+}
+
+/// Two words, to C.
+#[repr(C)]
+pub struct still_callback {
+    words_: [*mut c_void; 2],
+}
+
+/// Three words, to C.
+#[repr(C)]
+pub struct still_object_callback {
+    callback: still_callback,
+    word_: *mut c_void,
+}
+
+const _: () = {
+    assert!(
+        size_of::<still_callback>() == size_of::<Callback>()
+            && align_of::<still_callback>() == align_of::<Callback>()
+    );
+    assert!(size_of::<still_object_callback>() == size_of::<ObjectCallback>());
+};
+
+pub type still_callback_fn = Option<unsafe extern "C-unwind" fn(callback: *mut still_callback)>;
+
+pub(crate) struct Queue {
+    queue: CallbackQueue,
+    pauses: Mutex<Vec<Paused>>,
+    domain: Domain,
+}
+
+impl Kind for Queue {
+    type C = still_queue;
+    const MARK: u32 = 0x5d0a_0007;
+    const NAME: &'static str = "a queue of callbacks";
+}
+
+thread_local! {
+    /// The queue whose callback this thread is within. Without a destructor.
+    static SERVED: std::cell::Cell<*const Queue> = const { std::cell::Cell::new(std::ptr::null()) };
+}
+
+/// While it serves a queue.
+struct Serving(*const Queue);
+
+impl Serving {
+    fn new(queue: &Queue) -> Self {
+        Self(SERVED.replace(queue))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        SERVED.set(self.0);
+    }
+}
+
+impl Queue {
+    /// Refused to a callback of the queue itself, which would wait for its own end.
+    fn not_from_within(&self, errno: c_int) -> Result<(), Refusal> {
+        match std::ptr::eq(SERVED.get(), self) {
+            true => {
+                Err(Refusal::new(errno, "a callback would wait for its own queue; let another thread do it"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Refused in a region of the calling thread, which would wait for itself.
+    fn outside(&self) -> Result<(), Refusal> {
+        match self.domain.wait_timeout(self.domain.start(), Duration::ZERO) {
+            Err(error @ SynchronizeError::WouldDeadlock { .. }) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+unsafe fn queue<'q>(queue: *const still_queue) -> Result<&'q Queue, Refusal> {
+    // SAFETY: the caller hands in a handle, which is not freed meanwhile.
+    Ok(unsafe { find::<Queue>(queue)?.value() })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut still_queue {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?.clone();
+        let queue = CallbackQueue::new(&domain);
+        Ok(handle::make(Queue { queue, pauses: Mutex::default(), domain }, Parts::default()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Queue>(handle) }?;
+        // SAFETY: as above.
+        unsafe { found.value() }.not_from_within(libc::EBUSY)?;
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(NonNull<Callback>), Refusal> {
+    let function =
+        function.ok_or_else(|| Refusal::invalid("NULL was handed in for the function of a callback"))?;
+    // SAFETY: the same function, whose pointer is declared as another one of the same layout, and is never null.
+    Ok(unsafe {
+        std::mem::transmute::<
+            unsafe extern "C-unwind" fn(*mut still_callback),
+            unsafe extern "C-unwind" fn(NonNull<Callback>),
+        >(function)
+    })
+}
+
+fn node<N>(node: *mut N) -> Result<NonNull<N>, Refusal> {
+    NonNull::new(node).ok_or_else(|| Refusal::invalid("NULL was handed in for a callback"))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_call(
+    handle: *mut still_queue,
+    callback: *mut still_callback,
+    called: still_callback_fn,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        let (callback, called) = (node(callback)?, function(called)?);
+        // SAFETY: the caller says that the node is the queue's now, and that the function may be called.
+        unsafe { queue.queue.push(callback.cast(), called) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_call_object(
+    handle: *mut still_queue,
+    callback: *mut still_object_callback,
+    object: *mut c_void,
+    called: still_callback_fn,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        let (callback, called) = (node(callback)?, function(called)?);
+        if object.is_null() {
+            return Err(Refusal::invalid("NULL was handed in for the object of a callback"));
+        }
+        // SAFETY: the caller says that the node is the queue's now, and that the function may be called.
+        unsafe { queue.queue.push_object(callback.cast(), object.cast_const().cast(), called) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_poll(handle: *mut still_queue, limit: usize) -> isize {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        let _serving = Serving::new(queue);
+        Ok(queue.queue.poll(limit) as isize)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        queue.not_from_within(libc::EDEADLK)?;
+        queue.outside()?;
+        let _serving = Serving::new(queue);
+        queue.queue.run();
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_stop(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        unsafe { queue(handle) }?.queue.stop();
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        queue.not_from_within(libc::EDEADLK)?;
+        queue.outside()?;
+        let _serving = Serving::new(queue);
+        queue.queue.barrier()?;
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        queue.not_from_within(libc::EDEADLK)?;
+        let paused = queue.queue.pause();
+        queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).push(paused);
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        let paused = queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        paused.map(|_| 0).ok_or_else(|| Refusal::invalid("the queue is not paused"))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
+        let queue = unsafe { queue(handle) }?;
+        // SAFETY: as above.
+        unsafe { queue.queue.reset_after_fork() };
+        queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_pending(handle: *const still_queue) -> isize {
+    // SAFETY: the caller hands in a handle.
+    call(|| Ok(unsafe { queue(handle) }?.queue.pending() as isize))
+}

@@ -1,0 +1,333 @@
+//! Readers, and protected loads that are bound to no thread.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicPtr;
+
+use stillpoint::rcu::raw::{self, offsets, Slot};
+use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
+
+use crate::border::{call, Refusal};
+use crate::domain::{domain_of, still_domain, synchronize};
+use crate::handle::{self, find, still_head_, Kind, Parts, STILL_FULL_FENCE_};
+
+pub const STILL_LAYOUT: u32 = 1;
+pub const STILL_STATE_: usize = 0;
+pub const STILL_ATTENTION_: usize = 8;
+pub const STILL_HAZARD_: usize = 56;
+pub const STILL_MARK_READER_: u32 = 0x5d0a_0002;
+pub const STILL_MARK_QSBR_: u32 = 0x5d0a_0003;
+
+const _: () = {
+    assert!(STILL_STATE_ == offsets::STATE && STILL_ATTENTION_ == offsets::ATTENTION);
+    assert!(STILL_HAZARD_ == offsets::HAZARD);
+};
+
+/// A reader, to C.
+#[repr(C)]
+pub struct still_reader {
+    head_: still_head_,
+}
+
+/// A reader that reports quiescent states, to C.
+#[repr(C)]
+pub struct still_qsbr {
+    head_: still_head_,
+}
+
+pub(crate) struct Guards {
+    reader: Reader,
+    domain: u64,
+}
+
+impl Kind for Guards {
+    type C = still_reader;
+    const MARK: u32 = STILL_MARK_READER_;
+    const NAME: &'static str = "a reader";
+}
+
+pub(crate) struct Qsbr {
+    reader: UnsafeCell<QsbrReader>,
+    domain: Domain,
+}
+
+impl Kind for Qsbr {
+    type C = still_qsbr;
+    const MARK: u32 = STILL_MARK_QSBR_;
+    const NAME: &'static str = "a QSBR reader";
+}
+
+impl Qsbr {
+    /// For the reader's thread; inline code of the header works on the same record by itself.
+    fn parts(&self) -> raw::Parts<'_> {
+        // SAFETY: shared access, and nobody has exclusive access meanwhile: see `still_qsbr_synchronize`.
+        raw::Parts::of_qsbr(unsafe { &*self.reader.get() })
+    }
+}
+
+fn parts(parts: raw::Parts<'_>) -> Parts {
+    Parts {
+        record: parts.record().as_ptr(),
+        token: parts.token().as_ptr(),
+        flags: if parts.needs_full_fence() { STILL_FULL_FENCE_ } else { 0 },
+    }
+}
+
+fn same_layout(layout: u32) -> Result<(), Refusal> {
+    if layout == STILL_LAYOUT {
+        return Ok(());
+    }
+    let reason = format!(
+        "the program was compiled against a stillpoint.h of layout {layout}, and the library has {STILL_LAYOUT}: recompile it"
+    );
+    Err(Refusal::new(libc::EPROTO, reason))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: u32) -> *mut still_reader {
+    call(|| {
+        same_layout(layout)?;
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?;
+        let reader = domain.reader();
+        let parts = parts(raw::Parts::of(&reader));
+        Ok(handle::make(Guards { reader, domain: domain.id() }, parts))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_qsbr_new_(domain: *const still_domain, layout: u32) -> *mut still_qsbr {
+    call(|| {
+        same_layout(layout)?;
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?.clone();
+        let reader = domain.qsbr_reader();
+        let parts = parts(raw::Parts::of_qsbr(&reader));
+        Ok(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
+    })
+}
+
+fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
+    match parts.is_mine() {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            libc::EPERM,
+            "the reader belongs to the thread that made it, and this is another one",
+        )),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Guards>(reader) }?;
+        // SAFETY: as above.
+        is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Qsbr>(qsbr) }?;
+        // SAFETY: as above.
+        is_mine(unsafe { found.value() }.parts())?;
+        let _within = found.enter()?;
+        drop(_within);
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+/// A reader of either kind, on its own thread, in which a call can read.
+pub(crate) enum Region<'r> {
+    Guard(Guard<'r>),
+    Qsbr(&'r QsbrReader),
+}
+
+/// A region of the calling thread in the domain with this number, for a call.
+///
+/// # Safety
+/// `reader` is null, or has been a handle of some kind; no other call ends the region meanwhile.
+pub(crate) unsafe fn region<'r>(reader: *const c_void, domain: u64) -> Result<Region<'r>, Refusal> {
+    // SAFETY: the caller's promise.
+    let answer = match unsafe { find::<Guards>(reader.cast()) } {
+        Ok(found) => {
+            // SAFETY: as above.
+            let guards = unsafe { found.value() };
+            is_mine(raw::Parts::of(&guards.reader))?;
+            (guards.domain, Region::Guard(guards.reader.pin()))
+        }
+        Err(refusal) => {
+            // SAFETY: as above.
+            let Ok(found) = (unsafe { find::<Qsbr>(reader.cast()) }) else { return Err(refusal) };
+            // SAFETY: as above.
+            let qsbr = unsafe { found.value() };
+            is_mine(qsbr.parts())?;
+            if !qsbr.parts().is_online() {
+                return Err(Refusal::invalid("the QSBR reader is offline: bring it online before it reads"));
+            }
+            // SAFETY: shared access, as in `Qsbr::parts`.
+            (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }))
+        }
+    };
+    match answer {
+        (own, region) if own == domain => Ok(region),
+        _ => Err(Refusal::new(libc::EXDEV, "the reader is of another domain than the table")),
+    }
+}
+
+/// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.
+#[no_mangle]
+pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
+    // SAFETY: inline code has the head of a reader, on its thread.
+    let parts = unsafe {
+        match find::<Guards>(head.cast_const().cast()) {
+            Ok(found) => raw::Parts::of(&found.value().reader),
+            Err(_) => match find::<Qsbr>(head.cast_const().cast()) {
+                Ok(found) => found.value().parts(),
+                Err(_) => return,
+            },
+        }
+    };
+    // SAFETY: as above.
+    unsafe { parts.answer() };
+}
+
+/// Slow path of inline code: a slot beside the first one. Reaches nothing where a thread is cancelled.
+#[no_mangle]
+pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
+    // SAFETY: inline code has a reader, on its thread.
+    match unsafe { find::<Guards>(reader) } {
+        // SAFETY: as above.
+        Ok(found) => unsafe { raw::Parts::of(&found.value().reader).slot().into_raw().as_ptr().cast() },
+        Err(_) => ptr::null_mut(),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_slot_release_(slot: *mut c_void) {
+    if let Some(slot) = NonNull::new(slot.cast()) {
+        // SAFETY: inline code has it from a load of its thread's reader, and hands it in once.
+        unsafe { Slot::from_raw(slot).release() };
+    }
+}
+
+/// What a QSBR reader is asked on its own thread.
+unsafe fn on_own_thread<A>(qsbr: *const still_qsbr, action: impl FnOnce(&Qsbr) -> A) -> Result<A, Refusal> {
+    // SAFETY: the caller hands in a handle.
+    let found = unsafe { find::<Qsbr>(qsbr) }?;
+    // SAFETY: as above.
+    let qsbr = unsafe { found.value() };
+    is_mine(qsbr.parts())?;
+    let _within = found.enter()?;
+    Ok(action(qsbr))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_offline(qsbr: *mut still_qsbr) -> c_int {
+    // SAFETY: the caller hands in a handle, and holds nothing that it has loaded.
+    call(|| unsafe { on_own_thread(qsbr, |qsbr| qsbr.parts().offline()) }.map(|()| 0))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_online(qsbr: *mut still_qsbr) -> c_int {
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { on_own_thread(qsbr, |qsbr| qsbr.parts().online()) }.map(|()| 0))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_is_online(qsbr: *const still_qsbr) -> c_int {
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { find::<Qsbr>(qsbr).map(|found| c_int::from(found.value().parts().is_online())) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: i64) -> c_int {
+    let wait = |qsbr: &Qsbr| {
+        let parts = qsbr.parts();
+        let was_online = parts.is_online();
+        // SAFETY: the reader's thread, which holds nothing that it has loaded: a quiescent state, as the header says.
+        unsafe { parts.offline() };
+        let answer = synchronize(&qsbr.domain, timeout);
+        if was_online {
+            // SAFETY: as above.
+            unsafe { parts.online() };
+        }
+        answer
+    };
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { on_own_thread(qsbr, wait) }?.map(|()| 0))
+}
+
+/// A protected load of no thread, to C.
+#[repr(C)]
+pub struct still_hold {
+    _private: [u8; 0],
+}
+
+pub(crate) struct Hold {
+    held: UnsafeCell<Option<OwnedProtected<'static, ()>>>,
+    domain: Domain,
+}
+
+impl Kind for Hold {
+    type C = still_hold;
+    const MARK: u32 = 0x5d0a_0004;
+    const NAME: &'static str = "a hold";
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut still_hold {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?.clone();
+        Ok(handle::make(Hold { held: UnsafeCell::new(None), domain }, Parts::default()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hold_protect(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
+    call(|| {
+        if link.is_null() {
+            return Err(Refusal::invalid("NULL was handed in for the address of a pointer"));
+        }
+        // SAFETY: the address of a pointer that is shared, as the header says.
+        let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };
+        // SAFETY: the caller hands in a handle.
+        let hold = unsafe { find::<Hold>(hold)?.value() };
+        // SAFETY: one thread at a time, as the header says.
+        let held = unsafe { &mut *hold.held.get() };
+        *held = None;
+        let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
+            return Ok(ptr::null_mut());
+        };
+        *held = Some(protected);
+        Ok(object.as_ptr())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hold_release(hold: *mut still_hold) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, from one thread at a time.
+        unsafe { *find::<Hold>(hold)?.value().held.get() = None };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hold_free(hold: *mut still_hold) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        drop(unsafe { find::<Hold>(hold)?.free() });
+        Ok(0)
+    })
+}

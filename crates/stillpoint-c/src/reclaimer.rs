@@ -1,0 +1,204 @@
+//! Reclaimers that their owner polls.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use stillpoint::rcu::raw::{self, Object};
+use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder, WhenFull};
+
+use crate::border::{call, time, Refusal};
+use crate::domain::{domain_of, still_domain};
+use crate::handle::{self, find, sized, Kind, Parts};
+
+/// A reclaimer, to C.
+#[repr(C)]
+pub struct still_reclaimer {
+    _private: [u8; 0],
+}
+
+pub type still_destroy_fn = Option<unsafe extern "C-unwind" fn(object: *mut c_void, context: *mut c_void)>;
+
+#[repr(C)]
+pub struct still_reclaimer_options {
+    size: usize,
+    max_pending: usize,
+    max_pending_bytes: usize,
+    batch: usize,
+    fence_interval: i64,
+    when_full: u32,
+    reserved: u32,
+    full_wait: i64,
+}
+
+pub(crate) struct Polled {
+    reclaimer: UnsafeCell<Reclaimer>,
+    domain: Domain,
+}
+
+impl Kind for Polled {
+    type C = still_reclaimer;
+    const MARK: u32 = 0x5d0a_0005;
+    const NAME: &'static str = "a reclaimer";
+}
+
+/// # Safety
+/// `options` is null, or points to as many bytes as its first word says.
+pub(crate) unsafe fn configure<R>(
+    mut builder: ReclaimerBuilder<R>,
+    options: *const still_reclaimer_options,
+) -> Result<ReclaimerBuilder<R>, Refusal> {
+    if options.is_null() {
+        return Ok(builder);
+    }
+    // SAFETY: the caller's promise.
+    let options = unsafe { sized(options, "struct still_reclaimer_options") }?;
+    if options.reserved != 0 {
+        return Err(Refusal::invalid("struct still_reclaimer_options: `reserved` is not 0"));
+    }
+    if options.max_pending > 0 {
+        builder = builder.max_pending(options.max_pending);
+    }
+    if options.max_pending_bytes > 0 {
+        builder = builder.max_pending_bytes(options.max_pending_bytes);
+    }
+    if options.batch > 0 {
+        builder = builder.batch(options.batch);
+    }
+    if options.fence_interval != 0 {
+        builder = builder.fence_interval(time(options.fence_interval).unwrap_or(Duration::MAX));
+    }
+    let when_full = match options.when_full {
+        0 => WhenFull::HandBack,
+        1 => WhenFull::Reclaim,
+        2 => WhenFull::Wait(time(options.full_wait).unwrap_or(Duration::MAX)),
+        other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
+    };
+    Ok(builder.when_full(when_full))
+}
+
+/// What C hands in to be retired.
+///
+/// # Safety
+/// The object, its size and its destructor are as the header says.
+pub(crate) unsafe fn object(
+    object: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> Result<Object, Refusal> {
+    let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
+    let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;
+    // SAFETY: the same function, whose pointers are declared as others of the same layout.
+    let destroy = unsafe {
+        std::mem::transmute::<
+            unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
+            unsafe extern "C-unwind" fn(NonNull<()>, *const ()),
+        >(destroy)
+    };
+    Ok(Object { address: address.cast(), bytes, context: context.cast_const().cast(), destroy })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reclaimer_new(
+    domain: *const still_domain,
+    options: *const still_reclaimer_options,
+) -> *mut still_reclaimer {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let domain = unsafe { domain_of(domain) }?.clone();
+        // SAFETY: the caller hands in options, or null.
+        let reclaimer = unsafe { configure(domain.reclaimer_builder(), options) }?.build();
+        Ok(handle::make(Polled { reclaimer: UnsafeCell::new(reclaimer), domain }, Parts::default()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reclaimer_free(reclaimer: *mut still_reclaimer) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        let found = unsafe { find::<Polled>(reclaimer) }?;
+        drop(found.enter()?);
+        // SAFETY: as above.
+        drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+/// What a reclaimer is asked, by one thread at a time, and not by a destructor that it runs.
+unsafe fn within<A>(
+    reclaimer: *const still_reclaimer,
+    action: impl FnOnce(&mut Reclaimer) -> Result<A, Refusal>,
+) -> Result<A, Refusal> {
+    // SAFETY: the caller hands in a handle.
+    let found = unsafe { find::<Polled>(reclaimer) }?;
+    let _within = found.enter()?;
+    // SAFETY: one thread at a time, and no other call of it is within.
+    action(unsafe { &mut *found.value().reclaimer.get() })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_retire(
+    reclaimer: *mut still_reclaimer,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let found = unsafe { find::<Polled>(reclaimer) }?;
+        // SAFETY: the caller says that it may be retired.
+        let object = unsafe { object(address, bytes, destroy, context) }?;
+        let Ok(_within) = found.enter() else {
+            // Within a destructor that it runs.
+            // SAFETY: as above.
+            unsafe { raw::leave(&found.value().domain, object) };
+            return Ok(0);
+        };
+        // SAFETY: one thread at a time, and no other call of it is within; and as above.
+        unsafe { (*found.value().reclaimer.get()).retire_raw(object) }?;
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_poll(reclaimer: *mut still_reclaimer, limit: usize) -> isize {
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { within(reclaimer, |reclaimer| Ok(reclaimer.poll_at_most(limit) as isize)) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_flush(reclaimer: *mut still_reclaimer, timeout: i64) -> c_int {
+    let flush = |reclaimer: &mut Reclaimer| {
+        match time(timeout) {
+            Some(limit) => reclaimer.flush_timeout(limit)?,
+            None => reclaimer.flush()?,
+        }
+        Ok(0)
+    };
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { within(reclaimer, flush) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pending(reclaimer: *const still_reclaimer) -> isize {
+    // SAFETY: the caller hands in a handle.
+    call(|| unsafe { within(reclaimer, |reclaimer| Ok(reclaimer.pending() as isize)) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_leave(
+    domain: *const still_domain,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle, and says that the object may be retired.
+        unsafe { raw::leave(domain_of(domain)?, object(address, bytes, destroy, context)?) };
+        Ok(0)
+    })
+}

@@ -1,0 +1,173 @@
+//! Timer wheels over timers that lie in the program's structs.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::ptr::{self, NonNull};
+
+use stillpoint::timer::{Node, NodeWheel, Schedule};
+
+use crate::border::{briefly, Refusal};
+use crate::handle::{self, find, Kind, Parts};
+
+/// A timer, to C.
+#[repr(C)]
+pub struct still_timer {
+    words_: [u64; 4],
+}
+
+const _: () =
+    assert!(size_of::<still_timer>() == size_of::<Node>() && align_of::<still_timer>() == align_of::<Node>());
+
+/// A wheel, to C.
+#[repr(C)]
+pub struct still_wheel {
+    _private: [u8; 0],
+}
+
+pub(crate) struct Wheel(UnsafeCell<NodeWheel>);
+
+impl Kind for Wheel {
+    type C = still_wheel;
+    const MARK: u32 = 0x5d0a_0008;
+    const NAME: &'static str = "a wheel";
+}
+
+/// What a wheel is asked, by one thread at a time. No call of it calls back.
+unsafe fn within<A>(
+    wheel: *const still_wheel,
+    action: impl FnOnce(&mut NodeWheel) -> A,
+) -> Result<A, Refusal> {
+    // SAFETY: the caller hands in a handle.
+    let found = unsafe { find::<Wheel>(wheel) }?;
+    // SAFETY: one thread at a time, as the header says.
+    Ok(action(unsafe { &mut *found.value().0.get() }))
+}
+
+fn node(timer: *const still_timer) -> Result<NonNull<Node>, Refusal> {
+    NonNull::new(timer.cast_mut().cast()).ok_or_else(|| Refusal::invalid("NULL was handed in for a timer"))
+}
+
+fn timer(node: Option<NonNull<Node>>) -> *mut still_timer {
+    node.map_or(ptr::null_mut(), |node| node.as_ptr().cast())
+}
+
+#[no_mangle]
+pub extern "C" fn still_wheel_new(now: u64) -> *mut still_wheel {
+    briefly(|| {
+        let wheel = NodeWheel::try_new(now).map_err(|error| Refusal::new(libc::ENOMEM, error.to_string()))?;
+        Ok(handle::make(Wheel(UnsafeCell::new(wheel)), Parts::default()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_free(wheel: *mut still_wheel) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        drop(unsafe { find::<Wheel>(wheel)?.free() });
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_timer_add(
+    wheel: *mut still_wheel,
+    timer: *mut still_timer,
+    deadline: u64,
+) -> c_int {
+    briefly(|| {
+        let node = node(timer)?;
+        let add = |wheel: &mut NodeWheel| {
+            // SAFETY: the caller says that it is in this wheel or in none.
+            if unsafe { wheel.contains(node) } {
+                return Err(Refusal::new(libc::EEXIST, "the timer is in a wheel already"));
+            }
+            // SAFETY: the caller says that it stays where it is, and is the wheel's.
+            unsafe { wheel.add(node, Schedule::at(deadline)) };
+            Ok(0)
+        };
+        // SAFETY: the caller hands in a handle.
+        unsafe { within(wheel, add) }?
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_timer_cancel(wheel: *mut still_wheel, timer: *mut still_timer) -> c_int {
+    briefly(|| {
+        let node = node(timer)?;
+        // SAFETY: the caller hands in a handle, and a timer that is in this wheel or in none.
+        unsafe { within(wheel, |wheel| c_int::from(wheel.cancel(node))) }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_timer_reset(
+    wheel: *mut still_wheel,
+    timer: *mut still_timer,
+    deadline: u64,
+) -> c_int {
+    briefly(|| {
+        let node = node(timer)?;
+        let reset = |wheel: &mut NodeWheel| {
+            // SAFETY: the caller says that it is in this wheel or in none.
+            let was_there = unsafe { wheel.reset(node, deadline) };
+            if !was_there {
+                // SAFETY: the caller says that it stays where it is, and is the wheel's.
+                unsafe { wheel.add(node, Schedule::at(deadline)) };
+            }
+            c_int::from(was_there)
+        };
+        // SAFETY: the caller hands in a handle.
+        unsafe { within(wheel, reset) }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_timer_is_pending(
+    wheel: *const still_wheel,
+    timer: *const still_timer,
+) -> c_int {
+    briefly(|| {
+        let node = node(timer)?;
+        // SAFETY: the caller hands in a handle, and a timer that is in this wheel or in none.
+        unsafe { within(wheel, |wheel| c_int::from(wheel.contains(node))) }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_advance(wheel: *mut still_wheel, now: u64) -> c_int {
+    // SAFETY: the caller hands in a handle.
+    briefly(|| unsafe { within(wheel, |wheel| wheel.advance(now)) }.map(|()| 0))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_pop(wheel: *mut still_wheel) -> *mut still_timer {
+    // SAFETY: the caller hands in a handle.
+    briefly(|| unsafe { within(wheel, |wheel| timer(wheel.pop())) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_take_any(wheel: *mut still_wheel) -> *mut still_timer {
+    // SAFETY: the caller hands in a handle.
+    briefly(|| unsafe { within(wheel, |wheel| timer(wheel.take_any())) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, deadline: *mut u64) -> c_int {
+    briefly(|| {
+        if deadline.is_null() {
+            return Err(Refusal::invalid("NULL was handed in for the place of a deadline"));
+        }
+        // SAFETY: the caller hands in a handle.
+        let next = unsafe { within(wheel, |wheel| wheel.next_deadline()) }?;
+        let Some(next) = next else { return Ok(0) };
+        // SAFETY: the caller hands in a place for it.
+        unsafe { deadline.write(next) };
+        Ok(1)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_wheel_len(wheel: *const still_wheel) -> isize {
+    // SAFETY: the caller hands in a handle.
+    briefly(|| unsafe { within(wheel, |wheel| wheel.len() as isize) })
+}

@@ -1,0 +1,444 @@
+//! The header and the library, used by C and C++ programs of their own: `tests/c`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+#[path = "../../stillpoint/tests/support/skip.rs"]
+mod skip;
+use skip::skipped;
+
+const FLAGS: [&str; 8] =
+    ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-pthread"];
+/// Of the static library.
+const LIBRARIES: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
+
+/// A compiler with a standard.
+#[derive(Clone, Copy)]
+struct Compiler {
+    name: &'static str,
+    language: &'static str,
+    standard: &'static str,
+}
+
+/// The one that Rust links with.
+const CC: Compiler = Compiler { name: "cc", language: "c", standard: "-std=gnu11" };
+const COMPILERS: [Compiler; 4] = [
+    Compiler { name: "gcc", language: "c", standard: "-std=gnu11" },
+    Compiler { name: "g++", language: "c++", standard: "-std=c++17" },
+    Compiler { name: "clang", language: "c", standard: "-std=gnu11" },
+    Compiler { name: "clang++", language: "c++", standard: "-std=c++17" },
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where programs are built.
+fn place() -> PathBuf {
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(&place).unwrap();
+    place
+}
+
+impl Compiler {
+    fn is_there(self) -> bool {
+        let is_there =
+            Command::new(self.name).arg("--version").output().is_ok_and(|output| output.status.success());
+        if !is_there {
+            skipped(&format!("{} is not installed", self.name));
+        }
+        is_there
+    }
+
+    fn command(self) -> Command {
+        let mut command = Command::new(self.name);
+        command
+            .args(["-x", self.language, self.standard])
+            .args(FLAGS)
+            .arg("-I")
+            .arg(prefix().join("include"));
+        command
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Where the libraries are installed, once, built with the profile of these tests.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = place().join("installed");
+        let _ = std::fs::remove_dir_all(&prefix);
+        let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
+        let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        prefix
+    })
+}
+
+/// Compiles a program of `tests/c` with every compiler that is there, and runs it.
+fn runs(name: &str) {
+    let source = root().join("tests/c").join(name).with_extension("c");
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        for checked in [&[][..], &["-DSTILL_CHECKED"]] {
+            let program = place().join(format!("{name}-{}-{}", compiler.name, checked.len()));
+            let output = compiler
+                .command()
+                .args(checked)
+                .args(["-O2", "-g"])
+                .arg(&source)
+                .args(["-x", "none"])
+                .arg(prefix().join("lib/libstillpoint.a"))
+                .args(LIBRARIES)
+                .arg("-o")
+                .arg(&program)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{} does not compile {name}:\n{}", compiler.name, said(&output));
+            let output = Command::new(&program).output().unwrap();
+            assert!(
+                output.status.success(),
+                "{name}, by {}: {}\n{}",
+                compiler.name,
+                output.status,
+                said(&output)
+            );
+        }
+    }
+}
+
+#[test]
+fn errors() {
+    runs("errors");
+}
+
+#[test]
+fn readers() {
+    runs("readers");
+}
+
+#[test]
+fn writers() {
+    runs("writers");
+}
+
+#[test]
+fn callbacks() {
+    runs("callbacks");
+}
+
+#[test]
+fn table() {
+    runs("table");
+}
+
+#[test]
+fn timer() {
+    runs("timer");
+}
+
+#[test]
+fn pool() {
+    runs("pool");
+}
+
+#[test]
+fn stress() {
+    runs("stress");
+}
+
+#[test]
+fn the_examples_run() {
+    for name in ["configuration", "flows", "packets", "events"] {
+        let program = place().join(name);
+        let output = CC
+            .command()
+            .arg("-O2")
+            .arg(root().join("examples").join(name).with_extension("c"))
+            .args(["-x", "none"])
+            .arg(prefix().join("lib/libstillpoint.a"))
+            .args(LIBRARIES)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}:\n{}", said(&output));
+        let output = Command::new(&program).output().unwrap();
+        assert!(output.status.success(), "{name}: {}\n{}", output.status, said(&output));
+        println!("{}", said(&output));
+    }
+}
+
+/// The header by itself, in each standard, with no warning.
+#[test]
+fn the_header_compiles_by_itself() {
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        let standards: &[&str] = match compiler.language {
+            "c" => &["-std=c11", "-std=c17"],
+            _ => &["-std=c++17", "-std=c++20"],
+        };
+        for standard in standards {
+            for checked in ["-USTILL_CHECKED", "-DSTILL_CHECKED"] {
+                let source =
+                    place().join(format!("alone.{}", if compiler.language == "c" { "c" } else { "cc" }));
+                std::fs::write(&source, "#include \"stillpoint.h\"\n#include \"stillpoint.h\"\n").unwrap();
+                let output = compiler
+                    .command()
+                    .args([standard, checked, "-fsyntax-only"])
+                    .arg(&source)
+                    .output()
+                    .unwrap();
+                assert!(output.status.success(), "{} {standard}:\n{}", compiler.name, said(&output));
+            }
+        }
+    }
+}
+
+/// What cbindgen makes of the Rust side.
+fn generated() -> String {
+    let config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        style: cbindgen::Style::Tag,
+        documentation: false,
+        no_includes: true,
+        ..cbindgen::Config::default()
+    };
+    let bindings = cbindgen::Builder::new().with_crate(root()).with_config(config).generate().unwrap();
+    let mut text = Vec::new();
+    bindings.write(&mut text);
+    // Atomics are accessed by builtins in C.
+    let plain =
+        [("AtomicPtr<uint8_t>", "void *"), ("AtomicPtr<uint64_t>", "uint64_t *"), ("AtomicU32", "uint32_t")];
+    let text = String::from_utf8(text).unwrap();
+    plain.into_iter().fold(text, |text, (atomic, plain)| text.replace(atomic, plain))
+}
+
+/// The items of a C text without preprocessor lines: what ends with `;` outside braces.
+fn items(text: &str) -> Vec<String> {
+    let (mut items, mut item, mut depth) = (Vec::new(), String::new(), 0);
+    for character in
+        text.lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.chars().chain(['\n']))
+    {
+        item.push(character);
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ';' if depth == 0 => items.push(std::mem::take(&mut item).trim().to_owned()),
+            _ => {}
+        }
+    }
+    items
+}
+
+/// What a generated item says, as C that does not compile beside a header that says something else.
+fn comparison(item: &str) -> String {
+    let pointers =
+        ["still_destroy_fn", "still_stall_fn", "still_callback_fn", "still_hash_fn", "still_entry_fn"];
+    if let Some(rest) =
+        item.strip_prefix("struct ").filter(|rest| rest.split('(').next().unwrap().contains('{'))
+    {
+        let (name, body) = rest.split_once(" {").unwrap();
+        if body.contains("_private") {
+            return String::new();
+        }
+        let mut body = body.to_owned();
+        pointers.iter().for_each(|pointer| body = body.replace(pointer, &format!("{pointer} *")));
+        let fields =
+            body.split(';').filter_map(|field| field.split_whitespace().last()).filter(|field| *field != "}");
+        let same = |field: &str| {
+            let field = field.trim_start_matches('*').split('[').next().unwrap();
+            let place = |of: &str| format!("offsetof(struct {of}, {field})");
+            let size = |of: &str| format!("sizeof(((struct {of} *)0)->{field})");
+            let (ours, theirs) = (format!("rust_{name}"), name);
+            format!(
+                "_Static_assert({} == {} && {} == {}, \"{name}.{field}\");\n",
+                place(&ours),
+                place(theirs),
+                size(&ours),
+                size(theirs)
+            )
+        };
+        let asserted: String = fields.map(same).collect();
+        return format!(
+            "struct rust_{name} {{{body}\n_Static_assert(sizeof(struct rust_{name}) == sizeof(struct {name}), \"{name}\");\n{asserted}"
+        );
+    }
+    if let Some(pointer) = pointers.iter().find(|pointer| item.contains(&format!("(*{pointer})"))) {
+        let renamed = item.replace(pointer, &format!("rust_{pointer}"));
+        return format!(
+            "{renamed}\n_Static_assert(__builtin_types_compatible_p(rust_{pointer}, {pointer} *), \"{pointer}\");\n"
+        );
+    }
+    // A function, declared again: its types must be compatible.
+    let mut item = item.to_owned();
+    pointers.iter().for_each(|pointer| item = item.replace(&format!("{pointer} "), &format!("{pointer} *")));
+    format!("{item}\n")
+}
+
+/// A file that includes the header and what cbindgen makes of the Rust side: where they differ, it does not compile.
+#[test]
+fn the_header_declares_what_the_library_has() {
+    let generated = generated();
+    let constants = generated.lines().filter_map(|line| line.strip_prefix("#define "));
+    let constants = constants
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, value)| format!("_Static_assert({name} == {value}, \"{name}\");\n"));
+    let items = items(&generated);
+    let text: String = ["#include \"stillpoint.h\"\n".to_owned()]
+        .into_iter()
+        .chain(constants)
+        .chain(items.iter().map(|item| comparison(item)))
+        .collect();
+    for sure in [
+        "offsetof(struct still_stats, pinned)",
+        "int still_retire(",
+        "STILL_HAZARD_ ==",
+        "rust_still_stall_fn",
+    ] {
+        assert!(text.contains(sure), "{sure} is not compared:\n{text}");
+    }
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.language == "c" && compiler.is_there()) {
+        let source = place().join("both.c");
+        std::fs::write(&source, &text).unwrap();
+        let output = compiler.command().arg("-fsyntax-only").arg(&source).output().unwrap();
+        assert!(output.status.success(), "{}:\n{}\n{text}", compiler.name, said(&output));
+    }
+}
+
+/// The names of `text` that are followed by a parenthesis.
+fn called(text: &str) -> BTreeSet<String> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let ends = text.match_indices('(').map(|(end, _)| &text[..end]);
+    let names =
+        ends.map(|before| &before[before.rfind(|character| !is_word(character)).map_or(0, |at| at + 1)..]);
+    names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
+}
+
+/// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
+#[test]
+fn the_shared_library_exports_the_header() {
+    let header = std::fs::read_to_string(root().join("include/stillpoint.h")).unwrap();
+    let mut code = header.as_str();
+    let mut text = String::new();
+    while let Some((before, rest)) = code.split_once("/*") {
+        text.push_str(before);
+        code = rest.split_once("*/").unwrap().1;
+    }
+    text.push_str(code);
+    let inline: BTreeSet<_> = text
+        .split("static inline ")
+        .skip(1)
+        .flat_map(|rest| called(&rest[..=rest.find('(').unwrap()]))
+        .collect();
+    let types: BTreeSet<_> =
+        text.split("typedef ").skip(1).flat_map(|rest| called(&rest[..rest.find(';').unwrap()])).collect();
+    let declared: BTreeSet<_> =
+        called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect();
+
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
+    let Ok(output) = output else { return skipped("nm is not installed") };
+    assert!(output.status.success(), "{}", said(&output));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<_> = names.lines().map(|line| line.split_whitespace().last().unwrap()).collect();
+    let version = "@@STILLPOINT_0.1";
+    let functions: BTreeSet<_> =
+        names.iter().filter_map(|name| name.strip_suffix(version)).map(str::to_owned).collect();
+    // The version itself is the one symbol more.
+    assert_eq!(names.len(), functions.len() + 1, "{names:?}");
+    assert_eq!(functions, declared);
+}
+
+/// Where the loader finds the shared library.
+fn with_library(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+    command
+}
+
+#[test]
+fn a_program_finds_the_library_by_pkg_config() {
+    let answer = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "stillpoint"])
+        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
+        .output();
+    let Ok(answer) = answer else { return skipped("pkg-config is not installed") };
+    assert!(answer.status.success(), "{}", said(&answer));
+    let flags = String::from_utf8(answer.stdout).unwrap();
+    let program = place().join("by-pkg-config");
+    let output = Command::new("cc")
+        .args(["-D_GNU_SOURCE", "-pthread"])
+        .arg(root().join("tests/c/writers.c"))
+        .args(flags.split_whitespace())
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let output = with_library(&program).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_program_finds_the_library_by_cmake() {
+    let (source, build) = (place().join("cmake"), place().join("cmake/build"));
+    std::fs::create_dir_all(&build).unwrap();
+    let of_tests = root().join("tests/c");
+    let of_tests = of_tests.display();
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(test C)\nfind_package(stillpoint 0.1 REQUIRED)\n\
+         find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
+         add_executable(shared {of_tests}/errors.c)\ntarget_link_libraries(shared stillpoint::stillpoint Threads::Threads)\n\
+         add_executable(static {of_tests}/errors.c)\ntarget_link_libraries(static stillpoint::static Threads::Threads)\n"
+    );
+    std::fs::write(source.join("CMakeLists.txt"), text).unwrap();
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(&source).arg("-B").arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()));
+    let Ok(output) = configure.output() else { return skipped("cmake is not installed") };
+    assert!(output.status.success(), "{}", said(&output));
+    let output = Command::new("cmake").arg("--build").arg(&build).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    for program in ["shared", "static"] {
+        let output = with_library(&build.join(program)).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", said(&output));
+    }
+}
+
+/// Threads that have used the library end after it was closed.
+#[test]
+fn a_program_that_closes_the_library_goes_on() {
+    let program = place().join("closes");
+    let output = Command::new("cc")
+        .args(["-D_GNU_SOURCE", "-pthread"])
+        .arg(root().join("tests/c/closes.c"))
+        .arg("-I")
+        .arg(prefix().join("include"))
+        .arg("-ldl")
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let output = with_library(&program).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, said(&output));
+}
+
+#[test]
+fn the_installer_says_what_it_does_not_know() {
+    let install =
+        |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_install")).args(arguments).output().unwrap();
+    for (arguments, words) in [
+        (&["--frobnicate"][..], "no option --frobnicate"),
+        (&["--prefix"], "--prefix needs a value"),
+        (&["--prefix", "here"], "not an absolute path"),
+    ] {
+        let output = install(arguments);
+        assert!(!output.status.success() && said(&output).contains(words), "{}", said(&output));
+    }
+    assert!(said(&install(&["--help"])).contains("--destdir"));
+}

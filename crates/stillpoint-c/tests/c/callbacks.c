@@ -1,0 +1,132 @@
+/* Callbacks in the program's own objects: order, protected objects, barriers, pauses, fork. */
+#include "check.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MANY = 1000 };
+
+struct numbered {
+    struct still_callback callback; /* first, so that its address is that of the struct */
+    int number;
+};
+
+static int next_number;
+
+static void in_order(struct still_callback *callback) STILL_NOEXCEPT
+{
+    struct numbered *node = (struct numbered *)(void *)callback;
+    CHECK(node->number == next_number++);
+}
+
+static void order(struct still_domain *domain)
+{
+    static struct numbered nodes[MANY];
+    struct still_queue *queue = still_queue_new(domain);
+    struct still_reader *reader = still_reader_new(domain);
+    next_number = 0;
+    still_pin(reader);
+    for (int i = 0; i < MANY; i++) {
+        nodes[i].number = i;
+        CHECK(still_call(queue, &nodes[i].callback, in_order) == 0);
+    }
+    CHECK(still_queue_poll(queue, STILL_ALL) == 0 && still_queue_pending(queue) == MANY);
+    REFUSED(still_queue_barrier(queue), -EDEADLK, "guard");
+    REFUSED(still_queue_run(queue), -EDEADLK, "guard");
+    still_unpin(reader);
+    CHECK(still_queue_barrier(queue) == 0);
+    CHECK(next_number == MANY && still_queue_pending(queue) == 0);
+    CHECK(still_reader_free(reader) == 0 && still_queue_free(queue) == 0);
+}
+
+static void objects(struct still_domain *domain)
+{
+    struct still_queue *queue = still_queue_new(domain);
+    struct still_reader *reader = still_reader_new(domain);
+    struct object *shared = make(1);
+    struct still_protected held = still_protect(reader, &shared);
+    struct object *unlinked = (struct object *)still_exchange(&shared, NULL);
+    int before = destroyed();
+    CHECK(still_call_object(queue, &unlinked->callback, unlinked, called) == 0);
+    CHECK(still_queue_poll(queue, STILL_ALL) == 0 && destroyed() == before);
+    still_release(held);
+    while (still_queue_poll(queue, STILL_ALL) == 0) {
+    }
+    CHECK(destroyed() == before + 1);
+    CHECK(still_reader_free(reader) == 0 && still_queue_free(queue) == 0);
+}
+
+static struct still_queue *own;
+
+static void from_within(struct still_callback *callback) STILL_NOEXCEPT
+{
+    REFUSED(still_queue_barrier(own), -EDEADLK, "its own queue");
+    REFUSED(still_queue_pause(own), -EDEADLK, "its own queue");
+    REFUSED(still_queue_free(own), -EBUSY, "its own queue");
+    CHECK(still_queue_poll(own, STILL_ALL) == 0);
+    CHECK(still_call(own, callback, called) == 0); /* once more, by another function */
+}
+
+static void calls_in(struct still_domain *domain)
+{
+    own = still_queue_new(domain);
+    int before = destroyed();
+    CHECK(still_call(own, &make(1)->callback.callback, from_within) == 0);
+    CHECK(still_queue_barrier(own) == 0 && still_queue_barrier(own) == 0);
+    CHECK(destroyed() == before + 1);
+    CHECK(still_queue_free(own) == 0);
+}
+
+static void *serves(void *queue)
+{
+    CHECK(still_queue_run((struct still_queue *)queue) == 0);
+    return NULL;
+}
+
+static void threads(struct still_domain *domain)
+{
+    struct still_queue *queue = still_queue_new(domain);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serves, queue) == 0);
+    int before = destroyed();
+    for (int i = 0; i < MANY; i++)
+        CHECK(still_call(queue, &make(i)->callback.callback, called) == 0);
+    CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY);
+    CHECK(still_queue_pause(queue) == 0);
+    CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
+    CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
+    CHECK(destroyed() == before + MANY); /* nobody calls it */
+
+    /* A child has one thread; what was queued is called there, too. */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(still_reset_after_fork(domain) == 0 && still_queue_reset_after_fork(queue) == 0);
+        CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY + 1);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+
+    CHECK(still_queue_resume(queue) == 0);
+    CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY + 1);
+    CHECK(still_queue_stop(queue) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+
+    /* What is left passes to the domain. */
+    CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
+    CHECK(still_queue_free(queue) == 0);
+    CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + MANY + 2);
+}
+
+int main(void)
+{
+    struct still_domain *domain = still_domain_new(NULL);
+    order(domain);
+    objects(domain);
+    calls_in(domain);
+    threads(domain);
+    CHECK(still_domain_free(domain) == 0);
+    return 0;
+}

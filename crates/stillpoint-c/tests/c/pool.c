@@ -1,0 +1,102 @@
+/* Pools: objects and blocks out and back, on one thread and across threads. */
+#include "check.h"
+
+#include <pthread.h>
+
+enum { OBJECTS = 1000, BYTES = 200 };
+
+static struct still_pool *pool;
+static struct still_local *first;
+static void *handed_over[100];
+
+static void *puts_back(void *unused)
+{
+    REFUSED(still_local_free(first), -EPERM, "another one");
+    struct still_local *local = still_local_new(pool);
+    CHECK(local != NULL);
+    CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* two at the most */
+    CHECK(still_put_many(local, handed_over, 100) == 0);
+    CHECK(still_local_free(local) == 0);
+    return unused;
+}
+
+static void given_memory(void)
+{
+    enum { GIVEN = 1 << 20 };
+    void *memory = aligned_alloc(4096, GIVEN);
+    CHECK(memory != NULL);
+    struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
+    options.memory = memory;
+    options.memory_bytes = GIVEN;
+    options.stride = 256;
+    struct still_pool *given = still_pool_new(100, 256, 64, &options);
+    CHECK(given != NULL);
+    struct still_local *local = still_local_new(given);
+    char *object = (char *)still_get(local);
+    CHECK(object >= (char *)memory && object + 256 <= (char *)memory + GIVEN);
+    CHECK(still_local_free(local) == 0 && still_pool_free(given) == 1); /* the object is out */
+    free(memory);
+}
+
+int main(void)
+{
+    struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
+    options.max_locals = 2;
+    options.hardening = STILL_HARDENING_VERIFY;
+    options.pages = STILL_PAGES_SMALL;
+    pool = still_pool_new(OBJECTS, BYTES, 64, &options);
+    CHECK(pool != NULL);
+    first = still_local_new(pool);
+    CHECK(first != NULL);
+    struct still_pool_info stats;
+    stats.size = sizeof stats;
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.capacity >= OBJECTS && stats.in_use == 0);
+
+    void *object = still_get(first);
+    CHECK(object != NULL && (uintptr_t)object % 64 == 0);
+    memset(object, 1, BYTES);
+    CHECK(still_put(first, object) == 0);
+    REFUSED(still_put(first, object), -EALREADY, "twice");
+    REFUSED(still_put(first, &stats), -EINVAL, "none of the pool's");
+    REFUSED(still_put(first, NULL), -EINVAL, "NULL");
+
+    /* All or nothing. */
+    static void *all[100000];
+    size_t capacity = stats.capacity;
+    REFUSED(still_get_many(first, all, capacity + 1), -ENOMEM, "free objects");
+    CHECK(still_get_many(first, all, capacity) == 0);
+    CHECK(still_get(first) == NULL && errno == ENOMEM);
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.available == 0 && stats.in_use == capacity);
+    CHECK(still_put_many(first, all, capacity) == 0);
+    CHECK(still_get_many(first, NULL, 0) == 0);
+    REFUSED(still_get_many(first, NULL, 1), -EINVAL, "NULL");
+    void *nothing[2] = { NULL, NULL };
+    REFUSED(still_put_many(first, nothing, 2), -EINVAL, "NULL");
+
+    struct still_block block;
+    CHECK(still_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);
+    for (size_t i = 0; i < block.objects; i++)
+        memset((char *)block.start + i * block.stride, 2, BYTES);
+    CHECK(still_put_block(first, &block) == 0);
+    REFUSED(still_put_block(first, &block), -EALREADY, "");
+    CHECK(still_get_block(first, &block) == 0);
+    for (size_t i = 0; i < block.objects; i++)
+        CHECK(still_put(first, (char *)block.start + i * block.stride) == 0); /* one by one */
+
+    /* Objects that another thread puts back. */
+    CHECK(still_get_many(first, handed_over, 100) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, puts_back, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.in_use == 0);
+
+    REFUSED(still_pool_free(pool), -EBUSY, "locals");
+    CHECK(still_local_free(first) == 0 && still_pool_free(pool) == 0);
+    REFUSED(still_pool_free(pool), -EBADF, "freed");
+
+    CHECK(still_pool_new(0, 8, 8, NULL) == NULL && errno == EINVAL);
+    CHECK(still_pool_new(8, 8, 3, NULL) == NULL && errno == EINVAL);
+    options.pages = 9;
+    CHECK(still_pool_new(8, 8, 8, &options) == NULL && errno == EINVAL);
+    given_memory();
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* Regions, quiescent states and protected loads: what they hold up, and what not. */
+#include "check.h"
+
+#include <pthread.h>
+
+static struct still_domain *domain;
+static struct still_reclaimer *reclaimer;
+static struct object *shared;
+
+/* Replaces the shared object, and retires the old one. */
+static void replace(int value)
+{
+    struct object *old = (struct object *)still_exchange(&shared, make(value));
+    CHECK(still_retire(reclaimer, old, sizeof *old, destroy, NULL) == 0);
+}
+
+/* What this thread holds stays; then it goes. */
+static void is_held_until(void (*release)(void *), void *argument)
+{
+    int before = destroyed();
+    replace(2);
+    CHECK(still_poll(reclaimer, STILL_ALL) == 0 && still_poll(reclaimer, STILL_ALL) == 0);
+    CHECK(destroyed() == before && still_pending(reclaimer) == 1);
+    release(argument);
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0);
+    CHECK(destroyed() == before + 1 && still_pending(reclaimer) == 0);
+}
+
+static void unpin(void *reader)
+{
+    still_unpin((struct still_reader *)reader);
+}
+
+static void release(void *held)
+{
+    still_release(*(struct still_protected *)held);
+}
+
+static void report(void *qsbr)
+{
+    still_quiescent((struct still_qsbr *)qsbr);
+    CHECK(still_offline((struct still_qsbr *)qsbr) == 0);
+}
+
+static void let_go(void *hold)
+{
+    CHECK(still_hold_release((struct still_hold *)hold) == 0);
+}
+
+static void regions(struct still_reader *reader)
+{
+    CHECK(!still_is_pinned(reader));
+    still_pin(reader);
+    CHECK(still_is_pinned(reader));
+    still_pin(reader); /* nested */
+    still_unpin(reader);
+    CHECK(still_is_pinned(reader));
+    struct object *object = (struct object *)still_load(&shared);
+    int value = object->value;
+    is_held_until(unpin, reader);
+    CHECK(value > 0 && !still_is_pinned(reader));
+
+    still_pin(reader);
+    REFUSED(still_synchronize(domain, STILL_FOREVER), -EDEADLK, "guard");
+    REFUSED(still_wait(domain, still_start(domain), STILL_FOREVER), -EDEADLK, "guard");
+    still_unpin(reader);
+    CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
+}
+
+static void protected_loads(struct still_reader *reader)
+{
+    struct object *nothing = NULL;
+    struct still_protected none = still_protect(reader, &nothing);
+    CHECK(none.object == NULL);
+    still_release(none);
+
+    struct still_protected held = still_protect(reader, &shared);
+    CHECK(held.object == shared);
+    is_held_until(release, &held);
+
+    /* More than the first slot, in any order of releases. */
+    enum { MANY = 100 };
+    static struct object *objects[MANY];
+    static struct still_protected all[MANY];
+    for (int i = 0; i < MANY; i++) {
+        objects[i] = make(i);
+        all[i] = still_protect(reader, &objects[i]);
+        CHECK(all[i].object == objects[i]);
+    }
+    int before = destroyed();
+    for (int i = 0; i < MANY; i++)
+        CHECK(still_retire(reclaimer, still_exchange(&objects[i], NULL), sizeof(struct object), destroy, NULL) == 0);
+    still_poll(reclaimer, STILL_ALL);
+    CHECK(still_pending(reclaimer) == MANY);
+    REFUSED(still_flush(reclaimer, STILL_FOREVER), -EDEADLK, "protected load");
+    for (int i = 0; i < MANY; i += 2)
+        still_release(all[i]);
+    while (still_poll(reclaimer, STILL_ALL) > 0) {
+    }
+    CHECK(destroyed() == before + MANY / 2);
+    for (int i = MANY - 1; i > 0; i -= 2) {
+        CHECK(((struct object *)all[i].object)->value == i);
+        still_release(all[i]);
+    }
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + MANY);
+}
+
+static void quiescent_states(void)
+{
+    struct still_qsbr *qsbr = still_qsbr_new(domain);
+    CHECK(qsbr != NULL && still_is_online(qsbr) == 1);
+    is_held_until(report, qsbr);
+    CHECK(still_is_online(qsbr) == 0);
+    CHECK(still_offline(qsbr) == 0 && still_is_online(qsbr) == 0); /* again */
+    CHECK(still_online(qsbr) == 0 && still_online(qsbr) == 0 && still_is_online(qsbr) == 1);
+
+    /* A token that was started is over with the next report. */
+    uint64_t token = still_start(domain);
+    CHECK(still_check(domain, token) == 0);
+    still_quiescent(qsbr);
+    CHECK(still_check(domain, token) == 1);
+    still_quiescent(qsbr); /* the token has not moved */
+    CHECK(still_check(domain, token) == 1);
+
+    REFUSED(still_synchronize(domain, STILL_FOREVER), -EDEADLK, "QSBR");
+    CHECK(still_qsbr_synchronize(qsbr, STILL_FOREVER) == 0 && still_is_online(qsbr) == 1);
+    CHECK(still_offline(qsbr) == 0);
+    CHECK(still_qsbr_synchronize(qsbr, STILL_FOREVER) == 0 && still_is_online(qsbr) == 0);
+    CHECK(still_qsbr_free(qsbr) == 0);
+}
+
+static void *lets_go(void *hold)
+{
+    CHECK(still_hold_release((struct still_hold *)hold) == 0);
+    return NULL;
+}
+
+static void holds(void)
+{
+    struct still_hold *hold = still_hold_new(domain);
+    CHECK(still_hold_protect(hold, &shared) == shared);
+    is_held_until(let_go, hold);
+
+    CHECK(still_hold_protect(hold, &shared) == shared);
+    int before = destroyed();
+    replace(3);
+    REFUSED(still_flush(reclaimer, 1000000), -ETIMEDOUT, "protected loads");
+    CHECK(destroyed() == before);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, lets_go, hold) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 1);
+    struct object *nothing = NULL;
+    CHECK(still_hold_protect(hold, &nothing) == NULL);
+    CHECK(still_hold_free(hold) == 0);
+}
+
+/* Another thread is in the way: the wait ends in time, and says who it is. */
+static pthread_barrier_t there, seen;
+
+static void *stays(void *unused)
+{
+    (void)unused;
+    struct still_reader *reader = still_reader_new(domain);
+    still_pin(reader);
+    pthread_barrier_wait(&there);
+    pthread_barrier_wait(&seen);
+    still_unpin(reader);
+    CHECK(still_reader_free(reader) == 0);
+    return NULL;
+}
+
+static void stalls(void)
+{
+    pthread_t thread;
+    CHECK(pthread_barrier_init(&there, NULL, 2) == 0 && pthread_barrier_init(&seen, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, stays, NULL) == 0);
+    pthread_barrier_wait(&there);
+    CHECK(pthread_setname_np(thread, "stays-in") == 0);
+    REFUSED(still_synchronize(domain, 1000000), -ETIMEDOUT, "stays-in");
+    struct still_stall stall;
+    stall.size = sizeof stall;
+    CHECK(still_domain_stall(domain, &stall) == 1);
+    CHECK(stall.thread != 0 && stall.kind == STILL_KIND_GUARD && strcmp(stall.name, "stays-in") == 0);
+    CHECK(stall.waited >= 0 && stall.others == 0);
+    pthread_barrier_wait(&seen);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(still_domain_stall(domain, &stall) == 0);
+    CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
+}
+
+static void run(uint32_t mode)
+{
+    struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
+    options.mode = mode;
+    options.name = "readers";
+    domain = still_domain_new(&options);
+    if (domain == NULL && errno == EOPNOTSUPP) {
+        fprintf(stderr, "skipped: asymmetric: %s\n", still_error());
+        return;
+    }
+    CHECK(domain != NULL);
+    struct still_reclaimer_options paced = STILL_RECLAIMER_OPTIONS_INIT;
+    paced.fence_interval = 1;
+    reclaimer = still_reclaimer_new(domain, &paced);
+    shared = make(1);
+    struct still_reader *reader = still_reader_new(domain);
+    CHECK(reclaimer != NULL && reader != NULL);
+    regions(reader);
+    protected_loads(reader);
+    CHECK(still_reader_free(reader) == 0);
+    quiescent_states();
+    holds();
+    stalls();
+    struct still_stats stats;
+    stats.size = sizeof stats;
+    CHECK(still_domain_stats(domain, &stats) == 0);
+    CHECK(stats.readers == 0 && stats.holds == 0 && stats.pending == 0 && stats.retired == stats.freed);
+    CHECK(stats.fence_error == 0 && stats.oldest == -1 && stats.grace_periods > 0);
+    free(shared);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && still_domain_free(domain) == 0);
+}
+
+int main(void)
+{
+    run(STILL_MODE_SYMMETRIC);
+    run(STILL_MODE_ASYMMETRIC);
+    run(STILL_MODE_BEST);
+    return 0;
+}

@@ -1,0 +1,208 @@
+/* Tables with keys of each size, in regions of both kinds of readers, beside writers. */
+#include "check.h"
+
+#include <pthread.h>
+
+static struct still_domain *domain;
+
+/* A key of any size, from a number. */
+static const void *key_of(uint64_t number, size_t bytes)
+{
+    static __thread unsigned char key[1000];
+    memset(key, 7, bytes);
+    memcpy(key, &number, bytes < sizeof number ? bytes : sizeof number);
+    if (bytes > 8)
+        key[bytes - 1] = (unsigned char)number;
+    return key;
+}
+
+static void *word(uint64_t number)
+{
+    return (void *)(uintptr_t)(number * 8 + 1);
+}
+
+struct visits {
+    uint64_t sum, calls, until;
+};
+
+static int visit(const void *key, void *value, void *context) STILL_NOEXCEPT
+{
+    struct visits *visit = (struct visits *)context;
+    CHECK(key != NULL);
+    visit->sum += (uint64_t)(uintptr_t)value / 8;
+    return ++visit->calls == visit->until ? 42 : 0;
+}
+
+static void size(size_t bytes, still_hash_fn *hash, void *context)
+{
+    enum { MANY = 200 }; /* keys of one byte are told apart up to 255 */
+    struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
+    options.hash = hash;
+    options.context = context;
+    struct still_table *table = still_table_new(domain, bytes, &options);
+    CHECK(table != NULL);
+    struct still_reader *reader = still_reader_new(domain);
+    struct still_qsbr *qsbr = still_qsbr_new(domain);
+    void *value = NULL;
+    for (uint64_t i = 0; i < MANY; i++) {
+        CHECK(still_table_get(table, reader, key_of(i, bytes), &value) == 0);
+        CHECK(still_table_insert(table, key_of(i, bytes), word(i), &value) == 0);
+        CHECK(still_table_get(table, reader, key_of(i, bytes), &value) == 1 && value == word(i));
+        CHECK(still_table_get(table, qsbr, key_of(i, bytes), NULL) == 1);
+    }
+    CHECK(still_table_len(table) == MANY);
+
+    /* A burst of any length, with keys that are there and others. */
+    for (size_t count = 0; count <= 64; count++) {
+        static unsigned char keys[64 * 1000];
+        void *values[64];
+        uint64_t hits = 0;
+        memset(values, 0, sizeof values);
+        int there = 0;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t number = i % 3 == 0 && bytes > 1 ? MANY + i : i;
+            memcpy(keys + i * bytes, key_of(number, bytes), bytes);
+            there += number < MANY;
+        }
+        CHECK(still_table_get_many(table, count % 2 ? (void *)reader : (void *)qsbr, keys, count, values, &hits) == there);
+        for (size_t i = 0; i < count; i++) {
+            int is_there = !(i % 3 == 0 && bytes > 1);
+            CHECK((int)(hits >> i & 1) == is_there && values[i] == (is_there ? word(i) : NULL));
+        }
+        CHECK(count == 64 || hits >> count == 0);
+    }
+
+    CHECK(still_table_insert(table, key_of(1, bytes), word(1000), &value) == 1 && value == word(1));
+    CHECK(still_table_insert(table, key_of(1, bytes), word(1), NULL) == 1);
+    REFUSED(still_table_add(table, reader, key_of(1, bytes), word(9), &value), -EEXIST, "this key");
+    CHECK(value == word(1));
+    CHECK(still_table_remove(table, key_of(1, bytes), &value) == 1 && value == word(1));
+    CHECK(still_table_remove(table, key_of(1, bytes), &value) == 0);
+    CHECK(still_table_add(table, qsbr, key_of(1, bytes), word(1), NULL) == 0);
+
+    struct visits all = { 0, 0, 0 }, some = { 0, 0, 3 };
+    CHECK(still_table_each(table, reader, visit, &all) == 0);
+    CHECK(all.calls == MANY && all.sum == (uint64_t)MANY * (MANY - 1) / 2);
+    CHECK(still_table_each(table, qsbr, visit, &some) == 42 && some.calls == 3);
+
+    CHECK(still_qsbr_free(qsbr) == 0 && still_reader_free(reader) == 0 && still_table_free(table) == 0);
+}
+
+static int hashed;
+
+static uint64_t poor_hash(const void *key, size_t bytes, void *context) STILL_NOEXCEPT
+{
+    CHECK(bytes == *(size_t *)context);
+    hashed++;
+    return *(const unsigned char *)key % 16 * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static void *reads_elsewhere(void *reader)
+{
+    struct still_table *table = still_table_new(domain, 8, NULL);
+    REFUSED(still_table_get(table, reader, key_of(1, 8), NULL), -EPERM, "another one");
+    CHECK(still_table_free(table) == 0);
+    return NULL;
+}
+
+static void refusals(void)
+{
+    CHECK(still_table_new(domain, 0, NULL) == NULL && errno == EINVAL);
+    CHECK(still_table_new(domain, 1 << 20, NULL) == NULL && errno == EINVAL);
+    CHECK(still_table_new(NULL, 8, NULL) == NULL && errno == EINVAL);
+    struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
+    options.max_len = 2;
+    struct still_table *table = still_table_new(domain, 8, &options);
+    struct still_reader *reader = still_reader_new(domain);
+    struct still_qsbr *qsbr = still_qsbr_new(domain);
+    struct still_domain *other = still_domain_new(NULL);
+    struct still_reader *foreign = still_reader_new(other);
+    REFUSED(still_table_get(table, foreign, key_of(1, 8), NULL), -EXDEV, "another domain");
+    REFUSED(still_table_get(table, NULL, key_of(1, 8), NULL), -EINVAL, "NULL");
+    REFUSED(still_table_get(table, domain, key_of(1, 8), NULL), -EINVAL, "another kind");
+    REFUSED(still_table_get(table, reader, NULL, NULL), -EINVAL, "key");
+    REFUSED(still_table_each(table, reader, NULL, NULL), -EINVAL, "function");
+    uint64_t hits;
+    void *values[65];
+    REFUSED(still_table_get_many(table, reader, values, 65, values, &hits), -EINVAL, "64");
+    CHECK(still_offline(qsbr) == 0);
+    REFUSED(still_table_get(table, qsbr, key_of(1, 8), NULL), -EINVAL, "offline");
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, reads_elsewhere, reader) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(still_table_insert(table, key_of(1, 8), NULL, NULL) == 0); /* NULL is a value */
+    CHECK(still_table_insert(table, key_of(2, 8), NULL, NULL) == 0);
+    REFUSED(still_table_insert(table, key_of(3, 8), NULL, NULL), -ENOSPC, "max_len");
+    REFUSED(still_table_add(table, reader, key_of(3, 8), NULL, NULL), -ENOSPC, "max_len");
+    CHECK(still_table_len(table) == 2);
+    CHECK(still_table_free(table) == 0);
+    REFUSED(still_table_len(table), -EBADF, "freed");
+    CHECK(still_reader_free(foreign) == 0 && still_domain_free(other) == 0);
+    CHECK(still_reader_free(reader) == 0 && still_qsbr_free(qsbr) == 0);
+}
+
+/* Values that are replaced are retired by the program, and readers in a region use them. */
+enum { KEYS = 64, ROUNDS = 20000 };
+static struct still_table *shared;
+static int stop;
+
+static void *looks(void *unused)
+{
+    struct still_reader *reader = still_reader_new(domain);
+    for (uint64_t i = 0; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) {
+        still_pin(reader);
+        void *value;
+        if (still_table_get(shared, reader, key_of(i % KEYS, 8), &value) == 1)
+            CHECK(((struct object *)value)->value == (int)(i % KEYS) + 1);
+        still_unpin(reader);
+    }
+    CHECK(still_reader_free(reader) == 0);
+    return unused;
+}
+
+static void beside_writers(void)
+{
+    shared = still_table_new(domain, 8, NULL);
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, looks, NULL) == 0);
+    int before = destroyed(), retired = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t key = (uint64_t)i * 31 % KEYS;
+        void *old = NULL;
+        int was_there = i % 5 == 0 ? still_table_remove(shared, key_of(key, 8), &old)
+                                   : still_table_insert(shared, key_of(key, 8), make((int)key + 1), &old);
+        CHECK(was_there >= 0);
+        if (was_there) {
+            CHECK(still_retire(reclaimer, old, sizeof(struct object), destroy, NULL) == 0);
+            retired++;
+        }
+        still_poll(reclaimer, STILL_ALL);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + retired);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        void *old;
+        if (still_table_remove(shared, key_of(key, 8), &old) == 1)
+            free(old);
+    }
+    CHECK(still_table_len(shared) == 0 && still_table_free(shared) == 0 && still_reclaimer_free(reclaimer) == 0);
+}
+
+int main(void)
+{
+    domain = still_domain_new(NULL);
+    size_t sizes[] = { 1, 2, 4, 5, 8, 13, 16, 40, 64, 1000 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size(sizes[i], NULL, NULL);
+        hashed = 0;
+        size(sizes[i], poor_hash, &sizes[i]);
+        CHECK(hashed >= 200);
+    }
+    refusals();
+    beside_writers();
+    CHECK(still_domain_free(domain) == 0);
+    return 0;
+}

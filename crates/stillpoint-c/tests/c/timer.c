@@ -1,0 +1,68 @@
+/* Wheels over timers in the program's own structs. */
+#include "check.h"
+
+enum { MANY = 10000 };
+
+struct connection {
+    struct still_timer timer; /* first, so that its address is that of the struct */
+    uint64_t deadline;
+    int fired;
+};
+
+static struct connection connections[MANY];
+
+int main(void)
+{
+    struct still_wheel *wheel = still_wheel_new(1000);
+    CHECK(wheel != NULL);
+    uint64_t next = 0;
+    CHECK(still_wheel_next_deadline(wheel, &next) == 0 && still_wheel_pop(wheel) == NULL);
+    for (int i = 0; i < MANY; i++) {
+        struct connection *connection = &connections[i];
+        connection->deadline = 1001 + (uint64_t)i * 7919 % 100000;
+        CHECK(still_timer_is_pending(wheel, &connection->timer) == 0);
+        CHECK(still_timer_add(wheel, &connection->timer, connection->deadline) == 0);
+        CHECK(still_timer_is_pending(wheel, &connection->timer) == 1);
+    }
+    REFUSED(still_timer_add(wheel, &connections[0].timer, 5), -EEXIST, "already");
+    CHECK(still_wheel_len(wheel) == MANY);
+    CHECK(still_wheel_next_deadline(wheel, &next) == 1 && next <= 1001 && next > 1000);
+
+    /* Some are taken out, some put off, some called forward. */
+    int left = MANY;
+    for (int i = 0; i < MANY; i += 10) {
+        CHECK(still_timer_cancel(wheel, &connections[i].timer) == 1);
+        CHECK(still_timer_cancel(wheel, &connections[i].timer) == 0);
+        memset(&connections[i].timer, 0xaa, sizeof(struct still_timer)); /* it is ours */
+        left--;
+    }
+    for (int i = 1; i < MANY; i += 10) {
+        connections[i].deadline += i % 20 == 1 ? 5000 : 0;
+        CHECK(still_timer_reset(wheel, &connections[i].timer, connections[i].deadline) == 1);
+    }
+    for (uint64_t now = 1000; now < 110000; now += 13) {
+        CHECK(still_wheel_advance(wheel, now) == 0);
+        struct still_timer *timer;
+        while ((timer = still_wheel_pop(wheel)) != NULL) {
+            struct connection *connection = (struct connection *)(void *)timer;
+            CHECK(connection->deadline <= now && connection->deadline + 13 > now - 13 && !connection->fired);
+            connection->fired = 1;
+            left--;
+            memset(timer, 0, sizeof *timer);
+        }
+    }
+    CHECK(left == 0 && still_wheel_len(wheel) == 0);
+
+    /* A reset adds, and what is in a wheel can be taken in any order. */
+    CHECK(still_timer_reset(wheel, &connections[1].timer, 1) == 0);
+    CHECK(still_timer_reset(wheel, &connections[2].timer, UINT64_MAX) == 0);
+    CHECK(still_wheel_take_any(wheel) != NULL && still_wheel_take_any(wheel) != NULL);
+    CHECK(still_wheel_take_any(wheel) == NULL && still_wheel_len(wheel) == 0);
+
+    REFUSED(still_timer_add(wheel, NULL, 1), -EINVAL, "NULL");
+    REFUSED(still_wheel_next_deadline(wheel, NULL), -EINVAL, "NULL");
+    REFUSED(still_wheel_advance(NULL, 1), -EINVAL, "NULL");
+    CHECK(still_wheel_free(wheel) == 0);
+    REFUSED(still_wheel_len(wheel), -EBADF, "freed");
+    return 0;
+}

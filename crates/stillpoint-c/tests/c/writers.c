@@ -1,0 +1,189 @@
+/* Retirement: limits, hand-back, callbacks that call in, background reclaimers, what is left to the domain. */
+#include "check.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+static struct still_domain *new_domain(size_t max_pending)
+{
+    struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
+    options.max_pending = max_pending;
+    struct still_domain *domain = still_domain_new(&options);
+    CHECK(domain != NULL);
+    return domain;
+}
+
+static void limits(void)
+{
+    struct still_domain *domain = new_domain(3);
+    struct still_reader *reader = still_reader_new(domain);
+    struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+    options.max_pending = 2;
+    struct still_reclaimer *one = still_reclaimer_new(domain, &options), *another = still_reclaimer_new(domain, NULL);
+    int before = destroyed();
+    still_pin(reader);
+    CHECK(still_retire(one, make(1), 8, destroy, NULL) == 0 && still_retire(one, make(2), 8, destroy, NULL) == 0);
+    struct object *third = make(3), *fourth = make(4);
+    REFUSED(still_retire(one, third, 8, destroy, NULL), -ENOSPC, "full");
+    CHECK(still_retire(another, third, 8, destroy, NULL) == 0);
+    REFUSED(still_retire(another, fourth, 8, destroy, NULL), -EDQUOT, "domain is full");
+    CHECK(destroyed() == before && fourth->value == 4); /* it is ours */
+    CHECK(still_leave(domain, fourth, 8, destroy, NULL) == 0); /* cannot be refused */
+    struct still_stats stats;
+    stats.size = sizeof stats;
+    CHECK(still_domain_stats(domain, &stats) == 0);
+    CHECK(stats.pending == 4 && stats.beyond_limits == 1 && stats.handed_back >= 2);
+    still_unpin(reader);
+    CHECK(still_flush(one, STILL_FOREVER) == 0 && still_flush(another, STILL_FOREVER) == 0);
+    CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + 4);
+    CHECK(still_reader_free(reader) == 0 && still_reclaimer_free(one) == 0 && still_reclaimer_free(another) == 0);
+    CHECK(still_domain_free(domain) == 0);
+}
+
+/* A destructor that calls in. */
+struct world {
+    struct still_domain *domain;
+    struct still_reclaimer *reclaimer;
+    struct object *child;
+};
+
+static void destroys_its_child(void *object, void *context) STILL_NOEXCEPT
+{
+    struct world *world = (struct world *)context;
+    CHECK(still_retire(world->reclaimer, world->child, sizeof *world->child, destroy, NULL) == 0);
+    REFUSED(still_poll(world->reclaimer, STILL_ALL), -EBUSY, "in use");
+    REFUSED(still_flush(world->reclaimer, 0), -EBUSY, "in use");
+    REFUSED(still_reclaimer_free(world->reclaimer), -EBUSY, "in use");
+    REFUSED(still_barrier(world->domain, STILL_FOREVER), -EDEADLK, "destructor");
+    struct still_reader *reader = still_reader_new(world->domain);
+    still_pin(reader);
+    still_unpin(reader);
+    CHECK(still_reader_free(reader) == 0);
+    destroy(object, NULL);
+}
+
+static void calls_in(void)
+{
+    struct world world = { new_domain(0), NULL, make(2) };
+    world.reclaimer = still_reclaimer_new(world.domain, NULL);
+    int before = destroyed();
+    CHECK(still_retire(world.reclaimer, make(1), 8, destroys_its_child, &world) == 0);
+    CHECK(still_flush(world.reclaimer, STILL_FOREVER) == 0);
+    CHECK(destroyed() == before + 1); /* the child is the domain's */
+    CHECK(still_barrier(world.domain, STILL_FOREVER) == 0 && destroyed() == before + 2);
+    CHECK(still_reclaimer_free(world.reclaimer) == 0 && still_domain_free(world.domain) == 0);
+}
+
+/* What a domain has at its end is destroyed with its last handle. */
+static void the_end(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+    int before = destroyed();
+    CHECK(still_retire(reclaimer, make(1), 8, destroy, NULL) == 0);
+    CHECK(still_domain_free(domain) == 0 && destroyed() == before);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && destroyed() == before + 1);
+}
+
+static void frees_its_background(void *object, void *background) STILL_NOEXCEPT
+{
+    REFUSED(still_background_free((struct still_background *)background, 0), -EDEADLK, "destructor");
+    destroy(object, NULL);
+}
+
+static volatile sig_atomic_t signals_there;
+
+static void blocks_signals(void *object, void *context) STILL_NOEXCEPT
+{
+    sigset_t set;
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &set) == 0);
+    CHECK(sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGUSR1) == 1);
+    signals_there = 1;
+    destroy(object, context);
+}
+
+static void backgrounds(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_background *background = still_background_new(domain, NULL);
+    CHECK(background != NULL);
+    int before = destroyed();
+    enum { MANY = 10000 };
+    for (int i = 0; i < MANY; i++)
+        CHECK(still_submit(background, make(i), sizeof(struct object), destroy, NULL) == 0);
+    CHECK(still_submit(background, make(1), 1, frees_its_background, background) == 0);
+    CHECK(still_submit(background, make(1), 1, blocks_signals, NULL) == 0);
+    CHECK(still_background_free(background, STILL_FOREVER) == 0);
+    CHECK(destroyed() == before + MANY + 2 && signals_there == 1);
+    REFUSED(still_submit(background, make(1), 1, destroy, NULL), -EBADF, "freed");
+
+    /* One that readers hold up ends in time, and leaves the rest to the domain. */
+    struct still_reader *reader = still_reader_new(domain);
+    struct object *shared = make(1);
+    struct still_protected held = still_protect(reader, &shared);
+    background = still_background_new(domain, NULL);
+    CHECK(still_submit(background, shared, 1, destroy, NULL) == 0);
+    still_pin(reader);
+    REFUSED(still_background_free(background, STILL_FOREVER), -EDEADLK, "guard");
+    still_unpin(reader);
+    CHECK(still_background_free(background, 1000000) == 1);
+    CHECK(shared->value == 1);
+    still_release(held);
+    before = destroyed();
+    CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + 1);
+    CHECK(still_reader_free(reader) == 0 && still_domain_free(domain) == 0);
+}
+
+/* A thread that is cancelled within a call leaves it whole: the call ends first. */
+static struct still_domain *waited;
+static pthread_barrier_t begun;
+
+static void *waits(void *unused)
+{
+    pthread_barrier_wait(&begun);
+    /* A reader is in the way for 20 ms; its report reads /proc, where libc would cancel. */
+    (void)!still_synchronize(waited, 20000000);
+    (void)!still_synchronize(waited, STILL_FOREVER);
+    pthread_testcancel();
+    return unused;
+}
+
+static void on_stall(const struct still_stall *stall, void *count) STILL_NOEXCEPT
+{
+    CHECK(stall->size == sizeof *stall);
+    __atomic_add_fetch((int *)count, 1, __ATOMIC_SEQ_CST);
+}
+
+static void cancellation(void)
+{
+    int count = 0;
+    struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
+    options.stall_after = 1000;
+    options.on_stall = on_stall;
+    options.context = &count;
+    waited = still_domain_new(&options);
+    struct still_reader *reader = still_reader_new(waited);
+    still_pin(reader);
+    pthread_t thread;
+    CHECK(pthread_barrier_init(&begun, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, waits, NULL) == 0);
+    pthread_barrier_wait(&begun);
+    CHECK(pthread_cancel(thread) == 0);
+    while (__atomic_load_n(&count, __ATOMIC_SEQ_CST) == 0)
+        usleep(100);
+    still_unpin(reader);
+    void *answer = NULL;
+    CHECK(pthread_join(thread, &answer) == 0 && answer == PTHREAD_CANCELED);
+    CHECK(still_reader_free(reader) == 0 && still_domain_free(waited) == 0);
+}
+
+int main(void)
+{
+    limits();
+    calls_in();
+    the_end();
+    backgrounds();
+    cancellation();
+    return 0;
+}
