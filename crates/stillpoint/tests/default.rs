@@ -35,6 +35,14 @@ fn own() -> MutexGuard<'static, ()> {
     own
 }
 
+/// Never dropped, and not lost either: those who look for leaks find it.
+fn for_ever(cell: RcuCell<Object>) -> &'static RcuCell<Object> {
+    static KEPT: Mutex<Vec<&'static RcuCell<Object>>> = Mutex::new(Vec::new());
+    let cell = Box::leak(Box::new(cell));
+    KEPT.lock().unwrap().push(cell);
+    cell
+}
+
 fn message_of(function: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(function)).expect_err("it panics");
     panic.downcast_ref::<String>().expect("with a formatted message").clone()
@@ -152,7 +160,7 @@ fn on_thread(function: impl FnOnce() + Send + 'static) {
 fn guards_and_protected_loads_in_thread_locals_are_let_go_of() {
     let _own = own();
     let census = Census::default();
-    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    let cell: &'static RcuCell<Object> = for_ever(RcuCell::new(census.object()));
     let before = rcu::default_domain().stats().readers;
     for round in 0..if cfg!(miri) { 4 } else { 100 } {
         on_thread(move || {
@@ -237,7 +245,7 @@ fn the_last_destructors_of_a_thread_may_read_and_write() {
 fn what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept() {
     child::in_child("what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept", || {
         let census = Census::default();
-        let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+        let cell: &'static RcuCell<Object> = for_ever(RcuCell::new(census.object()));
         let thread = thread::spawn(|| {
             let object: &'static Protected<'static, Object> =
                 Box::leak(Box::new(cell.get().expect("never empty here")));
@@ -610,7 +618,7 @@ fn a_signal_handler_may_pin() {
 
     let _own = own();
     let census = Census::default();
-    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    let cell: &'static RcuCell<Object> = for_ever(RcuCell::new(census.object()));
     *CELL.lock().unwrap() = Some(cell);
     SEEN.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Relaxed);
     // SAFETY: the structure is plain data, for which zeros are valid; the handler is async-signal-safe.
@@ -658,7 +666,7 @@ fn a_signal_handler_may_pin() {
 fn a_child_of_a_fork_reads_and_writes_on() {
     let _own = own();
     let census = Census::default();
-    let cell: &'static RcuCell<Object> = Box::leak(Box::new(RcuCell::new(census.object())));
+    let cell: &'static RcuCell<Object> = for_ever(RcuCell::new(census.object()));
     // Another thread holds everything up, and has something in its list.
     let guarding = Silent::after({
         let census = census.clone();

@@ -279,7 +279,10 @@ impl Chain {
         let first = nodes.next()?;
         work::step();
         let mut chain = Self { first, last: first };
-        nodes.inspect(|_| work::step()).for_each(|node| chain.extend(Self { first: node, last: node }));
+        for node in nodes {
+            work::step();
+            chain.extend(Self { first: node, last: node });
+        }
         Some(chain)
     }
 
