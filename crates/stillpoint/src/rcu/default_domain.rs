@@ -13,7 +13,7 @@ use super::error::{BuildError, SynchronizeError};
 use super::reader::{Guard, Reader};
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
-use stillpoint_sys::linux::ThreadEnd;
+use stillpoint_sys::os::ThreadEnd;
 
 /// It is never dropped.
 static DEFAULT: OnceLock<Domain> = OnceLock::new();
@@ -69,7 +69,9 @@ impl DomainBuilder {
 ///
 /// Registers the thread with its first use; afterwards it takes a load more than [`Reader::pin`]. The guard may be kept in a
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
-/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten.)
+/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten. On
+/// Windows there is one round, among the destructors of thread-locals: one that was used before the thread's first use of the
+/// default domain may outlive it.)
 ///
 /// ```
 /// use stillpoint::rcu::{self, RcuCell};
@@ -84,9 +86,9 @@ pub fn pin() -> Guard<'static> {
 }
 
 /// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
-/// nothing and takes no lock, so that signal handlers may call it, and load within the region. A handler drops each guard that it
-/// takes before it returns, and none that others took. In a domain whose grace periods are awaited, its drop may wake futures,
-/// which their executor has to allow in a handler.
+/// nothing and takes no lock, so that signal handlers may call it on Linux, and load within the region. A handler drops each guard
+/// that it takes before it returns, and none that others took. In a domain whose grace periods are awaited, its drop may wake
+/// futures, which their executor has to allow in a handler. (On other systems the drop wakes threads by locks: not in a handler.)
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -162,6 +164,7 @@ pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
 ///     unsafe { rcu::reset_after_fork() };
 /// }
 /// ```
+#[cfg(target_os = "linux")]
 pub unsafe fn reset_after_fork() {
     if let Some(domain) = DEFAULT.get() {
         // SAFETY: the caller's promise.
