@@ -43,6 +43,9 @@
 // Each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("stillpoint-multicast is written for Linux: it needs signals for single threads, and futexes");
+
 mod busted;
 mod engine;
 #[cfg(not(any(loom, miri)))]

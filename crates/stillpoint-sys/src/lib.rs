@@ -1,6 +1,6 @@
 //! What the crates of stillpoint share, below all of them. Internal: no promise is made to others.
 //!
-//! - [`linux`]: the edge to the operating system.
+//! - [`os`]: the edge to the operating system: [`linux`], or elsewhere [`portable`].
 //! - [`sync`]: the atomics and cells of the engines, which are loom's in a model; a lock for short work.
 //! - [`busted`]: the switch of broken variants, which the checkers must catch.
 //! - [`work`]: counts the steps of calls that promise a bound.
@@ -9,16 +9,17 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
-#[cfg(all(feature = "std", not(target_os = "linux")))]
-compile_error!("stillpoint is written for Linux: it needs membarrier and futex");
-
 pub mod bits;
 #[cfg(feature = "std")]
 pub mod busted;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", target_os = "linux"))]
 pub mod linux;
 #[cfg(feature = "std")]
+pub mod os;
+#[cfg(feature = "std")]
 pub mod panics;
+#[cfg(feature = "std")]
+pub mod portable;
 #[cfg(all(feature = "std", loom))]
 pub mod quarantine;
 #[cfg(feature = "std")]

@@ -48,13 +48,36 @@
 //! All are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which `table`, `pool` and `boost` need, and which brings `rcu` and `fence`. With `default-features = false` and `timer` the crate has
 //! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
+//!
+//! # Systems
+//!
+//! The library is written for Linux, where its tests run (x86-64; aarch64 in an emulation). On other systems that have the
+//! standard library it compiles, which is checked for macOS and Windows; nobody has run it there. What Linux adds is left out:
+//!
+//! | what | on systems other than Linux |
+//! |---|---|
+//! | [`fence::Mode::Asymmetric`] | refused, with an error that says why; [`fence::Mode::best`] is `Symmetric`: readers pay a fence |
+//! | boosting, the module [`pool`] | not there, whatever the features |
+//! | `reset_after_fork` | not there |
+//! | sleeping threads | use a table of locks in place of futexes: waking takes a lock, and wakes threads for nothing now and then |
+//! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
+//! | the end of a thread | on Windows, [earlier than some thread-locals'](rcu::pin) |
+//! | reports of stalls | name no thread, and do not tell what it is doing: [`rcu::Activity::Unknown`] |
+//! | growth of a table | where the allocator clears memory itself, takes as long as to clear the new buckets |
+//! | [`timer::Clock`] | reads the system's clock |
+//!
+//! With `RUSTFLAGS="--cfg stillpoint_portable"` the library does on Linux what it does elsewhere, and tests run so.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 // Each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What is there for a module that was left out.
 #![cfg_attr(
-    any(loom, not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer"))),
+    any(
+        loom,
+        not(target_os = "linux"),
+        not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer"))
+    ),
     allow(dead_code, unused_imports)
 )]
 
@@ -71,7 +94,7 @@ mod readme {}
 pub mod busted;
 #[cfg(feature = "std")]
 pub mod fence;
-#[cfg(feature = "pool")]
+#[cfg(all(feature = "pool", target_os = "linux"))]
 pub mod pool;
 #[cfg(feature = "std")]
 pub mod rcu;

@@ -50,7 +50,7 @@ impl<T: Transport> Leave for Core<T> {
     fn leave_for_good(&self, slot: NonNull<Slot>) {
         // SAFETY: places live as long as their group, which the caller holds.
         let slot = unsafe { slot.as_ref() };
-        if slot.is_of(stillpoint_sys::linux::thread_number()) {
+        if slot.is_of(stillpoint_sys::os::thread_number()) {
             slot.set_joins(1);
             self.leave(slot);
         }

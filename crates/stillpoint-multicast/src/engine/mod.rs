@@ -110,7 +110,7 @@ impl<T: Transport> Core<T> {
 
     /// Registers the calling thread, or counts one registration more. To be ended by [`leave`](Core::leave).
     pub(crate) fn join(&self) -> NonNull<Slot> {
-        let (tid, thread) = (stillpoint_sys::linux::thread_id(), stillpoint_sys::linux::thread_number());
+        let (tid, thread) = (stillpoint_sys::linux::thread_id(), stillpoint_sys::os::thread_number());
         let slot = self.slots.find(tid).unwrap_or_else(|| self.slots.claim(tid, thread));
         if !slot.is_of(thread) {
             self.inherit(slot, thread);
@@ -147,7 +147,7 @@ impl<T: Transport> Core<T> {
     /// Ends a registration of the calling thread; the last one processes what was delegated to the thread. Returns
     /// whether it was the last one. Nothing is done if the place is not the thread's any more.
     pub(crate) fn leave(&self, slot: &Slot) -> bool {
-        if !slot.is_of(stillpoint_sys::linux::thread_number()) {
+        if !slot.is_of(stillpoint_sys::os::thread_number()) {
             return false;
         }
         // The last registration counts until the end: the functions that run here may multicast, join, and leave.
@@ -171,7 +171,7 @@ impl<T: Transport> Core<T> {
 
     /// Processes the messages of the calling thread, whose place this is. Returns how many.
     pub(crate) fn drain(&self, slot: &Slot) -> usize {
-        if slot.mailbox.is_empty() || !slot.is_of(stillpoint_sys::linux::thread_number()) {
+        if slot.mailbox.is_empty() || !slot.is_of(stillpoint_sys::os::thread_number()) {
             return 0;
         }
         self.transport.alone(|| self.serve(slot))
@@ -301,7 +301,7 @@ impl<T: Transport> Core<T> {
 
     /// The calling thread's own place, if it is registered, until the result is dropped.
     fn hold<'c>(&'c self, view: &View<'c>) -> Held<'c, T> {
-        let thread = stillpoint_sys::linux::thread_number();
+        let thread = stillpoint_sys::os::thread_number();
         Held::new(self, view.iter().find(|slot| slot.is_of(thread)))
     }
 
@@ -313,8 +313,7 @@ impl<T: Transport> Core<T> {
     unsafe fn reset_after_fork(&self) {
         self.forks.fetch_add(1, PLAIN);
         self.operations.forget();
-        self.slots
-            .reset_after_fork(stillpoint_sys::linux::thread_id(), stillpoint_sys::linux::thread_number());
+        self.slots.reset_after_fork(stillpoint_sys::linux::thread_id(), stillpoint_sys::os::thread_number());
     }
 }
 

@@ -62,7 +62,7 @@ impl World {
     fn own(&self, number: usize) -> &Slot {
         // SAFETY: places live as long as the group.
         let slot = unsafe { self.slots[number].as_ref() };
-        slot.hand_over(stillpoint_sys::linux::thread_number());
+        slot.hand_over(stillpoint_sys::os::thread_number());
         slot
     }
 

@@ -77,7 +77,7 @@ impl<T: Transport> Core<T> {
     /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place is not the thread's
     /// any more, so that there will be none.
     pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
-        let is_own = own.is_of(stillpoint_sys::linux::thread_number());
+        let is_own = own.is_of(stillpoint_sys::os::thread_number());
         // Acquire: as in `sleep`.
         let seen = own.mailbox.bell().load(Ordering::Acquire);
         if is_own && own.mailbox.doze() {

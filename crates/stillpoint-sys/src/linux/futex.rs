@@ -41,37 +41,6 @@ pub fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
 #[cfg(miri)]
 pub fn wake(_word: &AtomicU32, _most: u32) {}
 
+/// A sleep without a limit that nobody ends is a deadlock, which loom reports.
 #[cfg(loom)]
-pub use model::{wait, wake};
-
-/// A futex for models: a sleep without a limit that nobody ends is a deadlock, which loom reports.
-#[cfg(loom)]
-#[allow(missing_docs, reason = "as the real one")]
-mod model {
-    use std::time::Duration;
-
-    use super::AtomicU32;
-    use loom::sync::atomic::Ordering;
-    use loom::sync::{Condvar, Mutex};
-
-    loom::lazy_static! {
-        static ref PARKED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
-    }
-
-    pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
-        if limit.is_some() {
-            return loom::thread::yield_now();
-        }
-        let parked = PARKED.0.lock().unwrap();
-        // Relaxed: the kernel's look at the word is ordered by its own lock, as this one is.
-        if word.load(Ordering::Relaxed) == seen {
-            drop(PARKED.1.wait(parked).unwrap());
-        }
-    }
-
-    /// All of them: who is woken for nothing sleeps again.
-    pub fn wake(_word: &AtomicU32, _most: u32) {
-        let _parked = PARKED.0.lock().unwrap();
-        PARKED.1.notify_all();
-    }
-}
+pub use crate::portable::{wait, wake};

@@ -1,6 +1,5 @@
 //! The edge to Linux.
 
-mod clock;
 mod futex;
 pub mod page_map;
 #[cfg(not(loom))]
@@ -11,13 +10,10 @@ pub mod sched;
 #[cfg(not(any(loom, miri)))]
 pub mod signal;
 /// What the unit tests say that cannot show anything here.
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, feature = "sched", not(any(loom, miri))))]
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;
 mod thread;
-mod thread_end;
 
-pub use clock::{ticks, TICKS_PER_MICRO};
 pub use futex::{wait, wake, wake_all};
-pub use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Doing};
-pub use thread_end::ThreadEnd;
+pub use thread::{look_at_thread, thread_id, yield_cpu};

@@ -1,7 +1,9 @@
-//! `pid_t gettid(void)`, `pthread_t pthread_self(void)`, `int tgkill(pid_t, pid_t, int)`, the processor clocks of
+//! `pid_t gettid(void)`, `int tgkill(pid_t, pid_t, int)`, the processor clocks of
 //! threads, and `/proc/self/task/TID/stat`.
 
 use std::time::Duration;
+
+use crate::portable::{Doing, Sighting};
 
 /// The kernel's id of the calling thread. A system call.
 pub fn thread_id() -> u32 {
@@ -9,84 +11,13 @@ pub fn thread_id() -> u32 {
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     // Threads of a model, and of Miri, have ids as well: what else tells them apart.
     #[cfg(any(loom, miri))]
-    return thread_number() as u32;
-}
-
-/// A number that tells living threads apart, costs no system call, and survives `fork`.
-pub fn thread_handle() -> usize {
-    #[cfg(loom)]
-    return {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        loom::thread::current().id().hash(&mut hasher);
-        hasher.finish() as usize
-    };
-    #[cfg(not(loom))]
-    // SAFETY: no preconditions.
-    return unsafe { libc::pthread_self() } as usize;
-}
-
-/// A number that no other thread of the process has, or ever had: unlike a thread's id and its handle, it is not used again
-/// when a thread has ended. It costs no system call, and survives `fork`.
-pub fn thread_number() -> u64 {
-    #[cfg(loom)]
-    return thread_handle() as u64;
-    #[cfg(not(loom))]
-    return {
-        use std::cell::Cell;
-        use std::sync::atomic::{AtomicU64, Ordering};
-
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        std::thread_local! {
-            // Without a destructor: it can be asked for to the end of the thread.
-            static OWN: Cell<u64> = const { Cell::new(0) };
-        }
-        if OWN.get() == 0 {
-            // Relaxed: numbers only have to differ.
-            OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        OWN.get()
-    };
+    return crate::portable::thread_id();
 }
 
 /// `int sched_yield(void)`
 pub fn yield_cpu() {
     #[cfg(not(any(loom, miri)))]
     rustix::thread::sched_yield();
-}
-
-/// What a thread of this process is doing at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
-    /// It is on a processor.
-    Running,
-    /// It waits for one.
-    Runnable,
-    /// It sleeps until something happens, or a signal comes.
-    Sleeping,
-    /// It sleeps in the kernel, and no signal wakes it.
-    Uninterruptible,
-    /// A signal or a tracer has stopped it.
-    Stopped,
-    /// It is gone.
-    Ended,
-    /// The kernel does not say.
-    Unknown,
-}
-
-/// A look at a thread of this process.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Sighting {
-    pub name: Option<String>,
-    pub doing: Doing,
-    /// The processor that it runs on, or ran on last.
-    pub cpu: Option<u32>,
-}
-
-impl Sighting {
-    fn without_details(doing: Doing) -> Self {
-        Self { name: None, doing, cpu: None }
-    }
 }
 
 /// Looks at the thread with this id, which has been there for `age` at least: a younger one got the id of a thread
@@ -206,17 +137,6 @@ mod tests {
         assert!(stat.started_after(Duration::from_secs(120), 100));
         assert!(!stat.started_after(Duration::from_millis(123_450), 100));
         assert!(!stat.started_after(Duration::from_secs(124), 100));
-    }
-
-    #[test]
-    fn a_number_is_never_used_again() {
-        let own = thread_number();
-        let mut numbers: Vec<u64> =
-            (0..50).map(|_| std::thread::spawn(thread_number).join().unwrap()).collect();
-        numbers.extend([own, 0]);
-        numbers.sort_unstable();
-        numbers.dedup();
-        assert_eq!((numbers.len(), thread_number()), (52, own), "52 numbers that differ, and one stays");
     }
 
     #[test]

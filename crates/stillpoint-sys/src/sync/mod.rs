@@ -17,9 +17,9 @@ pub use loom::sync::Arc;
 pub use std::sync::Arc;
 
 #[cfg(loom)]
-pub use loom::sync::Mutex;
+pub use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub use std::sync::Mutex;
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// A cell whose accesses loom can watch.
 #[cfg(not(loom))]

@@ -62,15 +62,20 @@
 //!
 //! [membarrier(2)]: https://man7.org/linux/man-pages/man2/membarrier.2.html
 
+#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+mod absent;
 mod backend;
+#[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 mod membarrier;
 #[cfg(loom)]
 pub(crate) mod model;
-#[cfg(not(any(loom, miri)))]
+#[cfg(all(target_os = "linux", not(any(loom, miri, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod module;
 mod provider;
 
+#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+use absent::{membarrier, module};
 pub use backend::{backend, choose, Backend, ChooseError};
 pub use provider::{end_light_fences, light_fences_have_ended, FenceProvider, Provider};
 
@@ -84,8 +89,8 @@ use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 pub enum Mode {
     /// Readers use [`light`], writers [`heavy`].
     Asymmetric,
-    /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, and for
-    /// guests whose virtual processors are preempted by the host.
+    /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, for systems other than Linux,
+    /// and for guests whose virtual processors are preempted by the host.
     Symmetric,
     /// Readers use [`light`], and a [provider](FenceProvider) fences their threads: for processes that are refused
     /// membarrier, and whose readers must not pay a fence.
@@ -257,8 +262,8 @@ pub fn light() {
 /// process: batch what needs it. By membarrier, or by the module if that is the [back end](backend) of the process.
 ///
 /// # Errors
-/// When the kernel refuses: it has no membarrier (Linux before 4.14), or a seccomp filter forbids it. Nothing
-/// is ordered then.
+/// When the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
+/// Nothing is ordered then.
 ///
 /// ```
 /// # if stillpoint::fence::asymmetric_supported().is_ok() {
@@ -292,7 +297,7 @@ pub(crate) fn has_requests() -> bool {
 /// Whether this process may use [`heavy`], found out by the first call and remembered.
 ///
 /// # Errors
-/// The kernel's answer to the probe. A filter that is installed after the probe is found by [`heavy`] alone.
+/// The kernel's answer to the probe; on systems other than Linux, always. A filter that is installed after the probe is found by [`heavy`] alone.
 ///
 /// ```
 /// match stillpoint::fence::asymmetric_supported() {
@@ -337,6 +342,8 @@ impl fmt::Display for FenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = std::io::Error::from_raw_os_error(self.errno);
         match (self.backend, self.errno) {
+            #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+            (Backend::Membarrier | Backend::Module, libc::ENOSYS) => f.write_str(absent::WHY),
             (Backend::Module, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
                 f.write_str("the kernel module stillpoint_membarrier is not loaded; see `kernel/` on how to load it")
             }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::engine::boost::Boosting;
 use super::error::BuildError;
-#[cfg(feature = "boost")]
+#[cfg(all(feature = "boost", target_os = "linux"))]
 use stillpoint_sys::linux::sched::{self, Way};
 
 /// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
@@ -24,13 +24,15 @@ use stillpoint_sys::linux::sched::{self, Way};
 /// others pay nothing. Registering a thread's first reader opens a file in `/proc`; where that fails, its readers are
 /// not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
 ///
+/// Only on Linux. Elsewhere there is [`Off`](Boost::Off), as without the feature `boost`.
+///
 /// What a thread starts inside a section inherits what it has at that moment. A moved thread's children (threads and
 /// programs) are on one CPU; those of a raised one are ordinary, for which it has the flag `SCHED_RESET_ON_FORK`
 /// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
 /// offline. After a boost, a thread's CPU mask is the one it had, as an explicit wish.
 ///
-#[cfg_attr(feature = "boost", doc = "```")]
-#[cfg_attr(not(feature = "boost"), doc = "```compile_fail")]
+#[cfg_attr(all(feature = "boost", target_os = "linux"), doc = "```")]
+#[cfg_attr(not(all(feature = "boost", target_os = "linux")), doc = "```compile_fail")]
 /// use stillpoint::rcu::{Domain, Boost};
 ///
 /// let domain = Domain::builder().boost(Boost::Realtime).boost_fallback(Boost::Migrate).build()?;
@@ -48,19 +50,19 @@ pub enum Boost {
     /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
     /// that waits for the booster's own CPU is not raised there, where it would take the CPU from its booster: the booster
     /// gives way. All in all, one thread less than there are CPUs is raised at a time.
-    #[cfg(feature = "boost")]
+    #[cfg(all(feature = "boost", target_os = "linux"))]
     Realtime,
     /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
     ///
     /// Needs no right. Breaks pinning for so long, and does nothing for a reader that waits for the very CPU of the
     /// booster.
-    #[cfg(feature = "boost")]
+    #[cfg(all(feature = "boost", target_os = "linux"))]
     Migrate,
 }
 
 impl Boost {
     /// What the engine needs for it, if this process may.
-    #[cfg(feature = "boost")]
+    #[cfg(all(feature = "boost", target_os = "linux"))]
     pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BuildError> {
         let way = match self {
             Boost::Off => return Ok(None),
@@ -71,12 +73,12 @@ impl Boost {
         Ok(Some(Boosting::new(way, after)))
     }
 
-    #[cfg(not(feature = "boost"))]
+    #[cfg(not(all(feature = "boost", target_os = "linux")))]
     pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, BuildError> {
         Ok(None)
     }
 
-    #[cfg(feature = "boost")]
+    #[cfg(all(feature = "boost", target_os = "linux"))]
     pub(super) fn of(boosting: Option<&Boosting>) -> Self {
         match boosting.map(|boosting| boosting.way) {
             None => Boost::Off,
@@ -85,7 +87,7 @@ impl Boost {
         }
     }
 
-    #[cfg(not(feature = "boost"))]
+    #[cfg(not(all(feature = "boost", target_os = "linux")))]
     pub(super) fn of(_: Option<&Boosting>) -> Self {
         Boost::Off
     }

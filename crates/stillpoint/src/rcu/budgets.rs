@@ -60,7 +60,19 @@ impl Futures {
             let (steps, answer) = steps_of(|| futures.poll(task));
             assert!(answer.is_pending() && steps <= PASSES, "{steps}");
         }
+        futures.settle();
         futures
+    }
+
+    /// Polls those that ask for it, as they do for a while where there is no heavy fence.
+    fn settle(&mut self) {
+        let mut asking = self.woken.take();
+        while !asking.is_empty() {
+            for task in asking {
+                assert!(self.poll(task).is_pending());
+            }
+            asking = self.woken.take();
+        }
     }
 
     fn poll(&mut self, task: usize) -> Poll<()> {
@@ -178,6 +190,10 @@ fn dropped_futures_cost_those_that_stay_nothing() {
 }
 
 /// A future that waits for a second reader is not woken again and again by those that wait beside it.
+#[cfg_attr(
+    stillpoint_portable,
+    ignore = "without heavy fences, futures ask for another poll until 100 µs have passed"
+)]
 #[test]
 fn futures_that_wait_for_another_reader_let_each_other_sleep() {
     let domain = Domain::new();

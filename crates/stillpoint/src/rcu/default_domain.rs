@@ -14,7 +14,7 @@ use super::error::{BuildError, SynchronizeError};
 use super::reader::{Guard, Reader};
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
-use stillpoint_sys::linux::ThreadEnd;
+use stillpoint_sys::os::ThreadEnd;
 
 /// It is never dropped.
 static DEFAULT: OnceLock<Domain> = OnceLock::new();
@@ -72,7 +72,8 @@ impl DomainBuilder {
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
 /// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten. The
 /// record of a thread that uses the domain for the first time after that round is kept, too, and so is each one in a process
-/// that had no `pthread_key_t` left; these hold nothing up.)
+/// that had no `pthread_key_t` left; these hold nothing up. On Windows there is one round, among the destructors of thread-locals:
+/// one that was used before the thread's first use of the default domain may outlive it.)
 ///
 /// ```
 /// use stillpoint::rcu::{self, RcuCell};
@@ -87,11 +88,11 @@ pub fn pin() -> Guard<'static> {
 }
 
 /// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
-/// nothing and takes no lock, so that signal handlers may call it, and load within the region. A handler drops each guard that it
-/// takes before it returns, and none that others took: a guard that it keeps does not keep objects from being freed. In a domain whose
-/// grace periods are awaited, the drop of a guard may wake futures,
-/// which their executor has to allow in a handler; otherwise have no futures in the domain. In a library that was
-/// loaded by `dlopen`, a thread's first use of its thread-locals may allocate: call this once outside of handlers, in each thread.
+/// nothing and takes no lock, so that signal handlers may call it on Linux, and load within the region. A handler drops each guard
+/// that it takes before it returns, and none that others took: a guard that it keeps does not keep objects from being freed. In a domain whose
+/// grace periods are awaited, the drop of a guard may wake futures, which their executor has to allow in a handler; otherwise have no futures in
+/// the domain. In a library that was loaded by `dlopen`, a thread's first use of its thread-locals may allocate: call this once outside of
+/// handlers, in each thread. (On other systems the drop wakes threads by locks: not in a handler.)
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -167,6 +168,7 @@ pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
 ///     unsafe { rcu::reset_after_fork() };
 /// }
 /// ```
+#[cfg(target_os = "linux")]
 pub unsafe fn reset_after_fork() {
     if let Some(domain) = DEFAULT.get() {
         // SAFETY: the caller's promise.

@@ -372,7 +372,7 @@ impl Domain {
         Stats::of(&self.core)
     }
 
-    /// In the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
+    /// On Linux, in the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
     /// the child and would hold everything up. What they protected counts as left. Readers of the calling thread stay as
     /// they are, with what they hold. Futures of the parent are to be polled again in the child: their wakers are
     /// forgotten.
@@ -398,6 +398,7 @@ impl Domain {
     ///
     /// A child that has to go on with such references does not call this. Then nothing that the parent's threads held is
     /// freed in it.
+    #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.core.reset_after_fork() }

@@ -95,7 +95,9 @@ pub use background::{BackgroundReclaimer, RetireHandle};
 pub use boost::Boost;
 pub use bound::{ArrayGuard, ArrayHandle, BoundArray};
 pub use cell::RcuCell;
-pub use default_domain::{barrier, barrier_timeout, default_domain, pin, reset_after_fork, try_pin};
+#[cfg(target_os = "linux")]
+pub use default_domain::reset_after_fork;
+pub use default_domain::{barrier, barrier_timeout, default_domain, pin, try_pin};
 pub use domain::{Domain, DomainBuilder, Token};
 pub use engine::core::record::ReaderKind;
 pub use error::{BuildError, CompareExchangeError, RetireError, RetireErrorKind, SynchronizeError};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::engine::core::record::{ReaderKind, Record};
 use super::engine::Core;
-use stillpoint_sys::linux::Doing;
+use stillpoint_sys::os::Doing;
 
 /// What a thread was doing when a stall was looked at, as the kernel tells it in `/proc`.
 ///
@@ -29,7 +29,7 @@ pub enum Activity {
     /// end. Also when a thread that was started after the wait began has been given the id of the ended one; one that
     /// was started before is taken for it.
     Ended,
-    /// The kernel does not tell: `/proc` is not mounted.
+    /// The kernel does not tell: `/proc` is not mounted, or the system is not Linux.
     Unknown,
 }
 
@@ -74,9 +74,10 @@ pub struct Stall {
     pub domain: String,
     /// What kind of reader it is.
     pub reader: ReaderKind,
-    /// The kernel's id of its thread.
+    /// The kernel's id of its thread; on systems other than Linux, a number that the library has given it.
     pub thread_id: u32,
-    /// The name of its thread, as far as the kernel keeps it (15 bytes); `None` when the thread has ended.
+    /// The name of its thread, as far as the kernel keeps it (15 bytes); `None` when the thread has ended, and on systems other
+    /// than Linux.
     pub thread_name: Option<String>,
     /// What its thread is doing.
     pub activity: Activity,
@@ -100,7 +101,7 @@ impl Stall {
     pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
         let reader = record.kind();
-        let sighting = stillpoint_sys::linux::look_at_thread(thread_id, waited);
+        let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
         Self {
             domain: core.name().to_owned(),
             reader,

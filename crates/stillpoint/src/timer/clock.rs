@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{clock_gettime, ClockId};
+#[cfg(any(not(target_os = "linux"), stillpoint_portable))]
+use stillpoint_sys::portable::nanoseconds;
 
 /// How long the counter is compared with the system's clock, unless the caller says otherwise. The two reads at each end are
 /// some 50 ns apart: five millionths of it.
@@ -14,7 +15,8 @@ const TRIES: usize = 16;
 
 /// A monotonic clock for wheels: reads the time stamp counter (on aarch64 the virtual counter) where that runs at one
 /// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere. On x86-64 that
-/// is where the processor says so and the kernel tells the time by the counter, too.
+/// is where the processor says so and the kernel tells the time by the counter, too. On systems other than Linux no counter is
+/// read, and the place of `CLOCK_MONOTONIC` is taken by [`Instant`](std::time::Instant), from the first use of the process.
 ///
 /// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A counter is turned into
 /// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the
@@ -224,7 +226,9 @@ impl MockTime {
     }
 }
 
+#[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 fn nanoseconds() -> u64 {
+    use rustix::time::{clock_gettime, ClockId};
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -315,10 +319,10 @@ fn counter() -> u64 {
     count
 }
 
-/// The architecture demands it.
+/// The architecture demands it, and Linux lets programs read it.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn is_steady() -> bool {
-    true
+    cfg!(target_os = "linux")
 }
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]

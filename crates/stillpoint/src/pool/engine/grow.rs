@@ -242,7 +242,7 @@ impl Core {
         let more = |buckets: usize| self.extent.step.min(self.extent.most_buckets - buckets as u32);
         let before = self.extent.buckets();
         more(before) > 0 && {
-            let me = stillpoint_sys::linux::thread_handle();
+            let me = stillpoint_sys::os::thread_handle();
             // Relaxed: only this thread stores its own name.
             if self.extent.grower.load(Ordering::Relaxed) == me {
                 return false;

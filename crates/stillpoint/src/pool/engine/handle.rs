@@ -47,7 +47,7 @@ impl<'p> Handle<'p> {
             return true;
         }
         let Some(shard) = self.core.hold_one() else { return false };
-        shard.settle(stillpoint_sys::linux::thread_handle());
+        shard.settle(stillpoint_sys::os::thread_handle());
         self.shard.set(shard);
         true
     }
@@ -473,7 +473,7 @@ impl Core {
     /// The object came from this pool, with `shard`, and is given up.
     #[inline(always)]
     pub(crate) unsafe fn free_anywhere(shard: &Shard, object: *mut u8) {
-        let here = shard.is_of(stillpoint_sys::linux::thread_handle());
+        let here = shard.is_of(stillpoint_sys::os::thread_handle());
         // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
         if !here || !unsafe { shard.cache.push(object) } {
             Self::free_anywhere_slowly(shard, object);
@@ -485,7 +485,7 @@ impl Core {
         let core = shard.core();
         match core.accept(object) {
             // After the validation, which may have parked the handle.
-            Ok(_) if shard.is_of(stillpoint_sys::linux::thread_handle()) => {
+            Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
                 unsafe { Hold::new(shard) }.put(&[object])
             }
@@ -517,7 +517,7 @@ impl Core {
                 return core.report_refused(start.wrapping_add(offset), error.kind());
             }
         };
-        if shard.is_of(stillpoint_sys::linux::thread_handle()) {
+        if shard.is_of(stillpoint_sys::os::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
             shard.calls.blocks_put.count(1);

@@ -205,7 +205,7 @@ impl CallbackQueue {
         Paused { queue: self.clone(), forks }
     }
 
-    /// In the child of a `fork`: lets the queue be served again. What waits in it is called in the child, too; pauses are over.
+    /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in it is called in the child, too; pauses are over.
     ///
     /// Where other threads of the parent were pushing at that moment, what they were pushing is lost to the child, and what was
     /// pushed after it. Call [`Domain::reset_after_fork`] as well.
@@ -229,6 +229,7 @@ impl CallbackQueue {
     /// # Safety
     /// The calling thread is the only one of the process, and nobody was serving the queue when it forked: the forking
     /// thread, or another one, had [paused](CallbackQueue::pause) it.
+    #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.callbacks.reset_after_fork() };

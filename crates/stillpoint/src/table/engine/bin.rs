@@ -16,7 +16,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Limits, Pace, RetireList, GATHERED};
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::Core;
-use stillpoint_sys::linux::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{keep_first, resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::sync::{Locked, TryLock};

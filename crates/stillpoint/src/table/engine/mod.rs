@@ -296,7 +296,7 @@ pub(crate) fn hint() -> usize {
     }
     #[cold]
     fn first() -> usize {
-        let number = stillpoint_sys::linux::thread_number() as usize;
+        let number = stillpoint_sys::os::thread_number() as usize;
         NUMBER.set(number);
         number
     }

@@ -88,24 +88,12 @@ impl<T: Zeroed> Drop for Slab<T> {
 #[cfg(loom)]
 mod memory {
     use super::*;
+    // A model has no pages.
+    pub(crate) use stillpoint_sys::portable::pages::Mapping;
 
     pub(super) fn allocate<T: Zeroed>(len: usize, _touch: Touch) -> Option<NonNull<T>> {
         let values: Box<[T]> = (0..len).map(|_| T::zeroed()).collect();
         Some(NonNull::from(Box::leak(values)).cast())
-    }
-
-    /// A model has no pages.
-    #[derive(Debug)]
-    pub(crate) enum Mapping {}
-
-    impl Mapping {
-        pub(crate) fn bytes(&self) -> usize {
-            match *self {}
-        }
-
-        pub(crate) fn release_end(&mut self, _bytes: usize) {
-            match *self {}
-        }
     }
 
     pub(super) fn allow_huge_pages<T>(_start: NonNull<T>, _len: usize) {}
@@ -131,8 +119,8 @@ mod memory {
     use std::alloc::Layout;
 
     use super::*;
-    use stillpoint_sys::linux::pages;
-    pub(crate) use stillpoint_sys::linux::pages::Mapping;
+    use stillpoint_sys::os::pages;
+    pub(crate) use stillpoint_sys::os::pages::Mapping;
 
     /// From this size on the kernel is asked for pages, which are touched as they are used; below, the allocator for
     /// memory, which may have to clear it.

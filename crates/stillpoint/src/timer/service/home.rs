@@ -13,7 +13,7 @@ use super::record::Record;
 use super::ring::{ring, Sink, Source};
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
-use stillpoint_sys::linux::{thread_handle, wait, wake_all};
+use stillpoint_sys::os::{thread_handle, wait, wake_all};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::Mutex;
 

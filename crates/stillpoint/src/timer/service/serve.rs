@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use stillpoint_sys::linux::thread_handle;
+use stillpoint_sys::os::thread_handle;
 use stillpoint_sys::sync::atomic::Ordering;
 
 use super::event::{Cause, Event, Which};

@@ -1,15 +1,15 @@
 //! Boosting of preempted readers that hold a token up: beside the protocol, which does not need it.
 
-#[cfg(not(feature = "boost"))]
+#[cfg(not(all(feature = "boost", target_os = "linux")))]
 mod off;
-#[cfg(feature = "boost")]
+#[cfg(all(feature = "boost", target_os = "linux"))]
 mod policy;
-#[cfg(feature = "boost")]
+#[cfg(all(feature = "boost", target_os = "linux"))]
 mod state;
 
-#[cfg(not(feature = "boost"))]
+#[cfg(not(all(feature = "boost", target_os = "linux")))]
 pub(crate) use self::off::{own, BoostState, Booster, Boosting, LIMIT};
-#[cfg(feature = "boost")]
+#[cfg(all(feature = "boost", target_os = "linux"))]
 pub(crate) use self::policy::{Booster, Boosting, LIMIT};
-#[cfg(feature = "boost")]
+#[cfg(all(feature = "boost", target_os = "linux"))]
 pub(crate) use self::state::{own, BoostState};

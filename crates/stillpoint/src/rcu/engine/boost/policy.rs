@@ -123,7 +123,7 @@ impl Core {
             self.end_missed_boost(token, &boosted);
         }
         if gives_way {
-            stillpoint_sys::linux::yield_cpu();
+            stillpoint_sys::os::yield_cpu();
         }
         !boosted.is_empty()
     }
@@ -195,7 +195,7 @@ impl Core {
     fn tend_boost_by(&self, boosting: &Boosting) {
         self.end_overdue_boost(state::now());
         if boosting.way == Way::Migrate {
-            stillpoint_sys::linux::yield_cpu();
+            stillpoint_sys::os::yield_cpu();
         }
     }
 

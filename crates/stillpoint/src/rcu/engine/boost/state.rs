@@ -345,7 +345,7 @@ impl BoostState {
             }
             // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
             #[cfg(not(loom))]
-            stillpoint_sys::linux::wait(&self.word, seen, Some(Duration::from_micros(50)));
+            stillpoint_sys::os::wait(&self.word, seen, Some(Duration::from_micros(50)));
             #[cfg(loom)]
             loom::thread::yield_now();
         }

@@ -153,14 +153,14 @@ impl Protocol {
 
     /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
-        let tid = stillpoint_sys::linux::thread_id();
+        let tid = stillpoint_sys::os::thread_id();
         // The state first: its acquire load makes the holder known that published it.
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
     }
 
     /// The addresses in the hazard slots of the calling thread: to wait for one of these objects would be for ever.
     pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
-        let tid = stillpoint_sys::linux::thread_id();
+        let tid = stillpoint_sys::os::thread_id();
         let own = self
             .records
             .iter()

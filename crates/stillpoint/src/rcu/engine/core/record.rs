@@ -238,8 +238,8 @@ impl Record {
         let light = if kind == ReaderKind::Guard && !is_unreached { LIGHT } else { 0 };
         self.kind.store(kind as u32 | light, Ordering::Release);
         // Relaxed: for reports.
-        self.tid.store(stillpoint_sys::linux::thread_id(), Ordering::Relaxed);
-        self.thread.store(stillpoint_sys::linux::thread_handle(), Ordering::Relaxed);
+        self.tid.store(stillpoint_sys::os::thread_id(), Ordering::Relaxed);
+        self.thread.store(stillpoint_sys::os::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
         self.reported.store(0, Ordering::Relaxed);
         let attention =
@@ -303,7 +303,7 @@ impl Record {
     /// In the child of a `fork`, where the thread has a new id, and its section has not been told of.
     pub(crate) fn refresh(&self) {
         // Relaxed, both: see `adopt`.
-        self.tid.store(stillpoint_sys::linux::thread_id(), Ordering::Relaxed);
+        self.tid.store(stillpoint_sys::os::thread_id(), Ordering::Relaxed);
         self.reported.store(0, Ordering::Relaxed);
     }
 
@@ -556,7 +556,7 @@ impl Record {
     /// Whether the calling thread holds the record, or, in the child of a `fork`, its copy in the parent does.
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
-        self.thread.load(Ordering::Relaxed) == stillpoint_sys::linux::thread_handle()
+        self.thread.load(Ordering::Relaxed) == stillpoint_sys::os::thread_handle()
     }
 
     /// Whether it belongs to no thread.

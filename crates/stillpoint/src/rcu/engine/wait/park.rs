@@ -52,14 +52,14 @@ impl Event {
         let generation = self.generation.load(Ordering::Acquire);
         let mut is_told = false;
         if !changed() {
-            stillpoint_sys::linux::wait(&self.generation, generation, limit);
+            stillpoint_sys::os::wait(&self.generation, generation, limit);
             // Relaxed: whoever sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
         let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
         if is_told && sleepers > 1 {
             // In its turn: see `notify_by_shares`.
-            stillpoint_sys::linux::wake(&self.generation, SHARE);
+            stillpoint_sys::os::wake(&self.generation, SHARE);
         }
     }
 
@@ -81,7 +81,7 @@ impl Event {
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             // Release: pairs with the acquire load in `sleep_unless`.
             self.generation.fetch_add(1, Ordering::Release);
-            stillpoint_sys::linux::wake(&self.generation, most);
+            stillpoint_sys::os::wake(&self.generation, most);
         }
     }
 

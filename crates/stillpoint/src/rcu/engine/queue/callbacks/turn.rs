@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::rcu::orders;
-use stillpoint_sys::linux;
+use stillpoint_sys::os;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 
 /// Somebody has the turn.
@@ -32,7 +32,7 @@ impl Turn {
         let answer = self.word.compare_exchange(0, TAKEN, orders::turn_taken(), Ordering::Relaxed);
         if answer.is_ok() {
             // Relaxed: for this thread's own look.
-            self.holder.store(linux::thread_number(), Ordering::Relaxed);
+            self.holder.store(os::thread_number(), Ordering::Relaxed);
         }
         answer.is_ok()
     }
@@ -47,7 +47,7 @@ impl Turn {
     /// Whether the calling thread has it.
     pub(super) fn is_mine(&self) -> bool {
         // Relaxed: as above.
-        self.holder.load(Ordering::Relaxed) == linux::thread_number()
+        self.holder.load(Ordering::Relaxed) == os::thread_number()
     }
 
     /// From now on nobody takes the turn. Returns what [`end_pause`](Turn::end_pause) wants to know.

@@ -10,10 +10,13 @@ pub fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    return {
-        static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
-    };
+    return nanoseconds();
+}
+
+/// Nanoseconds since the first call of the process.
+pub fn nanoseconds() -> u64 {
+    static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,0 +1,12 @@
+//! What every system has, by system calls where there are some: [`linux`](crate::linux) on Linux, [`portable`](crate::portable)
+//! elsewhere. With `--cfg stillpoint_portable` it is the latter on Linux, too, so that tests run there what other systems run.
+
+pub use crate::portable::{thread_handle, thread_number, ticks, Doing, ThreadEnd, TICKS_PER_MICRO};
+
+#[cfg(all(target_os = "linux", not(any(loom, stillpoint_portable))))]
+pub use crate::linux::pages;
+#[cfg(all(target_os = "linux", not(stillpoint_portable)))]
+pub use crate::linux::{look_at_thread, thread_id, wait, wake, wake_all, yield_cpu};
+
+#[cfg(any(not(target_os = "linux"), stillpoint_portable))]
+pub use crate::portable::{look_at_thread, pages, thread_id, wait, wake, wake_all, yield_cpu};

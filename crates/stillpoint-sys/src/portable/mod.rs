@@ -1,0 +1,18 @@
+//! The edge to operating systems that are not Linux: what the standard library has. What is weaker here:
+//!
+//! - Threads sleep by locks: see [`parking`]. So a wake-up takes a lock, for which it is not for signal handlers, and which the
+//!   child of a `fork` may find taken.
+//! - Nobody sees what a thread is doing, and its id is a number of ours.
+//! - Without POSIX threads, the end of a thread is what the destructors of thread-locals say: see [`ThreadEnd`].
+//! - No pages are asked from the system: memory is the allocator's.
+
+mod clock;
+pub mod pages;
+pub mod parking;
+mod thread;
+mod thread_end;
+
+pub use clock::{nanoseconds, ticks, TICKS_PER_MICRO};
+pub use parking::{wait, wake, wake_all};
+pub use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Doing, Sighting};
+pub use thread_end::ThreadEnd;

@@ -1,0 +1,250 @@
+//! How threads sleep where there is no futex, and in models: a table of locks, of which each word has one by its address.
+//!
+//! *No wake-up is lost.* A waiter looks at the word under its lock, and the condition variable lets go of the lock and sleeps
+//! in one step. Whoever wakes has changed the word before, and takes the same lock. If it comes first, the waiter's look
+//! comes after the change, by the lock, and no longer finds what it has seen. If the waiter comes first, it sleeps already,
+//! and is woken. The kernel does the same for a futex, by a lock of its own.
+//!
+//! *All that share a lock are woken*, those that sleep on other words, too: if it woke one of them instead of its own, that
+//! wake-up would be lost. They look at their words again. A futex wakes as many as were asked for.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+use busted::Variant;
+
+/// In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable `STILLPOINT_BUSTED_PARKING`.
+mod busted {
+    crate::variants! {
+        for models, "STILLPOINT_BUSTED_PARKING";
+        LookUnlocked = "look-unlocked": "A waiter looks at its word before it takes the lock.",
+        WakeUnlocked = "wake-unlocked": "Whoever wakes does not take the lock.",
+        WakeOne = "wake-one": "One of those that share a lock is woken.",
+    }
+}
+
+type Bucket = (Mutex<()>, Condvar);
+
+#[cfg(not(loom))]
+static BUCKETS: [Bucket; 64] = [const { (Mutex::new(()), Condvar::new()) }; 64];
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref BUCKETS: [Bucket; 1] = [(Mutex::new(()), Condvar::new())];
+}
+
+fn bucket_of(word: &AtomicU32) -> &'static Bucket {
+    // The golden ratio spreads words that lie at like distances.
+    let hash = (std::ptr::from_ref(word).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    &BUCKETS[hash as usize % BUCKETS.len()]
+}
+
+fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    // A panic leaves nothing half done.
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
+/// early for no reason.
+pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
+    // No time passes in a model.
+    if cfg!(loom) && limit.is_some() {
+        return crate::sync::spin();
+    }
+    let (lock, woken) = bucket_of(word);
+    let early = busted::is(Variant::LookUnlocked) && word.load(Ordering::Relaxed) == seen;
+    let guard = locked(lock);
+    // Relaxed: the lock orders it.
+    if early || word.load(Ordering::Relaxed) == seen {
+        match limit {
+            Some(limit) => drop(woken.wait_timeout(guard, limit)),
+            None => drop(woken.wait(guard)),
+        }
+    }
+}
+
+/// Wakes every thread that sleeps on `word`.
+pub fn wake_all(word: &AtomicU32) {
+    let (lock, woken) = bucket_of(word);
+    let is_locked = !busted::is(Variant::WakeUnlocked);
+    let _locked = is_locked.then(|| locked(lock));
+    if busted::is(Variant::WakeOne) {
+        return woken.notify_one();
+    }
+    woken.notify_all();
+}
+
+/// Wakes every thread that sleeps on `word`, as [`wake_all`]: who is woken for nothing sleeps again.
+pub fn wake(word: &AtomicU32, _most: u32) {
+    wake_all(word);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    type Wait = fn(&AtomicU32, u32, Option<Duration>);
+    type Wake = fn(&AtomicU32);
+
+    /// This module's, and the system's, which are to behave alike.
+    const ALL: [(Wait, Wake); 2] = [(wait, wake_all), (crate::os::wait, crate::os::wake_all)];
+
+    #[test]
+    fn a_word_that_has_changed_is_not_waited_for() {
+        for (wait, _) in ALL {
+            wait(&AtomicU32::new(1), 0, None);
+        }
+    }
+
+    #[test]
+    fn a_sleep_ends_with_its_limit_and_not_before() {
+        let limit = Duration::from_millis(5);
+        for (wait, _) in ALL {
+            let word = AtomicU32::new(0);
+            // It may return early: so nearly always it does not.
+            let is_as_long = || {
+                let begin = Instant::now();
+                wait(&word, 0, Some(limit));
+                begin.elapsed() >= limit
+            };
+            assert!(cfg!(miri) || (0..100).any(|_| is_as_long()));
+            wait(&word, 0, Some(Duration::ZERO));
+            wait(&word, 1, Some(Duration::MAX));
+        }
+    }
+
+    /// Sleeps without limits: a wake-up that is lost is a test that does not end.
+    #[test]
+    fn threads_that_wake_one_another_all_go_on() {
+        const TURNS: u32 = if cfg!(miri) { 20 } else { 10_000 };
+        for (wait, wake_all) in ALL {
+            let word = AtomicU32::new(0);
+            let take_turns = |me: u32| {
+                for turn in (me..2 * TURNS).step_by(2) {
+                    loop {
+                        // Acquire and release: each turn comes after the last one.
+                        let seen = word.load(Ordering::Acquire);
+                        if seen == turn {
+                            break;
+                        }
+                        wait(&word, seen, None);
+                    }
+                    word.store(turn + 1, Ordering::Release);
+                    wake_all(&word);
+                }
+            };
+            std::thread::scope(|scope| {
+                for me in 0..2 {
+                    scope.spawn(move || take_turns(me));
+                }
+            });
+            assert_eq!(word.into_inner(), 2 * TURNS);
+        }
+    }
+
+    /// More words than locks, and all threads asleep at once.
+    #[test]
+    fn those_that_sleep_on_one_word_are_woken_and_no_other_word_is_in_the_way() {
+        const WORDS: usize = if cfg!(miri) { 4 } else { 100 };
+        for (wait, wake_all) in ALL {
+            let words: Vec<AtomicU32> = (0..WORDS).map(|_| AtomicU32::new(0)).collect();
+            let woken = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                for word in words.iter().chain(&words) {
+                    scope.spawn(|| {
+                        while word.load(Ordering::Relaxed) == 0 {
+                            wait(word, 0, None);
+                        }
+                        woken.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                for (number, word) in words.iter().enumerate() {
+                    word.store(1, Ordering::Relaxed);
+                    wake_all(word);
+                    while woken.load(Ordering::Relaxed) < 2 * (number as u32 + 1) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            assert_eq!(woken.into_inner(), 2 * WORDS as u32);
+        }
+    }
+
+    #[cfg_attr(miri, ignore = "it only counts")]
+    #[test]
+    fn words_are_spread_over_the_locks() {
+        // As words are that lie in objects of one size, one after the other.
+        for size in [4, 16, 64, 192, 4096] {
+            let words: Vec<AtomicU32> = (0..BUCKETS.len() * size / 4).map(|_| AtomicU32::new(0)).collect();
+            let mut locks: Vec<_> = words
+                .iter()
+                .step_by(size / 4)
+                .map(|word| std::ptr::from_ref(bucket_of(word)).addr())
+                .collect();
+            locks.sort_unstable();
+            locks.dedup();
+            assert!(locks.len() > BUCKETS.len() / 3, "{size}: {} locks", locks.len());
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Each sleeps without a limit until its word changes: where a wake-up is lost, there is a deadlock.
+    fn sleep_until_woken(sleepers: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let words: Vec<_> = (0..sleepers).map(|_| Arc::new(AtomicU32::new(0))).collect();
+            let threads: Vec<_> = words
+                .iter()
+                .map(|word| {
+                    let word = Arc::clone(word);
+                    thread::spawn(move || {
+                        // Relaxed: only the word itself is looked at.
+                        while word.load(Ordering::Relaxed) == 0 {
+                            wait(&word, 0, None);
+                        }
+                    })
+                })
+                .collect();
+            for word in words {
+                word.store(1, Ordering::Relaxed);
+                wake_all(&word);
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        sleep_until_woken(1);
+    }
+
+    #[test]
+    fn those_that_share_a_lock_are_all_woken() {
+        sleep_until_woken(2);
+    }
+
+    #[cfg(stillpoint_busted)]
+    #[test]
+    fn every_variant_is_caught_by_its_model() {
+        let caught = [
+            (Variant::LookUnlocked, "no_wake_up_is_lost"),
+            (Variant::WakeUnlocked, "no_wake_up_is_lost"),
+            (Variant::WakeOne, "those_that_share_a_lock_are_all_woken"),
+        ];
+        let models = caught.map(|(variant, model)| (variant, model, vec!["deadlock"]));
+        busted::assert_caught("portable::parking::models", models);
+    }
+}

@@ -1,0 +1,111 @@
+//! Numbers of threads, and what is known of threads without the help of the system. `pthread_t pthread_self(void)`
+
+use std::time::Duration;
+
+/// A number that tells living threads apart, costs no system call, and survives `fork`.
+pub fn thread_handle() -> usize {
+    #[cfg(loom)]
+    return {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        loom::thread::current().id().hash(&mut hasher);
+        hasher.finish() as usize
+    };
+    #[cfg(all(unix, not(loom)))]
+    // SAFETY: no preconditions.
+    return unsafe { libc::pthread_self() } as usize;
+    #[cfg(not(any(unix, loom)))]
+    return thread_number() as usize;
+}
+
+/// A number that no other thread of the process has, or ever had: unlike a thread's id and its handle, it is not used again
+/// when a thread has ended. It costs no system call, and survives `fork`.
+pub fn thread_number() -> u64 {
+    #[cfg(loom)]
+    return thread_handle() as u64;
+    #[cfg(not(loom))]
+    return {
+        use std::cell::Cell;
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        std::thread_local! {
+            // Without a destructor: it can be asked for to the end of the thread. (Where thread-locals are the standard
+            // library's own work, as on Windows with GNU's tools, its memory has an end: a thread that has none left gets
+            // another number.)
+            static OWN: Cell<u64> = const { Cell::new(0) };
+        }
+        if OWN.get() == 0 {
+            // Relaxed: numbers only have to differ.
+            OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        OWN.get()
+    };
+}
+
+/// The thread's [number](thread_number), which differs among four billion threads.
+pub fn thread_id() -> u32 {
+    thread_number() as u32
+}
+
+/// Lets others run.
+pub fn yield_cpu() {
+    std::thread::yield_now();
+}
+
+/// What a thread of this process is doing at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// It is on a processor.
+    Running,
+    /// It waits for one.
+    Runnable,
+    /// It sleeps until something happens, or a signal comes.
+    Sleeping,
+    /// It sleeps in the kernel, and no signal wakes it.
+    Uninterruptible,
+    /// A signal or a tracer has stopped it.
+    Stopped,
+    /// It is gone.
+    Ended,
+    /// The kernel does not say.
+    Unknown,
+}
+
+/// A look at a thread of this process.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Its name, as far as the kernel keeps it.
+    pub name: Option<String>,
+    /// What it is doing.
+    pub doing: Doing,
+    /// The processor that it runs on, or ran on last.
+    pub cpu: Option<u32>,
+}
+
+impl Sighting {
+    pub(crate) fn without_details(doing: Doing) -> Self {
+        Self { name: None, doing, cpu: None }
+    }
+}
+
+/// Nobody says what another thread does.
+pub fn look_at_thread(_tid: u32, _age: Duration) -> Sighting {
+    Sighting::without_details(Doing::Unknown)
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_never_used_again() {
+        let own = thread_number();
+        let mut numbers: Vec<u64> =
+            (0..50).map(|_| std::thread::spawn(thread_number).join().unwrap()).collect();
+        numbers.extend([own, 0]);
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), thread_number()), (52, own), "52 numbers that differ, and one stays");
+    }
+}

@@ -1,0 +1,170 @@
+//! `int pthread_key_create(pthread_key_t *, void (*)(void *))`, `int pthread_setspecific(pthread_key_t, const void *)`; elsewhere
+//! the destructor of a thread-local.
+//!
+//! <https://man7.org/linux/man-pages/man3/pthread_key_create.3p.html>
+
+use std::ffi::c_void;
+
+#[cfg(all(unix, not(stillpoint_portable)))]
+use keys::Key;
+#[cfg(any(not(unix), stillpoint_portable))]
+use locals::Key;
+
+/// A function that is called at the ends of threads, after the destructors of thread-locals, which those of Rust and of C++ are.
+///
+/// It may ask to be called again: then it comes in the next of (at least four) rounds, after the functions of other keys. It is
+/// not called for a main thread that returns from `main`, nor for a process that exits.
+///
+/// Where there are no POSIX threads, as on Windows, it is weaker: the function is called among the destructors of thread-locals.
+/// Those that the thread has used before its first call of [`call_with`](ThreadEnd::call_with) come after all rounds, since the
+/// standard library destroys the last one first. It may be called for a main thread.
+#[derive(Debug)]
+pub struct ThreadEnd {
+    key: Key,
+    function: unsafe extern "C" fn(*mut c_void),
+}
+
+impl ThreadEnd {
+    /// Of each thread for which [`call_with`](ThreadEnd::call_with) is called.
+    pub const fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
+        Self { key: Key::new(), function }
+    }
+
+    /// Has the function called with `value`, which is not null, at the end of the calling thread. False when that is
+    /// not possible: there are 1,024 keys for a process; and without keys, five rounds.
+    ///
+    /// # Safety
+    /// The function may be called with `value` at any end of the thread.
+    pub unsafe fn call_with(&self, value: *mut c_void) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.key.call_with(self.function, value) }
+    }
+}
+
+#[cfg(all(unix, not(stillpoint_portable)))]
+mod keys {
+    use std::ffi::c_void;
+    use std::sync::OnceLock;
+
+    /// `None` where there are no more keys.
+    #[derive(Debug)]
+    pub(super) struct Key(OnceLock<Option<libc::pthread_key_t>>);
+
+    impl Key {
+        pub(super) const fn new() -> Self {
+            Self(OnceLock::new())
+        }
+
+        /// # Safety
+        /// The function, which is always the same, may be called with `value` at any end of the thread.
+        pub(super) unsafe fn call_with(
+            &self,
+            function: unsafe extern "C" fn(*mut c_void),
+            value: *mut c_void,
+        ) -> bool {
+            let key = self.0.get_or_init(|| {
+                let mut key = 0;
+                // SAFETY: `key` is written.
+                let answer = unsafe { libc::pthread_key_create(&mut key, Some(function)) };
+                (answer == 0).then_some(key)
+            });
+            // SAFETY: the key was made, and is never deleted; the value is handed to the function and used for nothing else.
+            key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
+        }
+    }
+}
+
+#[cfg(any(not(unix), stillpoint_portable))]
+mod locals {
+    use std::cell::RefCell;
+    use std::ffi::c_void;
+    use std::thread::LocalKey;
+
+    type Call = (unsafe extern "C" fn(*mut c_void), *mut c_void);
+
+    /// What is called at the end of the thread.
+    struct Calls(RefCell<Vec<Call>>);
+
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            for (function, value) in self.0.take() {
+                // SAFETY: whoever put it there has promised it.
+                unsafe { function(value) };
+            }
+        }
+    }
+
+    macro_rules! rounds {
+        ($($round:ident),*) => {
+            std::thread_local! {
+                $(static $round: Calls = const { Calls(RefCell::new(Vec::new())) };)*
+            }
+            const ROUNDS: &[&LocalKey<Calls>] = &[$(&$round),*];
+        };
+    }
+
+    // What is asked for in one round comes in the next one.
+    rounds!(FIRST, SECOND, THIRD, FOURTH, FIFTH);
+
+    #[derive(Debug)]
+    pub(super) struct Key;
+
+    impl Key {
+        pub(super) const fn new() -> Self {
+            Self
+        }
+
+        /// # Safety
+        /// The function may be called with `value` at any end of the thread.
+        pub(super) unsafe fn call_with(
+            &self,
+            function: unsafe extern "C" fn(*mut c_void),
+            value: *mut c_void,
+        ) -> bool {
+            let put = |calls: &Calls| calls.0.borrow_mut().push((function, value));
+            ROUNDS.iter().any(|round| round.try_with(put).is_ok())
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    static END: ThreadEnd = ThreadEnd::new(count);
+
+    unsafe extern "C" fn count(value: *mut c_void) {
+        // Not before the thread-local.
+        assert!(CALLS.load(Ordering::Relaxed) > 0);
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        if value.addr() > 1 {
+            // SAFETY: the function takes any number.
+            assert!(unsafe { END.call_with(value.wrapping_byte_sub(1)) });
+        }
+    }
+
+    #[test]
+    fn the_end_comes_after_thread_locals_and_again_if_it_is_asked_for() {
+        struct Local;
+
+        impl Drop for Local {
+            fn drop(&mut self) {
+                assert_eq!(CALLS.swap(1, Ordering::Relaxed), 0);
+            }
+        }
+
+        thread_local! {
+            static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+        }
+        let thread = std::thread::spawn(|| {
+            // SAFETY: the function takes any number.
+            assert!(unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
+            LOCAL.replace(Some(Local));
+        });
+        thread.join().unwrap();
+        assert_eq!(CALLS.load(Ordering::Relaxed), 3);
+    }
+}
