@@ -143,6 +143,17 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Sets the link. What it held is forgotten, and not freed.
     ///
+    /// ```
+    /// use std::sync::atomic::Ordering::{AcqRel, Release};
+    /// use stillpoint::rcu::{Atomic, Owned, Shared, Unprotected};
+    ///
+    /// let link = Atomic::null();
+    /// link.store(Owned::new(7), Release);
+    /// let old = link.swap(Shared::null(), AcqRel, &Unprotected);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { old.into_owned() }.as_deref(), Some(&7));
+    /// ```
+    ///
     /// # Panics
     /// If `order` is an acquire.
     #[inline(always)]
@@ -198,6 +209,26 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`: for loops, where
     /// some processors have it cheaper.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::{Relaxed, Release};
+    /// use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let link = Atomic::<u32>::null();
+    /// let (mut new, mut found) = (Owned::new(7), ProtectedLink::null(&reader));
+    /// loop {
+    ///     found.load(&link);
+    ///     match link.compare_exchange_weak(found.shared(), new, Release, Relaxed, &reader.pin()) {
+    ///         Ok(_) => break,
+    ///         Err(error) => new = error.new,
+    ///     }
+    /// }
+    /// # drop(found);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { link.into_owned() }.as_deref(), Some(&7));
+    /// ```
     ///
     /// # Errors
     /// As [`compare_exchange`](Atomic::compare_exchange).
@@ -267,6 +298,15 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Takes the object out of the link; `None` if it was null. Leaves a null link without a tag.
     ///
+    /// ```
+    /// use stillpoint::rcu::Atomic;
+    ///
+    /// let mut link = Atomic::new(7);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { link.take_owned() }.as_deref(), Some(&7));
+    /// assert!(unsafe { link.take_owned() }.is_none());
+    /// ```
+    ///
     /// # Safety
     /// As for [`Shared::into_owned`].
     pub unsafe fn take_owned(&mut self) -> Option<Owned<T>> {
@@ -319,6 +359,18 @@ impl<T: Pointee + ?Sized> fmt::Debug for Atomic<T> {
 }
 
 /// A link held something else than was expected: see [`Atomic::compare_exchange`].
+///
+/// ```
+/// use std::sync::atomic::Ordering::{Acquire, Release};
+/// use stillpoint::rcu::{Atomic, ExchangeError, Owned, Shared, Unprotected};
+///
+/// let link = Atomic::<u32>::null();
+/// let other = Shared::null().with_tag(1);
+/// let ExchangeError { found, new, .. } = link
+///     .compare_exchange(other, Owned::new(7), Release, Acquire, &Unprotected)
+///     .expect_err("the link has no tag");
+/// assert!(found.is_null() && *new == 7);
+/// ```
 pub struct ExchangeError<'g, T: Pointee + ?Sized, P> {
     /// What the link held.
     pub found: Shared<'g, T>,

@@ -29,6 +29,18 @@ pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () 
 }
 
 /// For how long what is loaded from a link may be followed: a [`Region`], or [`Unprotected`].
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Domain, Scope, Unprotected};
+///
+/// fn tag(link: &Atomic<u32>, scope: &impl Scope) -> usize {
+///     link.load(Ordering::Relaxed, scope).tag()
+/// }
+///
+/// let link = Atomic::null();
+/// assert_eq!(tag(&link, &Unprotected), tag(&link, &Domain::new().reader().pin()));
+/// ```
 pub trait Scope: sealed::Scope {}
 
 impl<R: Region> Scope for R {}
@@ -47,6 +59,21 @@ impl Scope for Unprotected {}
 pub struct Unprotected;
 
 /// What a link can be set to: an [`Owned`] or a [`Shared`].
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use stillpoint::rcu::{Atomic, Linkable, Owned, Shared};
+///
+/// fn set(link: &Atomic<u32>, new: impl Linkable<u32>) {
+///     link.store(new, Ordering::Release);
+/// }
+///
+/// let link = Atomic::null();
+/// set(&link, Shared::null().with_tag(1));
+/// set(&link, Owned::new(7));
+/// // SAFETY: nobody else uses the link.
+/// assert_eq!(unsafe { link.into_owned() }.as_deref(), Some(&7));
+/// ```
 pub trait Linkable<T: Pointee + ?Sized>: sealed::Linkable {}
 
 impl<T: Pointee + ?Sized> Linkable<T> for Owned<T> {}
