@@ -1,5 +1,6 @@
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem;
 use std::ops::Deref;
 
@@ -222,9 +223,9 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     ///
     /// # Panics
     /// If `region` belongs to another domain.
-    pub fn iter_in<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V, R> {
+    pub fn iter_in<'g, R: Region>(&'g self, region: &'g R) -> Iter<'g, K, V> {
         region.verify(&self.domain);
-        Iter { link: &self.head, region }
+        Iter { link: &self.head, region: PhantomData }
     }
 
     /// Inserts an entry. `reclaimer` gets nodes that others have removed and not unlinked yet.
@@ -382,18 +383,30 @@ where
 }
 
 /// The entries of a [`List`] within a region: see [`List::iter_in`].
-pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> {
+///
+/// ```
+/// # use stillpoint_structures::List;
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// let list = List::new_in(&domain);
+/// list.insert(2, "two", &reader, &mut reclaimer).expect("the list is empty");
+/// list.insert(1, "one", &reader, &mut reclaimer).expect("there is no such key");
+/// let guard = reader.pin();
+/// assert_eq!(list.iter_in(&guard).collect::<Vec<_>>(), [(&1, &"one"), (&2, &"two")]);
+/// ```
+pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     link: &'g Atomic<Node<K, V>>,
-    region: &'g R,
+    /// The caller's, which belongs to its thread.
+    region: PhantomData<(&'g (), *const ())>,
 }
 
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> Iterator for Iter<'g, K, V, R> {
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'g, K, V> {
     type Item = (&'g K, &'g V);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let shared = self.link.load(orders::list_follow(), self.region).with_tag(0);
-            // SAFETY: as in `get_in`.
+            let shared: Shared<'g, _> = self.link.load(orders::list_follow(), &Unprotected).with_tag(0);
+            // SAFETY: as in `get_in`: the region is borrowed for `'g`.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();
             self.link = &node.next;
@@ -404,7 +417,7 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> Iterator
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, R: Region> fmt::Debug for Iter<'_, K, V, R> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for Iter<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter").finish_non_exhaustive()
     }

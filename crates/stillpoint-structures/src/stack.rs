@@ -65,6 +65,7 @@ impl<T> Link for Node<T> {
 /// assert_eq!(stack.pop(&reader, &mut reclaimer), Some("second"));
 /// assert_eq!(stack.pop(&reader, &mut reclaimer), Some("first"));
 /// assert_eq!(stack.pop(&reader, &mut reclaimer), None);
+/// assert!(stack.is_empty());
 /// assert_eq!(reclaimer.flush(), Ok(())); // the nodes
 /// ```
 ///

@@ -51,8 +51,10 @@ twins! {
     deferred_call_not_static
     dropped_after_borrow
     entry_beyond_a_handle
-    exclusive_access_while_loaded
+    entry_of_a_list_beyond_list
+    entry_of_a_list_beyond_reader
     exchange_found_beyond_guard
+    exclusive_access_while_loaded
     forge_static_through_a_block
     forge_static_through_a_bulk
     forge_static_through_a_cell
@@ -64,6 +66,7 @@ twins! {
     forge_static_through_the_makers_of_objects
     forge_static_through_the_objects_of_a_block
     guard_beyond_reader
+    iterator_of_a_list_beyond_guard
     lengthen_a_loaded_reference
     lengthen_an_object
     lengthen_guard
@@ -87,11 +90,12 @@ twins! {
     reference_of_a_temporary_guard
     reference_within_offline
     region_implemented_outside
-    report_while_shared
-    reset_after_fork_is_unsafe
     replaced_and_thrown_away
     replaced_in_an_array_and_thrown_away
+    report_while_shared
+    reset_after_fork_is_unsafe
     retired_after_retire
+    send_entry_of_a_list
     send_guard
     send_local
     send_protected
@@ -100,6 +104,8 @@ twins! {
     shorten_invariant
     shorten_pool_handle
     take_out_while_protected
+    value_of_a_list_beyond_entry
+    value_of_a_list_beyond_guard
 }
 
 /// The programs in a folder, by their names.

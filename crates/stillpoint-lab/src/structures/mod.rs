@@ -99,7 +99,7 @@ impl experiment::Plan for Plan {
             settings,
             rounds,
             slice: args.length.slice(rounds, Duration::from_millis(args.length.pick(20, 40, 100))),
-            replacements: args.length.pick(20_000, 100_000, 100_000),
+            replacements: args.length.pick(10_000, 100_000, 100_000),
             cpus: cpus.to_vec(),
             seed: args.seed,
         })

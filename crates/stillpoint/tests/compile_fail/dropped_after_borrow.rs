@@ -1,4 +1,5 @@
 use stillpoint::{pool, rcu, table, timer};
+use stillpoint_structures as structures;
 
 fn rcu_guard_r(make: impl for<'any> Fn(&'any ()) -> rcu::Guard<'any>) {
     let _later;
@@ -151,6 +152,12 @@ fn rcu_protectedlink_r(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'
 }
 
 fn rcu_protectedlink_t(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'static, &'any ()>) {
+    let _later;
+    let first = ();
+    _later = make(&first);
+}
+
+fn structures_entry_a(make: impl for<'any> Fn(&'any ()) -> structures::Entry<'any, u8, u8>) {
     let _later;
     let first = ();
     _later = make(&first);

@@ -1,4 +1,5 @@
 use stillpoint::{pool, rcu, table, timer};
+use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
     from: rcu::BoundArray<'static, fn(&'static ())>,
@@ -207,6 +208,38 @@ fn timer_burst_t(
 }
 
 fn rcu_atomic_t(from: rcu::Atomic<fn(&'static ())>) -> rcu::Atomic<for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_stack_t(from: structures::Stack<fn(&'static ())>) -> structures::Stack<for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_queue_t(from: structures::Queue<fn(&'static ())>) -> structures::Queue<for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_list_k(from: structures::List<fn(&'static ()), u8>) -> structures::List<for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_list_v(from: structures::List<u8, fn(&'static ())>) -> structures::List<u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_entry_k(from: structures::Entry<'static, fn(&'static ()), u8>) -> structures::Entry<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_entry_v(from: structures::Entry<'static, u8, fn(&'static ())>) -> structures::Entry<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_iter_k(from: structures::Iter<'static, fn(&'static ()), u8>) -> structures::Iter<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_iter_v(from: structures::Iter<'static, u8, fn(&'static ())>) -> structures::Iter<'static, u8, for<'any> fn(&'any ())> {
     from
 }
 

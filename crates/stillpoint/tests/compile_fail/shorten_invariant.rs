@@ -1,4 +1,5 @@
 use stillpoint::{pool, rcu, table, timer};
+use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
     from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
@@ -187,6 +188,38 @@ fn timer_burst_t(
 }
 
 fn rcu_atomic_t(from: rcu::Atomic<for<'any> fn(&'any ())>) -> rcu::Atomic<fn(&'static ())> {
+    from
+}
+
+fn structures_stack_t(from: structures::Stack<for<'any> fn(&'any ())>) -> structures::Stack<fn(&'static ())> {
+    from
+}
+
+fn structures_queue_t(from: structures::Queue<for<'any> fn(&'any ())>) -> structures::Queue<fn(&'static ())> {
+    from
+}
+
+fn structures_list_k(from: structures::List<for<'any> fn(&'any ()), u8>) -> structures::List<fn(&'static ()), u8> {
+    from
+}
+
+fn structures_list_v(from: structures::List<u8, for<'any> fn(&'any ())>) -> structures::List<u8, fn(&'static ())> {
+    from
+}
+
+fn structures_entry_k(from: structures::Entry<'static, for<'any> fn(&'any ()), u8>) -> structures::Entry<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn structures_entry_v(from: structures::Entry<'static, u8, for<'any> fn(&'any ())>) -> structures::Entry<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn structures_iter_k(from: structures::Iter<'static, for<'any> fn(&'any ()), u8>) -> structures::Iter<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn structures_iter_v(from: structures::Iter<'static, u8, for<'any> fn(&'any ())>) -> structures::Iter<'static, u8, fn(&'static ())> {
     from
 }
 

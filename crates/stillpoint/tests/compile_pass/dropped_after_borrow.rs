@@ -1,6 +1,7 @@
 #[allow(dead_code, reason = "that it compiles is all")]
 mod compiles {
     use stillpoint::{pool, rcu, table, timer};
+    use stillpoint_structures as structures;
 
     fn rcu_guard_r(make: impl for<'any> Fn(&'any ()) -> rcu::Guard<'any>) {
         let later = ();
@@ -113,6 +114,11 @@ mod compiles {
     }
 
     fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+        let later = ();
+        let _first = make(&later);
+    }
+
+    fn structures_entry_a(make: impl for<'any> Fn(&'any ()) -> structures::Entry<'any, u8, u8>) {
         let later = ();
         let _first = make(&later);
     }

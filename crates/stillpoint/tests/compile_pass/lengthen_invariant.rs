@@ -1,4 +1,5 @@
 use stillpoint::{pool, rcu, table, timer};
+use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
     from: rcu::BoundArray<'static, fn(&'static ())>,
@@ -196,6 +197,38 @@ fn timer_burst_t(from: timer::Burst<'static, fn(&'static ())>) -> timer::Burst<'
     from
 }
 
+fn structures_stack_t(from: structures::Stack<fn(&'static ())>) -> structures::Stack<fn(&'static ())> {
+    from
+}
+
+fn structures_queue_t(from: structures::Queue<fn(&'static ())>) -> structures::Queue<fn(&'static ())> {
+    from
+}
+
+fn structures_list_k(from: structures::List<fn(&'static ()), u8>) -> structures::List<fn(&'static ()), u8> {
+    from
+}
+
+fn structures_list_v(from: structures::List<u8, fn(&'static ())>) -> structures::List<u8, fn(&'static ())> {
+    from
+}
+
+fn structures_entry_k(from: structures::Entry<'static, fn(&'static ()), u8>) -> structures::Entry<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn structures_entry_v(from: structures::Entry<'static, u8, fn(&'static ())>) -> structures::Entry<'static, u8, fn(&'static ())> {
+    from
+}
+
+fn structures_iter_k(from: structures::Iter<'static, fn(&'static ()), u8>) -> structures::Iter<'static, fn(&'static ()), u8> {
+    from
+}
+
+fn structures_iter_v(from: structures::Iter<'static, u8, fn(&'static ())>) -> structures::Iter<'static, u8, fn(&'static ())> {
+    from
+}
+
 fn main() {
     let _ = rcu_boundarray_t;
     let _ = rcu_arrayguard_t;
@@ -236,4 +269,12 @@ fn main() {
     let _ = timer_mailbox_t;
     let _ = timer_sharedtimer_t;
     let _ = timer_burst_t;
+    let _ = structures_stack_t;
+    let _ = structures_queue_t;
+    let _ = structures_list_k;
+    let _ = structures_list_v;
+    let _ = structures_entry_k;
+    let _ = structures_entry_v;
+    let _ = structures_iter_k;
+    let _ = structures_iter_v;
 }

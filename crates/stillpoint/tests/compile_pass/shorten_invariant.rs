@@ -1,4 +1,5 @@
 use stillpoint::{pool, rcu, table, timer};
+use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
     from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
@@ -188,6 +189,38 @@ fn timer_burst_t(
     from
 }
 
+fn structures_stack_t(from: structures::Stack<for<'any> fn(&'any ())>) -> structures::Stack<for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_queue_t(from: structures::Queue<for<'any> fn(&'any ())>) -> structures::Queue<for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_list_k(from: structures::List<for<'any> fn(&'any ()), u8>) -> structures::List<for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_list_v(from: structures::List<u8, for<'any> fn(&'any ())>) -> structures::List<u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_entry_k(from: structures::Entry<'static, for<'any> fn(&'any ()), u8>) -> structures::Entry<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_entry_v(from: structures::Entry<'static, u8, for<'any> fn(&'any ())>) -> structures::Entry<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
+fn structures_iter_k(from: structures::Iter<'static, for<'any> fn(&'any ()), u8>) -> structures::Iter<'static, for<'any> fn(&'any ()), u8> {
+    from
+}
+
+fn structures_iter_v(from: structures::Iter<'static, u8, for<'any> fn(&'any ())>) -> structures::Iter<'static, u8, for<'any> fn(&'any ())> {
+    from
+}
+
 fn main() {
     let _ = rcu_boundarray_t;
     let _ = rcu_arrayguard_t;
@@ -224,4 +257,12 @@ fn main() {
     let _ = timer_mailbox_t;
     let _ = timer_sharedtimer_t;
     let _ = timer_burst_t;
+    let _ = structures_stack_t;
+    let _ = structures_queue_t;
+    let _ = structures_list_k;
+    let _ = structures_list_v;
+    let _ = structures_entry_k;
+    let _ = structures_entry_v;
+    let _ = structures_iter_k;
+    let _ = structures_iter_v;
 }

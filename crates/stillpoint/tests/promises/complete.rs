@@ -51,16 +51,21 @@ fn parameters(rest: &str) -> Vec<String> {
     names.iter().map(name).filter(|name| !name.is_empty()).collect()
 }
 
-/// The public types of the library, and of the crate that multicasts, with their parameters, as the sources declare them.
+/// The public types of the library, of the crate that multicasts, and of that with structures, with their parameters, as the sources declare them.
 fn declared() -> BTreeSet<(String, Option<String>)> {
     let mut declared = BTreeSet::new();
-    let (sources, others) = (folder("src"), folder("../stillpoint-multicast/src"));
-    for file in files(&sources).into_iter().chain(files(&others)) {
+    let sources = folder("src");
+    let others = ["multicast", "structures"].map(|name| (name, folder(&format!("../stillpoint-{name}/src"))));
+    let of_others = others.iter().flat_map(|(_, folder)| files(folder));
+    for file in files(&sources).into_iter().chain(of_others) {
         let module = match file.strip_prefix(&sources) {
             // Its nodes are in the engine.
             Ok(file) if file.starts_with("rcu/raw") || file.ends_with("callbacks/node.rs") => "raw".into(),
             Ok(file) => file.iter().next().expect("it has a name").to_string_lossy(),
-            Err(_) => "multicast".into(),
+            Err(_) => {
+                let other = others.iter().find(|(_, folder)| file.starts_with(folder));
+                other.expect("it is in one of the folders").0.into()
+            }
         };
         let text = fs::read_to_string(&file).expect("it can be read");
         for keyword in ["\npub struct ", "\npub enum ", "\npub union "] {
@@ -116,7 +121,7 @@ fn each_public_type_is_in_the_glossary() {
         let (module, name) = name.split_once("::").expect("a type is in a module");
         declared.insert((module.to_owned(), name.to_owned()));
     }
-    for section in ["fence", "rcu", "raw", "table", "timer", "pool", "multicast"] {
+    for section in ["fence", "rcu", "raw", "table", "timer", "pool", "multicast", "structures"] {
         let nouns = nouns(&glossary, section);
         let public = declared.iter().filter(|(module, _)| module == section);
         let public: BTreeSet<String> = public.map(|(_, name)| name.clone()).collect();

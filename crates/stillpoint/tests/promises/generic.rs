@@ -2,6 +2,7 @@
 
 use stillpoint::{pool, rcu, table, timer};
 use stillpoint_multicast as multicast;
+use stillpoint_structures as structures;
 
 use super::rows::Row;
 
@@ -11,6 +12,17 @@ pub(crate) fn table() -> Vec<Row> {
     rows! {
         // type, parameter: bounds = the type with it; variance, Send, Sync, UnwindSafe, RefUnwindSafe, drop check
         "multicast::Multicast", "'g": lifetime = multicast::Multicast<'a>;                   Covariant,     Always,      Always,      Never,         Never,         MayDangle;
+
+        "structures::Stack", "T": send = structures::Stack<T>;                               Invariant,     Always,      Always,      Never,         Never,         Static;
+        "structures::Queue", "T": send = structures::Queue<T>;                               Invariant,     Always,      Always,      Never,         Never,         Static;
+        "structures::List", "K": send_sync = structures::List<T, u8>;                        Invariant,     Always,      Always,      Never,         Never,         Static;
+        "structures::List", "V": send_sync = structures::List<u8, T>;                        Invariant,     Always,      Always,      Never,         Never,         Static;
+        "structures::Entry", "'a": lifetime = structures::Entry<'a, u8, u8>;                 Covariant,     Never,       Never,       Never,         Never,         Alive;
+        "structures::Entry", "K": send_sync = structures::Entry<'static, T, u8>;             Invariant,     Never,       Never,       Never,         Never,         Static;
+        "structures::Entry", "V": send_sync = structures::Entry<'static, u8, T>;             Invariant,     Never,       Never,       Never,         Never,         Static;
+        "structures::Iter", "'g": lifetime = structures::Iter<'a, u8, u8>;                   Covariant,     Never,       Never,       Always,        Always,        MayDangle;
+        "structures::Iter", "K": send_sync = structures::Iter<'static, T, u8>;               Invariant,     Never,       Never,       Always,        Always,        Static;
+        "structures::Iter", "V": send_sync = structures::Iter<'static, u8, T>;               Invariant,     Never,       Never,       Always,        Always,        Static;
 
         "rcu::Guard", "'r": lifetime = rcu::Guard<'a>;                                       Covariant,     Never,       Never,       Never,         Never,         Alive;
         "rcu::Protected", "'a": lifetime = rcu::Protected<'a, u8>;                           Covariant,     Never,       Never,       Always,        Always,        Alive;

@@ -211,6 +211,26 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`: for loops, where
     /// some processors have it cheaper.
     ///
+    /// ```
+    /// use std::sync::atomic::Ordering::{Relaxed, Release};
+    /// use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let link = Atomic::<u32>::null();
+    /// let (mut new, mut found) = (Owned::new(7), ProtectedLink::null(&reader));
+    /// loop {
+    ///     found.load(&link);
+    ///     match link.compare_exchange_weak(found.shared(), new, Release, Relaxed, &reader.pin()) {
+    ///         Ok(_) => break,
+    ///         Err(error) => new = error.new,
+    ///     }
+    /// }
+    /// # drop(found);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { link.into_owned() }.as_deref(), Some(&7));
+    /// ```
+    ///
     /// # Errors
     /// As [`compare_exchange`](Atomic::compare_exchange).
     ///
@@ -281,6 +301,15 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     }
 
     /// Takes the object out of the link; `None` if it was null. Leaves a null link without a tag.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Atomic;
+    ///
+    /// let mut link = Atomic::new(7);
+    /// // SAFETY: nobody else uses the link.
+    /// assert_eq!(unsafe { link.take_owned() }.as_deref(), Some(&7));
+    /// assert!(unsafe { link.take_owned() }.is_none());
+    /// ```
     ///
     /// # Safety
     /// As for [`Shared::into_owned`].

@@ -83,6 +83,21 @@ pub struct ProtectedLink<'r, T: Pointee + ?Sized> {
 
 impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// One that holds null, and occupies no slot.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering;
+    /// use stillpoint::rcu::{Atomic, Domain, ProtectedLink, Unprotected};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let link = Atomic::new(7);
+    /// let mut protected = ProtectedLink::null(&reader);
+    /// assert!(protected.is_null() && protected.tag() == 0);
+    /// protected.load(&link);
+    /// assert_eq!(protected.shared(), link.load(Ordering::Relaxed, &Unprotected));
+    /// # drop(protected);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
     pub fn null(reader: &'r Reader) -> Self {
         Self { word: ptr::null_mut(), slot: None, reader, _object: PhantomData }
     }

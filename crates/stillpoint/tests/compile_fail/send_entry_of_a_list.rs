@@ -1,0 +1,12 @@
+use stillpoint::rcu::Domain;
+use stillpoint_structures::List;
+
+fn main() {
+    let domain = Domain::new();
+    let list = List::<u32, u32>::new_in(&domain);
+    let reader = domain.reader();
+    let entry = list.get(&1, &reader);
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(entry));
+    });
+}
