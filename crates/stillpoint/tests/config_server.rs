@@ -11,10 +11,10 @@ use std::thread;
 
 use stillpoint::rcu::{self, RcuArray, RcuCell};
 
-const SERVERS: usize = 8;
+const SERVERS: usize = if cfg!(miri) { 2 } else { 8 };
 const WRITERS: u64 = 2;
 const REGIONS: usize = 16;
-const CHANGES: u64 = if cfg!(miri) { 20 } else { 10_000 };
+const CHANGES: u64 = if cfg!(miri) { 10 } else { 10_000 };
 
 /// How many configurations and routes there are in memory.
 #[derive(Clone, Default)]
