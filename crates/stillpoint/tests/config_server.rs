@@ -107,7 +107,10 @@ impl Server {
         let guard = rcu::pin();
         let upstreams = (0..REGIONS).filter_map(|region| self.routes.load(region, &guard));
         assert_eq!(upstreams.filter(|route| route.upstream.ends_with(".example")).count(), REGIONS);
-        self.config.load(&guard).map_or(0, |config| config.version)
+        let config = self.config.load(&guard).expect("never empty here");
+        thread::yield_now();
+        assert!(config.is_whole(), "a torn configuration");
+        config.version
     }
 }
 
