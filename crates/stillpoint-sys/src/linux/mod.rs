@@ -16,4 +16,4 @@ mod skip;
 mod thread;
 
 pub use futex::{wait, wake, wake_all};
-pub use thread::{look_at_thread, thread_id, yield_cpu};
+pub use thread::{look_at_thread, thread_id, time, yield_cpu};

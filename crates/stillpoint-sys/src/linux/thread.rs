@@ -88,9 +88,17 @@ impl Stat {
     }
 }
 
+/// The time of a clock, by libc: rustix looks for the vDSO itself, which a checker like Valgrind hides. `None` for a clock that does
+/// not exist.
+pub fn time(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable; a clock that does not exist is an error.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (answer == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
+}
+
 fn since_boot() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+    time(libc::CLOCK_BOOTTIME).unwrap_or_default()
 }
 
 fn ticks_per_second() -> u64 {
@@ -105,15 +113,11 @@ fn is_alive(tid: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
 }
 
-/// How long a thread of this process has run on processors, to the nanosecond.
-fn processor_time(tid: u32) -> Option<Duration> {
+/// How long a thread of this process has run on processors, to the nanosecond; `None` if it has ended.
+pub(super) fn processor_time(tid: u32) -> Option<Duration> {
     // As `pthread_getcpuclockid(3)` makes it, which asks for a handle that is known to be alive: the complement of
     // the id, and the numbers of the scheduler's clock (2) of one thread (4).
-    let clock = (!(tid as libc::pid_t) << 3) | 6;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable; a clock that does not exist is an error.
-    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (answer == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
+    time((!(tid as libc::pid_t) << 3) | 6)
 }
 
 #[cfg(all(test, not(any(loom, miri))))]

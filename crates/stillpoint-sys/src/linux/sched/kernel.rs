@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
+use crate::linux::thread::processor_time;
 use rustix::io::Errno;
 use rustix::process::{getrlimit, Resource};
 use rustix::thread::{
-    capabilities, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity, CapabilitySet, CpuSet, Pid,
+    capabilities, gettid, sched_getaffinity, sched_setaffinity, CapabilitySet, CpuSet, Pid,
 };
 
 use super::{Finding, Way};
@@ -54,7 +54,7 @@ impl Subject {
         if is_realtime(policy) {
             return Ok(Finding::NoNeed);
         }
-        let own_cpu = sched_getcpu();
+        let own_cpu = own_cpu();
         if cpu == own_cpu {
             return Ok(Finding::GiveWay);
         }
@@ -112,7 +112,8 @@ impl Subject {
     /// The CPU for which the thread waits; `None` if it runs, or does not want to.
     fn waits_for_cpu(&self) -> Option<usize> {
         // The clock of a thread's CPU time is exact, and goes on between two looks only if the thread runs.
-        if cpu_time(self.tid)? != cpu_time(self.tid)? {
+        let tid = self.tid.as_raw_nonzero().get().unsigned_abs();
+        if processor_time(tid)? != processor_time(tid)? {
             return None;
         }
         let mut text = [0; 1024];
@@ -191,15 +192,11 @@ fn every_cpu() -> CpuSet {
     set
 }
 
-/// How long the thread has run; `None` if it has ended.
-fn cpu_time(tid: Pid) -> Option<Duration> {
-    // The kernel's encoding (`clock_getcpuclockid(3)` makes the one of a process): the inverted id, that the clock is
-    // one thread's (4), and that it is the scheduler's (2).
-    let clock = (!tid.as_raw_nonzero().get() << 3) | 4 | 2;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes the time.
-    let answer = unsafe { libc::clock_gettime(clock, &mut time) };
-    (answer == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
+/// The processor of the calling thread. By libc: see [`time`](crate::linux::time).
+fn own_cpu() -> usize {
+    // SAFETY: no preconditions.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).unwrap_or_default()
 }
 
 /// From the contents of `/proc/PID/task/TID/stat` (`proc_pid_stat(5)`): the CPU on which a thread that wants to run
@@ -286,7 +283,7 @@ mod tests {
             assert_eq!(policy(own.tid).unwrap() & !libc::SCHED_RESET_ON_FORK, before);
 
             let allowed = sched_getaffinity(None).unwrap();
-            let saved = Before::Affinity { allowed, moved_to: sched_getcpu() };
+            let saved = Before::Affinity { allowed, moved_to: own_cpu() };
             own.boost(&saved).unwrap();
             assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
             own.restore(&saved).unwrap();
