@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::core::record::ReaderKind;
-use super::engine::queue::retire_list::{is_freeing, Limits, Pace, RetireList};
+use super::engine::queue::retire_list::{Limits, Pace, RetireList};
 use super::engine::wait::counters::Served;
+use super::engine::wait::freeing::is_freeing;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::SynchronizeError;

@@ -10,7 +10,6 @@
 //! are compared again at later polls, which then cost a look at every hazard slot of the domain. A poll with a limit looks
 //! at that many objects, of the queue and of those held in turns, so that neither keeps the other one waiting.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::queue::quota::Credit;
 use crate::rcu::engine::wait::counters::Counters;
+use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
@@ -34,34 +34,6 @@ pub(crate) const SHARE: usize = 64;
 
 /// Full batches that gather for one heavy fence at the most, if [fences](super::super::core::grace) came too often otherwise.
 pub(crate) const GATHERED: usize = 32;
-
-std::thread_local! {
-    /// Whether the thread runs destructors of a list, or a stall hook.
-    static FREEING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this call comes from a destructor that a list runs, of whatever domain, or from a stall hook: there is a list
-/// that cannot go on before it returns.
-pub(crate) fn is_freeing() -> bool {
-    FREEING.get()
-}
-
-/// As long as it exists, the thread runs such code.
-pub(crate) struct Freeing {
-    outer: bool,
-}
-
-impl Freeing {
-    pub(crate) fn begin() -> Self {
-        Self { outer: FREEING.replace(true) }
-    }
-}
-
-impl Drop for Freeing {
-    fn drop(&mut self) {
-        FREEING.set(self.outer);
-    }
-}
 
 /// When a poll starts a token for what is open.
 #[derive(Debug, Clone, Copy)]

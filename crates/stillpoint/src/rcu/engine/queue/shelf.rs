@@ -9,9 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::retire_list::{is_freeing, Limits, Pace, RetireList, SHARE};
+use super::retire_list::{Limits, Pace, RetireList, SHARE};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
+use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};

@@ -1,6 +1,7 @@
 //! How threads and futures wait for readers, who is told of a reader in the way, and what is counted.
 
 pub(crate) mod counters;
+pub(crate) mod freeing;
 pub(crate) mod park;
 pub(crate) mod stall;
 pub(crate) mod tasks;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::counters::Counters;
+use super::freeing::Freeing;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::queue::retire_list::Freeing;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::{Behind, Stall};
 

@@ -1,0 +1,31 @@
+//! Whether a thread is within a destructor or a stall hook.
+
+use std::cell::Cell;
+
+std::thread_local! {
+    /// Whether the thread runs destructors of a list, or a stall hook.
+    static FREEING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this call comes from a destructor that a list runs, of whatever domain, or from a stall hook: there is a list
+/// that cannot go on before it returns.
+pub(crate) fn is_freeing() -> bool {
+    FREEING.get()
+}
+
+/// As long as it exists, the thread runs such code.
+pub(crate) struct Freeing {
+    outer: bool,
+}
+
+impl Freeing {
+    pub(crate) fn begin() -> Self {
+        Self { outer: FREEING.replace(true) }
+    }
+}
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        FREEING.set(self.outer);
+    }
+}
