@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RetireHandle};
+use stillpoint::rcu::{raw, Domain, RetireHandle};
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
@@ -22,6 +22,8 @@ pub struct still_background {
 pub(crate) struct Background {
     handle: RetireHandle,
     thread: JoinHandle<()>,
+    /// The child of a `fork` has not this thread.
+    process: u32,
     end: Arc<End>,
     domain: Domain,
 }
@@ -72,12 +74,28 @@ pub unsafe extern "C" fn still_background_new(
             let reason = format!("the thread of a background reclaimer could not be started: {error}");
             Refusal::new(error.raw_os_error().unwrap_or(libc::EAGAIN), reason)
         })?;
-        Ok(handle::make(Background { handle, thread, end, domain }, Parts::default()))
+        Ok(handle::make(
+            Background { handle, thread, process: std::process::id(), end, domain },
+            Parts::default(),
+        ))
     })
 }
 
-/// While this value lives, all signals are blocked for the calling thread; a thread that it makes is born so.
+/// While this value lives, all signals are blocked for the calling thread but those of defects and of profilers; a thread that it
+/// makes is born so.
 struct Blocked(libc::sigset_t);
+
+/// Signals that a thread gets for what it does itself.
+const OWN: [i32; 8] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGPROF,
+];
 
 impl Blocked {
     fn all() -> Self {
@@ -85,6 +103,9 @@ impl Blocked {
         // SAFETY: each place is filled before it is read.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
+            for signal in OWN {
+                libc::sigdelset(all.as_mut_ptr(), signal);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
             Self(before.assume_init())
         }
@@ -110,7 +131,21 @@ pub unsafe extern "C" fn still_submit(
         // SAFETY: the caller hands in a handle.
         let background = unsafe { find::<Background>(background)?.value() };
         // SAFETY: the caller says that it may be retired.
-        unsafe { background.handle.retire_raw(object(address, bytes, destroy, context)?) }?;
+        let object = unsafe { object(address, bytes, destroy, context) }?;
+        if background.process != std::process::id() {
+            return Err(Refusal::new(
+                libc::EPIPE,
+                "the thread of the background reclaimer is in the parent of this process",
+            ));
+        }
+        if raw::is_within_destructor() {
+            // To wait for room could be to wait for itself.
+            // SAFETY: as above.
+            unsafe { raw::leave(&background.domain, object) };
+            return Ok(0);
+        }
+        // SAFETY: as above.
+        unsafe { background.handle.retire_raw(object) }?;
         Ok(0)
     })
 }
@@ -124,13 +159,20 @@ pub unsafe extern "C" fn still_background_pending(background: *const still_backg
 #[no_mangle]
 pub unsafe extern "C" fn still_background_free(background: *mut still_background, timeout: i64) -> isize {
     call(|| {
+        let limit = time(timeout)?;
         // SAFETY: the caller hands in a handle, and nobody else uses it.
         let found = unsafe { find::<Background>(background) }?;
         // SAFETY: as above.
         let value = unsafe { found.value() };
-        if value.thread.thread().id() == std::thread::current().id() {
-            let reason = "a destructor that a background reclaimer runs would wait for its end";
+        if raw::is_within_destructor() {
+            let reason = "a destructor or a stall hook could wait for its own end; let another thread do it";
             return Err(Refusal::new(libc::EDEADLK, reason));
+        }
+        if value.process != std::process::id() {
+            let left = value.handle.pending() as isize;
+            // SAFETY: as above. The thread, and what it had, are the parent's.
+            std::mem::forget(unsafe { found.free() }.thread);
+            return Ok(left);
         }
         // A region of this thread's own is in the way of everything.
         match value.domain.wait_timeout(value.domain.start(), Duration::ZERO) {
@@ -144,7 +186,7 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
                 None => drop(value.end.told.wait_while(there, |is_there| !*is_there)),
             }
         };
-        wait(time(timeout));
+        wait(limit);
         let left = value.handle.pending() as isize;
         value.handle.abandon();
         // Its destructors find the handle until the end.

@@ -1,6 +1,7 @@
 //! The frame of every exported function: nothing unwinds across it, no thread is cancelled within, errors become numbers.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, CStr};
 use std::fmt::{self, Write};
@@ -13,15 +14,15 @@ use stillpoint::rcu::{BuildError, RetireErrorKind, SynchronizeError};
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) errno: c_int,
-    pub(crate) reason: String,
+    pub(crate) reason: Cow<'static, str>,
 }
 
 impl Refusal {
-    pub(crate) fn new(errno: c_int, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(errno: c_int, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { errno, reason: reason.into() }
     }
 
-    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(libc::EINVAL, reason)
     }
 }
@@ -62,8 +63,12 @@ impl From<stillpoint::rcu::raw::Refused> for Refusal {
 }
 
 /// A time of C: `None` for one without an end.
-pub(crate) fn time(nanoseconds: i64) -> Option<Duration> {
-    u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
+pub(crate) fn time(nanoseconds: i64) -> Result<Option<Duration>, Refusal> {
+    match u64::try_from(nanoseconds) {
+        Ok(time) => Ok(Some(Duration::from_nanos(time))),
+        Err(_) if nanoseconds == -1 => Ok(None),
+        Err(_) => Err(Refusal::invalid("a time is negative, and not STILL_FOREVER")),
+    }
 }
 
 /// A time for C: the longest one where it is longer.
@@ -140,7 +145,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// While this value lives, the calling thread is not cancelled: from within libc, that would unwind through Rust by force.
-struct Uncancelled {
+pub(crate) struct Uncancelled {
     before: c_int,
 }
 
@@ -152,7 +157,7 @@ impl Uncancelled {
     const DISABLE: c_int = 1;
 
     #[inline]
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut before = 0;
         // SAFETY: a valid state, and a place for the one before.
         unsafe { pthread_setcancelstate(Self::DISABLE, &mut before) };

@@ -114,8 +114,9 @@ fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
     if options.boost_fallback != options.boost {
         builder = builder.boost_fallback(boost(options.boost_fallback)?);
     }
-    if options.boost_after > 0 {
-        builder = builder.boost_after(Duration::from_nanos(options.boost_after.unsigned_abs()));
+    match time(options.boost_after)? {
+        Some(Duration::ZERO) => {}
+        after => builder = builder.boost_after(after.unwrap_or(Duration::MAX)),
     }
     if options.max_pending > 0 {
         builder = builder.max_pending(options.max_pending);
@@ -124,8 +125,8 @@ fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
         builder = builder.max_pending_bytes(options.max_pending_bytes);
     }
     let Some(function) = options.on_stall else { return Ok(builder) };
-    let threshold = time(options.stall_after)
-        .ok_or_else(|| Refusal::invalid("struct still_domain_options: `stall_after` is negative"))?;
+    let threshold = time(options.stall_after)?
+        .ok_or_else(|| Refusal::invalid("a stall needs a threshold: set `stall_after`"))?;
     let hook = Hook { function, context: options.context };
     Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
 }
@@ -258,10 +259,12 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
     call(|| {
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?;
-        let is_over = domain.check(token(domain, number)?);
-        match domain.stats().fence_error.filter(|_| !is_over) {
+        if domain.check(token(domain, number)?) {
+            return Ok(1);
+        }
+        match domain.stats().fence_error {
             Some(error) => Err(Refusal::new(error.raw_os_error(), error.to_string())),
-            None => Ok(c_int::from(is_over)),
+            None => Ok(0),
         }
     })
 }
@@ -269,10 +272,11 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
 #[no_mangle]
 pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, timeout: i64) -> c_int {
     call(|| {
+        // Another handle: what runs meanwhile may free the caller's.
         // SAFETY: the caller hands in a handle.
-        let domain = unsafe { domain_of(domain) }?;
-        let token = token(domain, number)?;
-        match time(timeout) {
+        let domain = unsafe { domain_of(domain) }?.clone();
+        let token = token(&domain, number)?;
+        match time(timeout)? {
             Some(limit) => domain.wait_timeout(token, limit)?,
             None => domain.wait(token)?,
         }
@@ -281,7 +285,7 @@ pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, ti
 }
 
 pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> {
-    match time(timeout) {
+    match time(timeout)? {
         Some(limit) => domain.synchronize_timeout(limit)?,
         None => domain.synchronize()?,
     }
@@ -290,16 +294,18 @@ pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> 
 
 #[no_mangle]
 pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout: i64) -> c_int {
+    // Another handle: see `still_wait`.
     // SAFETY: the caller hands in a handle.
-    call(|| synchronize(unsafe { domain_of(domain) }?, timeout).map(|()| 0))
+    call(|| synchronize(&unsafe { domain_of(domain) }?.clone(), timeout).map(|()| 0))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64) -> c_int {
     call(|| {
+        // Another handle: see `still_wait`.
         // SAFETY: the caller hands in a handle.
-        let domain = unsafe { domain_of(domain) }?;
-        match time(timeout) {
+        let domain = unsafe { domain_of(domain) }?.clone();
+        match time(timeout)? {
             Some(limit) => domain.barrier_timeout(limit)?,
             None => domain.barrier()?,
         }

@@ -1,5 +1,6 @@
 //! Handles: addresses that are never unmapped, with a mark that says what they are.
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -16,10 +17,19 @@ pub struct still_head_ {
     record: AtomicPtr<u8>,
     token: AtomicPtr<u64>,
     flags: AtomicU32,
-    /// Written by inline code only.
-    nested: AtomicU32,
+    /// Pins beyond the first, of inline code and of ours.
+    pub(crate) nested: AtomicU32,
     mark: AtomicU32,
     in_use: AtomicU32,
+}
+
+impl still_head_ {
+    /// A call begins that calls back: until its end, [`enter`](Found::enter) is refused.
+    pub(crate) fn hold(&'static self) -> Within<'static> {
+        // Relaxed, both: as in `enter`.
+        self.in_use.store(self.in_use.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Within(&self.in_use)
+    }
 }
 
 pub const STILL_FULL_FENCE_: u32 = 1;
@@ -129,6 +139,19 @@ fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
     }
 }
 
+/// The mark of a handle of whatever kind; 0 for null.
+///
+/// # Safety
+/// `pointer` is null, or has been a handle of some kind.
+pub(crate) unsafe fn mark_of(pointer: *const c_void) -> u32 {
+    let head = pointer.cast::<still_head_>();
+    if head.is_null() || !head.is_aligned() {
+        return FREE;
+    }
+    // SAFETY: handles are never unmapped. Acquire: as in `find`.
+    unsafe { (*head).mark.load(Ordering::Acquire) }
+}
+
 /// A handle that C code has handed in, of the right kind when it was looked at.
 pub(crate) struct Found<K: Kind> {
     handle: &'static Handle,
@@ -165,6 +188,10 @@ impl<K: Kind> Found<K> {
     pub(crate) unsafe fn value<'v>(&self) -> &'v K {
         // SAFETY: the mark said that it is a `K`, and the caller that it stays.
         unsafe { &*self.handle.payload.load(Ordering::Relaxed).cast::<K>() }
+    }
+
+    pub(crate) fn head(&self) -> &'static still_head_ {
+        &self.handle.head
     }
 
     /// Enters a handle that one thread uses at a time; refused while a call is within.
@@ -209,7 +236,7 @@ pub(crate) struct Within<'h>(&'h AtomicU32);
 impl Drop for Within<'_> {
     fn drop(&mut self) {
         // Relaxed: see `Found::enter`.
-        self.0.store(0, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::ThreadId;
 
 use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawLocal, RawPool};
 
@@ -34,7 +33,7 @@ pub struct still_pool_options {
     max_locals: u32,
     pages: u32,
     hardening: u32,
-    node: i32,
+    node: u32,
     memory: *mut c_void,
     memory_bytes: usize,
 }
@@ -65,7 +64,8 @@ impl Kind for Pool {
 pub(crate) struct Local {
     /// Borrows the pool: dropped first.
     local: RawLocal<'static>,
-    thread: ThreadId,
+    /// By libc, which tells it at any time of the thread's life.
+    thread: libc::pthread_t,
     _pool: Arc<RawPool>,
 }
 
@@ -137,7 +137,7 @@ unsafe fn configure(
         2 => Hardening::Trace,
         other => return Err(Refusal::invalid(format!("there is no still_hardening {other}"))),
     });
-    if let Ok(node) = u32::try_from(options.node) {
+    if let Some(node) = options.node.checked_sub(1) {
         builder = builder.node(node);
     }
     match NonNull::new(options.memory) {
@@ -172,7 +172,8 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         let local = pool.local().map_err(|error| Refusal::new(libc::EAGAIN, error.to_string()))?;
         // SAFETY: the pool stays where it is as long as it is shared, and the local is dropped before its share.
         let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
-        let thread = std::thread::current().id();
+        // SAFETY: no preconditions.
+        let thread = unsafe { libc::pthread_self() };
         Ok(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
     })
 }
@@ -182,8 +183,8 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and nobody else uses it.
         let found = unsafe { find::<Local>(local) }?;
-        // SAFETY: as above.
-        if unsafe { found.value() }.thread != std::thread::current().id() {
+        // SAFETY: as above; no preconditions.
+        if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
                 "the local belongs to the thread that made it, and this is another one",
@@ -219,6 +220,9 @@ pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
 unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refusal> {
     match NonNull::new(start) {
         _ if count == 0 => Ok(&mut []),
+        _ if count > isize::MAX as usize / size_of::<T>() => {
+            Err(Refusal::invalid("an array is larger than the memory of a process"))
+        }
         None => Err(Refusal::invalid("NULL was handed in for an array")),
         // SAFETY: the caller says that there are as many.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),

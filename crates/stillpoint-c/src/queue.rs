@@ -8,7 +8,7 @@ use std::time::Duration;
 use stillpoint::rcu::raw::{Callback, CallbackQueue, ObjectCallback, Paused};
 use stillpoint::rcu::{Domain, SynchronizeError};
 
-use crate::border::{call, Refusal};
+use crate::border::{briefly, call, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
 
@@ -53,30 +53,10 @@ impl Kind for Queue {
     const NAME: &'static str = "a queue of callbacks";
 }
 
-thread_local! {
-    /// The queue whose callback this thread is within. Without a destructor.
-    static SERVED: std::cell::Cell<*const Queue> = const { std::cell::Cell::new(std::ptr::null()) };
-}
-
-/// While it serves a queue.
-struct Serving(*const Queue);
-
-impl Serving {
-    fn new(queue: &Queue) -> Self {
-        Self(SERVED.replace(queue))
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        SERVED.set(self.0);
-    }
-}
-
 impl Queue {
     /// Refused to a callback of the queue itself, which would wait for its own end.
     fn not_from_within(&self, errno: c_int) -> Result<(), Refusal> {
-        match std::ptr::eq(SERVED.get(), self) {
+        match self.queue.is_served_here() {
             true => {
                 Err(Refusal::new(errno, "a callback would wait for its own queue; let another thread do it"))
             }
@@ -143,7 +123,7 @@ pub unsafe extern "C" fn still_call(
     callback: *mut still_callback,
     called: still_callback_fn,
 ) -> c_int {
-    call(|| {
+    briefly(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
@@ -160,7 +140,7 @@ pub unsafe extern "C" fn still_call_object(
     object: *mut c_void,
     called: still_callback_fn,
 ) -> c_int {
-    call(|| {
+    briefly(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
@@ -178,8 +158,8 @@ pub unsafe extern "C" fn still_queue_poll(handle: *mut still_queue, limit: usize
     call(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
-        let _serving = Serving::new(queue);
-        Ok(queue.queue.poll(limit) as isize)
+        // Another handle: a callback of another queue may free the caller's.
+        Ok(queue.queue.clone().poll(limit) as isize)
     })
 }
 
@@ -190,8 +170,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
         queue.outside()?;
-        let _serving = Serving::new(queue);
-        queue.queue.run();
+        queue.queue.clone().run();
         Ok(0)
     })
 }
@@ -210,10 +189,8 @@ pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue) -> c_int 
     call(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
-        queue.not_from_within(libc::EDEADLK)?;
-        queue.outside()?;
-        let _serving = Serving::new(queue);
-        queue.queue.barrier()?;
+        // Another handle: a callback of another queue may free the caller's.
+        queue.queue.clone().barrier()?;
         Ok(0)
     })
 }

@@ -2,15 +2,16 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
 
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
-use crate::handle::{self, find, still_head_, Kind, Parts, STILL_FULL_FENCE_};
+use crate::handle::{self, find, mark_of, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
 
 pub const STILL_LAYOUT: u32 = 1;
 pub const STILL_STATE_: usize = 0;
@@ -125,6 +126,7 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
         let found = unsafe { find::<Guards>(reader) }?;
         // SAFETY: as above.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
+        drop(found.enter()?);
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -138,8 +140,7 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
         let found = unsafe { find::<Qsbr>(qsbr) }?;
         // SAFETY: as above.
         is_mine(unsafe { found.value() }.parts())?;
-        let _within = found.enter()?;
-        drop(_within);
+        drop(found.enter()?);
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -148,39 +149,77 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
 
 /// A reader of either kind, on its own thread, in which a call can read.
 pub(crate) enum Region<'r> {
-    Guard(Guard<'r>),
+    Guard(Pinned<'r>),
     Qsbr(&'r QsbrReader),
 }
 
-/// A region of the calling thread in the domain with this number, for a call.
+/// A region of a reader, counted as inline code of the header counts: either may end before the other.
+pub(crate) struct Pinned<'r> {
+    guard: ManuallyDrop<Guard<'r>>,
+    nested: &'static AtomicU32,
+}
+
+impl<'r> Pinned<'r> {
+    fn new(reader: &'r Reader, head: &'static still_head_) -> Self {
+        let nested = &head.nested;
+        match raw::Parts::of(reader).is_online() {
+            // Relaxed, both: the owner's.
+            true => nested.store(nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            false => std::mem::forget(reader.pin()),
+        }
+        // SAFETY: the reader is in a region until this value is dropped, unless the program ends one that it has not begun. The guard that began it
+        // is forgotten.
+        Self { guard: unsafe { raw::guard_of(reader) }, nested }
+    }
+
+    pub(crate) fn guard(&self) -> &Guard<'r> {
+        &self.guard
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        // Relaxed, both: the owner's.
+        match self.nested.load(Ordering::Relaxed) {
+            // SAFETY: once, here.
+            0 => unsafe { ManuallyDrop::drop(&mut self.guard) },
+            nested => self.nested.store(nested - 1, Ordering::Relaxed),
+        }
+    }
+}
+
+/// A region of the calling thread in the domain with this number, for a call; if it calls back, the reader is in use meanwhile.
 ///
 /// # Safety
-/// `reader` is null, or has been a handle of some kind; no other call ends the region meanwhile.
-pub(crate) unsafe fn region<'r>(reader: *const c_void, domain: u64) -> Result<Region<'r>, Refusal> {
+/// `reader` is null, or has been a handle of some kind, which is not freed meanwhile.
+pub(crate) unsafe fn region<'r>(
+    reader: *const c_void,
+    domain: u64,
+    calls_back: bool,
+) -> Result<(Region<'r>, Option<Within<'static>>), Refusal> {
     // SAFETY: the caller's promise.
-    let answer = match unsafe { find::<Guards>(reader.cast()) } {
-        Ok(found) => {
-            // SAFETY: as above.
-            let guards = unsafe { found.value() };
-            is_mine(raw::Parts::of(&guards.reader))?;
-            (guards.domain, Region::Guard(guards.reader.pin()))
+    let (own, region, head) = if unsafe { mark_of(reader) } == STILL_MARK_QSBR_ {
+        // SAFETY: as above.
+        let found = unsafe { find::<Qsbr>(reader.cast()) }?;
+        // SAFETY: as above.
+        let qsbr = unsafe { found.value() };
+        is_mine(qsbr.parts())?;
+        if !qsbr.parts().is_online() {
+            return Err(Refusal::invalid("the QSBR reader is offline: bring it online before it reads"));
         }
-        Err(refusal) => {
-            // SAFETY: as above.
-            let Ok(found) = (unsafe { find::<Qsbr>(reader.cast()) }) else { return Err(refusal) };
-            // SAFETY: as above.
-            let qsbr = unsafe { found.value() };
-            is_mine(qsbr.parts())?;
-            if !qsbr.parts().is_online() {
-                return Err(Refusal::invalid("the QSBR reader is offline: bring it online before it reads"));
-            }
-            // SAFETY: shared access, as in `Qsbr::parts`.
-            (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }))
-        }
+        // SAFETY: shared access, as in `Qsbr::parts`.
+        (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
+    } else {
+        // SAFETY: as above.
+        let found = unsafe { find::<Guards>(reader.cast()) }?;
+        // SAFETY: as above.
+        let guards = unsafe { found.value() };
+        is_mine(raw::Parts::of(&guards.reader))?;
+        (guards.domain, Region::Guard(Pinned::new(&guards.reader, found.head())), found.head())
     };
-    match answer {
-        (own, region) if own == domain => Ok(region),
-        _ => Err(Refusal::new(libc::EXDEV, "the reader is of another domain than the table")),
+    match own == domain {
+        true => Ok((region, calls_back.then(|| head.hold()))),
+        false => Err(Refusal::new(libc::EXDEV, "the reader is of another domain than the table")),
     }
 }
 
@@ -189,14 +228,13 @@ pub(crate) unsafe fn region<'r>(reader: *const c_void, domain: u64) -> Result<Re
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     // SAFETY: inline code has the head of a reader, on its thread.
     let parts = unsafe {
-        match find::<Guards>(head.cast_const().cast()) {
-            Ok(found) => raw::Parts::of(&found.value().reader),
-            Err(_) => match find::<Qsbr>(head.cast_const().cast()) {
-                Ok(found) => found.value().parts(),
-                Err(_) => return,
-            },
+        if mark_of(head.cast_const().cast()) == STILL_MARK_QSBR_ {
+            find::<Qsbr>(head.cast_const().cast()).map(|found| found.value().parts())
+        } else {
+            find::<Guards>(head.cast_const().cast()).map(|found| raw::Parts::of(&found.value().reader))
         }
     };
+    let Ok(parts) = parts else { return };
     // SAFETY: as above.
     unsafe { parts.answer() };
 }

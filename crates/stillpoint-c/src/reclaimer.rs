@@ -67,12 +67,12 @@ pub(crate) unsafe fn configure<R>(
         builder = builder.batch(options.batch);
     }
     if options.fence_interval != 0 {
-        builder = builder.fence_interval(time(options.fence_interval).unwrap_or(Duration::MAX));
+        builder = builder.fence_interval(time(options.fence_interval)?.unwrap_or(Duration::MAX));
     }
     let when_full = match options.when_full {
         0 => WhenFull::HandBack,
         1 => WhenFull::Reclaim,
-        2 => WhenFull::Wait(time(options.full_wait).unwrap_or(Duration::MAX)),
+        2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
         other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
     };
     Ok(builder.when_full(when_full))
@@ -88,6 +88,11 @@ pub(crate) unsafe fn object(
     destroy: still_destroy_fn,
     context: *mut c_void,
 ) -> Result<Object, Refusal> {
+    /// So that sums of sizes do not wrap.
+    const LARGEST: usize = 1 << 47;
+    if bytes > LARGEST {
+        return Err(Refusal::invalid("an object was retired that is larger than the memory of a process"));
+    }
     let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
     let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;
     // SAFETY: the same function, whose pointers are declared as others of the same layout.
@@ -172,7 +177,7 @@ pub unsafe extern "C" fn still_poll(reclaimer: *mut still_reclaimer, limit: usiz
 #[no_mangle]
 pub unsafe extern "C" fn still_flush(reclaimer: *mut still_reclaimer, timeout: i64) -> c_int {
     let flush = |reclaimer: &mut Reclaimer| {
-        match time(timeout) {
+        match time(timeout)? {
             Some(limit) => reclaimer.flush_timeout(limit)?,
             None => reclaimer.flush()?,
         }

@@ -9,7 +9,7 @@ use std::ptr;
 use stillpoint::rcu::{Domain, Region};
 use stillpoint::table::{RandomState, Replaced, Table, TableGuard, TryInsertError};
 
-use crate::border::{briefly, call, Refusal};
+use crate::border::{briefly, call, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, sized, Kind, Parts};
 use crate::reader::{self, region};
@@ -371,7 +371,7 @@ impl<K: Key> Typed<K> {
 macro_rules! within {
     ($region:expr, $table:ident.$method:ident($($argument:expr),*)) => {
         match $region {
-            reader::Region::Guard(guard) => $table.$method(guard, $($argument),*),
+            reader::Region::Guard(pinned) => $table.$method(pinned.guard(), $($argument),*),
             reader::Region::Qsbr(qsbr) => $table.$method(*qsbr, $($argument),*),
         }
     };
@@ -424,6 +424,9 @@ impl<K: Key> Any for Typed<K> {
 pub(crate) struct Tabled {
     table: Box<dyn Any>,
     domain: u64,
+    max_len: usize,
+    /// Calls of it may do anything.
+    hash_is_users: bool,
 }
 
 impl Kind for Tabled {
@@ -474,8 +477,10 @@ pub unsafe extern "C" fn still_table_new(
             1..=LONGEST => make::<Long>,
             _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, and not {key_size}"))),
         };
+        let max_len = options.map_or(0, |options| options.max_len);
+        let hash_is_users = options.is_some_and(|options| options.hash.is_some());
         let table = make(domain, key_size, options)?;
-        Ok(handle::make(Tabled { table, domain: domain.id() }, Parts::default()))
+        Ok(handle::make(Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
     })
 }
 
@@ -511,11 +516,18 @@ unsafe fn tell(place: *mut *mut c_void, Word(word): Word) {
     }
 }
 
-fn full() -> Refusal {
-    Refusal::new(
-        libc::ENOSPC,
-        "the table has as many entries as it may: remove some, or give it a higher max_len",
-    )
+impl Tabled {
+    /// There is no room for an entry.
+    fn full(&self) -> Refusal {
+        match self.max_len {
+            0 => Refusal::new(libc::ENOMEM, "there is no memory for another entry"),
+            _ => Refusal::new(
+                libc::ENOSPC,
+                "the table has as many entries as it may, with those that were replaced or removed and wait for readers: \
+                 remove some, give it a higher max_len, or find the reader",
+            ),
+        }
+    }
 }
 
 #[no_mangle]
@@ -528,8 +540,9 @@ pub unsafe extern "C" fn still_table_get(
     briefly(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
+        let _whole = table.hash_is_users.then(Uncancelled::new);
         // SAFETY: as above.
-        let region = unsafe { region(reader, table.domain) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let Some(found) = (unsafe { table.table.get(&region, address(key)?) }) else { return Ok(0) };
         // SAFETY: the caller hands in a place, or null.
@@ -550,8 +563,9 @@ pub unsafe extern "C" fn still_table_get_many(
     briefly(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
+        let _whole = table.hash_is_users.then(Uncancelled::new);
         // SAFETY: as above.
-        let region = unsafe { region(reader, table.domain) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
             return Err(Refusal::invalid(format!("{count} keys were handed in, and {MOST} are the most")));
         }
@@ -580,7 +594,7 @@ pub unsafe extern "C" fn still_table_insert(
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let Some(before) =
-            (unsafe { table.table.insert(address(key)?, Word(value)) }).map_err(|()| full())?
+            (unsafe { table.table.insert(address(key)?, Word(value)) }).map_err(|()| table.full())?
         else {
             return Ok(0);
         };
@@ -602,7 +616,7 @@ pub unsafe extern "C" fn still_table_add(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.
-        let region = unsafe { region(reader, table.domain) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         match unsafe { table.table.add(&region, address(key)?, Word(value)) } {
             Ok(None) => Ok(0),
@@ -611,7 +625,7 @@ pub unsafe extern "C" fn still_table_add(
                 unsafe { tell(found, there) };
                 Err(Refusal::new(libc::EEXIST, "the table has an entry with this key"))
             }
-            Err(()) => Err(full()),
+            Err(()) => Err(table.full()),
         }
     })
 }
@@ -651,7 +665,7 @@ pub unsafe extern "C" fn still_table_each(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.
-        let region = unsafe { region(reader, table.domain) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         // SAFETY: the caller says that it may be called so.
         Ok(table.table.each(&region, &mut |key, Word(value)| unsafe { function(key, value, context) }))
     })

@@ -61,7 +61,7 @@ static struct still_queue *own;
 
 static void from_within(struct still_callback *callback) STILL_NOEXCEPT
 {
-    REFUSED(still_queue_barrier(own), -EDEADLK, "its own queue");
+    REFUSED(still_queue_barrier(own), -EDEADLK, "its own end");
     REFUSED(still_queue_pause(own), -EDEADLK, "its own queue");
     REFUSED(still_queue_free(own), -EBUSY, "its own queue");
     CHECK(still_queue_poll(own, STILL_ALL) == 0);
@@ -76,6 +76,32 @@ static void calls_in(struct still_domain *domain)
     CHECK(still_queue_barrier(own) == 0 && still_queue_barrier(own) == 0);
     CHECK(destroyed() == before + 1);
     CHECK(still_queue_free(own) == 0);
+}
+
+static struct still_queue *inner;
+
+static void frees_the_outer(struct still_callback *callback) STILL_NOEXCEPT
+{
+    REFUSED(still_queue_free(own), -EBUSY, "its own queue");
+    REFUSED(still_queue_pause(own), -EDEADLK, "its own queue");
+    called(callback);
+}
+
+static void polls_the_inner(struct still_callback *callback) STILL_NOEXCEPT
+{
+    CHECK(still_call(inner, &make(1)->callback.callback, frees_the_outer) == 0);
+    CHECK(still_queue_barrier(inner) == 0);
+    called(callback);
+}
+
+static void nested(struct still_domain *domain)
+{
+    own = still_queue_new(domain);
+    inner = still_queue_new(domain);
+    int before = destroyed();
+    CHECK(still_call(own, &make(1)->callback.callback, polls_the_inner) == 0);
+    CHECK(still_queue_barrier(own) == 0 && destroyed() == before + 2);
+    CHECK(still_queue_free(inner) == 0 && still_queue_free(own) == 0);
 }
 
 static void *serves(void *queue)
@@ -126,6 +152,7 @@ int main(void)
     order(domain);
     objects(domain);
     calls_in(domain);
+    nested(domain);
     threads(domain);
     CHECK(still_domain_free(domain) == 0);
     return 0;

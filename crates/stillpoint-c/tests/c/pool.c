@@ -20,6 +20,26 @@ static void *puts_back(void *unused)
     return unused;
 }
 
+/* The destructor of a key is where C programs free what a thread has. Rust's own thread-locals are gone by then. */
+static pthread_key_t key;
+
+static void at_the_end(void *round)
+{
+    if ((uintptr_t)round < 3) {
+        CHECK(pthread_setspecific(key, (void *)((uintptr_t)round + 1)) == 0);
+        return;
+    }
+    struct still_local *local = still_local_new(pool);
+    void *object = still_get(local);
+    CHECK(object != NULL && still_put(local, object) == 0 && still_local_free(local) == 0);
+}
+
+static void *ends(void *unused)
+{
+    CHECK(pthread_setspecific(key, (void *)(uintptr_t)1) == 0);
+    return unused;
+}
+
 static void given_memory(void)
 {
     enum { GIVEN = 1 << 20 };
@@ -88,6 +108,10 @@ int main(void)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, puts_back, NULL) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(still_pool_stats(pool, &stats) == 0 && stats.in_use == 0);
+
+    CHECK(pthread_key_create(&key, at_the_end) == 0);
+    CHECK(pthread_create(&thread, NULL, ends, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    REFUSED(still_get_many(first, all, SIZE_MAX), -EINVAL, "larger");
 
     REFUSED(still_pool_free(pool), -EBUSY, "locals");
     CHECK(still_local_free(first) == 0 && still_pool_free(pool) == 0);

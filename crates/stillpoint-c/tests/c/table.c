@@ -140,6 +140,96 @@ static void refusals(void)
     CHECK(still_reader_free(reader) == 0 && still_qsbr_free(qsbr) == 0);
 }
 
+/* A walk, and what its function does to the reader. */
+struct walk {
+    struct still_table *table;
+    struct still_reader *reader;
+    struct still_qsbr *qsbr;
+    void *held;
+};
+
+static int pins_one(const void *key, void *value, void *context) STILL_NOEXCEPT
+{
+    struct walk *walk = (struct walk *)context;
+    CHECK(key != NULL);
+    still_pin(walk->reader); /* beyond the walk */
+    walk->held = value;
+    return 1;
+}
+
+static int unpins(const void *key, void *value, void *context) STILL_NOEXCEPT
+{
+    struct walk *walk = (struct walk *)context;
+    CHECK(key != NULL && value != NULL);
+    if (walk->held == NULL)
+        still_unpin(walk->reader); /* of the caller: the walk has a region of its own */
+    walk->held = value;
+    CHECK(still_is_pinned(walk->reader));
+    return 0;
+}
+
+static int frees(const void *key, void *value, void *context) STILL_NOEXCEPT
+{
+    struct walk *walk = (struct walk *)context;
+    CHECK(key != NULL && value != NULL);
+    REFUSED(still_reader_free(walk->reader), -EBUSY, "in use");
+    /* But it may read, by the same readers. */
+    struct visits inner = { 0, 0, 0 };
+    CHECK(still_table_get(walk->table, walk->reader, key, NULL) == 1);
+    CHECK(still_table_each(walk->table, walk->qsbr, visit, &inner) == 0 && inner.calls == 10);
+    return 0;
+}
+
+static int goes_offline(const void *key, void *value, void *context) STILL_NOEXCEPT
+{
+    struct walk *walk = (struct walk *)context;
+    CHECK(key != NULL && value != NULL);
+    REFUSED(still_qsbr_free(walk->qsbr), -EBUSY, "in use");
+    REFUSED(still_offline(walk->qsbr), -EBUSY, "in use");
+    REFUSED(still_qsbr_synchronize(walk->qsbr, STILL_FOREVER), -EBUSY, "in use");
+    return 0;
+}
+
+static void walks(void)
+{
+    struct walk walk = { still_table_new(domain, 13, NULL), still_reader_new(domain), still_qsbr_new(domain), NULL };
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+    CHECK(still_offline(walk.qsbr) == 0);
+    for (uint64_t i = 0; i < 10; i++)
+        CHECK(still_table_insert(walk.table, key_of(i, 13), make(1), NULL) == 0);
+
+    CHECK(still_table_each(walk.table, walk.reader, pins_one, &walk) == 1);
+    CHECK(still_is_pinned(walk.reader));
+    int before = destroyed();
+    for (uint64_t i = 0; i < 10; i++) {
+        void *old;
+        CHECK(still_table_remove(walk.table, key_of(i, 13), &old) == 1);
+        CHECK(still_retire(reclaimer, old, 1, destroy, NULL) == 0);
+        CHECK(still_table_insert(walk.table, key_of(i, 13), make(2), NULL) == 0);
+    }
+    REFUSED(still_flush(reclaimer, 0), -EDEADLK, "guard");
+    CHECK(destroyed() == before && ((struct object *)walk.held)->value == 1);
+    still_unpin(walk.reader);
+    CHECK(!still_is_pinned(walk.reader));
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 10);
+
+    walk.held = NULL;
+    still_pin(walk.reader);
+    CHECK(still_table_each(walk.table, walk.reader, unpins, &walk) == 0);
+    CHECK(!still_is_pinned(walk.reader));
+
+    CHECK(still_online(walk.qsbr) == 0);
+    CHECK(still_table_each(walk.table, walk.reader, frees, &walk) == 0);
+    CHECK(still_table_each(walk.table, walk.qsbr, goes_offline, &walk) == 0);
+    CHECK(still_qsbr_free(walk.qsbr) == 0);
+    for (uint64_t i = 0; i < 10; i++) {
+        void *old;
+        CHECK(still_table_remove(walk.table, key_of(i, 13), &old) == 1);
+        free(old);
+    }
+    CHECK(still_reader_free(walk.reader) == 0 && still_table_free(walk.table) == 0 && still_reclaimer_free(reclaimer) == 0);
+}
+
 /* Values that are replaced are retired by the program, and readers in a region use them. */
 enum { KEYS = 64, ROUNDS = 20000 };
 static struct still_table *shared;
@@ -202,6 +292,7 @@ int main(void)
         CHECK(hashed >= 200);
     }
     refusals();
+    walks();
     beside_writers();
     CHECK(still_domain_free(domain) == 0);
     return 0;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct still_domain *new_domain(size_t max_pending)
@@ -99,6 +100,7 @@ static void blocks_signals(void *object, void *context) STILL_NOEXCEPT
     sigset_t set;
     CHECK(pthread_sigmask(SIG_BLOCK, NULL, &set) == 0);
     CHECK(sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGUSR1) == 1);
+    CHECK(sigismember(&set, SIGSEGV) == 0 && sigismember(&set, SIGPROF) == 0); /* handlers of crashes, and profilers */
     signals_there = 1;
     destroy(object, context);
 }
@@ -133,6 +135,58 @@ static void backgrounds(void)
     before = destroyed();
     CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + 1);
     CHECK(still_reader_free(reader) == 0 && still_domain_free(domain) == 0);
+}
+
+/* With STILL_FULL_RECLAIM, destructors run on the submitter: they cannot end the background reclaimer that they are of. */
+static void from_a_submitter(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+    options.max_pending = 4;
+    options.when_full = STILL_FULL_RECLAIM;
+    struct still_background *background = still_background_new(domain, &options);
+    for (int i = 0; i < 10000; i++) {
+        struct object *object = make(1);
+        int answer;
+        while ((answer = still_submit(background, object, 1, frees_its_background, background)) == -ENOSPC) {
+        }
+        CHECK(answer == 0);
+    }
+    CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
+}
+
+/* The thread of a background reclaimer is the parent's. */
+static void forked(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_background *background = still_background_new(domain, NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(still_reset_after_fork(domain) == 0);
+        struct object *object = make(1);
+        REFUSED(still_submit(background, object, 1, destroy, NULL), -EPIPE, "parent");
+        free(object);
+        CHECK(still_background_free(background, STILL_FOREVER) == 0);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
+}
+
+static void bad_numbers(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+    REFUSED(still_synchronize(domain, -2), -EINVAL, "negative");
+    REFUSED(still_flush(reclaimer, INT64_MIN), -EINVAL, "negative");
+    REFUSED(still_retire(reclaimer, &domain, SIZE_MAX, destroy, NULL), -EINVAL, "larger");
+    REFUSED(still_leave(domain, &domain, SIZE_MAX / 2, destroy, NULL), -EINVAL, "larger");
+    struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
+    options.boost_after = -2;
+    CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && still_domain_free(domain) == 0);
 }
 
 /* A thread that is cancelled within a call leaves it whole: the call ends first. */
@@ -184,6 +238,9 @@ int main(void)
     calls_in();
     the_end();
     backgrounds();
+    from_a_submitter();
+    forked();
+    bad_numbers();
     cancellation();
     return 0;
 }

@@ -181,6 +181,14 @@ pub struct Guard<'r> {
     reader: &'r Reader,
 }
 
+impl<'r> Guard<'r> {
+    /// Of a region that has begun by other means.
+    #[cfg(not(loom))]
+    pub(super) fn of_region(reader: &'r Reader) -> Self {
+        Self { reader }
+    }
+}
+
 impl Guard<'_> {
     /// Calls `function` after a grace period: when this guard, and every region reader of now, has passed. It does not speak
     /// of protected loads.

@@ -235,6 +235,16 @@ impl CallbackQueue {
         unsafe { self.callbacks.reset_after_fork() };
     }
 
+    /// Whether the calling thread is serving the queue: the call comes from one of its callbacks, however deep.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// assert!(!CallbackQueue::new(&Domain::new()).is_served_here());
+    /// ```
+    pub fn is_served_here(&self) -> bool {
+        self.callbacks.is_served_here()
+    }
+
     /// Callbacks that were pushed and not called.
     pub fn pending(&self) -> u64 {
         self.callbacks.pending()

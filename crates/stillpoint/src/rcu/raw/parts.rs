@@ -1,11 +1,13 @@
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::slot::Slot;
 use crate::fence::ReaderFence;
 use crate::rcu::engine::core::record::{Record, PASSIVE};
+use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
-use crate::rcu::reader::Reader;
+use crate::rcu::reader::{Guard, Reader};
 use crate::rcu::region::sealed::Sealed;
 
 /// Where the fields of a reader's record are, in bytes from [`Parts::record`].
@@ -175,6 +177,39 @@ impl<'r> Parts<'r> {
     pub fn is_mine(self) -> bool {
         self.record.is_mine()
     }
+}
+
+/// A guard for the region of a reader that code elsewhere has begun by its [parts](Parts), or by a guard that was forgotten: for loads that ask
+/// for one. To drop it ends that region.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+/// # use std::mem::{forget, ManuallyDrop};
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(7);
+/// let reader = domain.reader();
+/// forget(reader.pin());
+/// // SAFETY: the region goes on.
+/// let guard = unsafe { raw::guard_of(&reader) };
+/// assert_eq!(cell.load(&guard), Some(&7));
+/// drop(ManuallyDrop::into_inner(guard)); // ends it
+/// ```
+///
+/// # Safety
+/// The reader is in a region, as long as the guard is used, which was not begun by a guard that is still there.
+pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
+    ManuallyDrop::new(Guard::of_region(reader))
+}
+
+/// Whether the call comes from a destructor or a stall hook that a domain runs, whichever it is: what waits for the end of such
+/// code would wait for itself.
+///
+/// ```
+/// assert!(!stillpoint::rcu::raw::is_within_destructor());
+/// ```
+pub fn is_within_destructor() -> bool {
+    is_freeing()
 }
 
 impl std::fmt::Debug for Parts<'_> {

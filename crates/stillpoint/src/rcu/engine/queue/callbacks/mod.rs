@@ -135,6 +135,10 @@ impl Callbacks {
     }
 
     /// Callbacks that were pushed and not called.
+    pub(crate) fn is_served_here(&self) -> bool {
+        self.turn.is_mine()
+    }
+
     pub(crate) fn pending(&self) -> u64 {
         self.counters().in_queue()
     }
