@@ -14,7 +14,7 @@ use super::reclaimer::Reclaimer;
 
 /// Why a barrier has to look for objects again, or cannot.
 enum Ended {
-    /// A thread that looked after some of them has left them to the domain.
+    /// A thread that had some of them to free has left them to the domain.
     Left,
     Failed(SynchronizeError),
 }
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// Takes what waits at threads, and what nobody looks after, to the list. Returns what others look after.
+    /// Moves to the list what waits in the lists of threads, and what nobody serves. Returns what others serve.
     fn collect(
         &self,
         list: &mut RetireList,
@@ -64,7 +64,8 @@ impl Core {
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }
-        // Before the orphans are taken: what such a list passes on after this look is told of, and what it has passed on before is there.
+        // Before the orphans are taken: what such a list passes on after this look is announced, and what it passed on before is
+        // among the orphans.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);

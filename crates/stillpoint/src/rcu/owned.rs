@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
         let core = self.domain().core().unwrap_or_else(|| {
             panic!(
-                "an object of a domain was to be protected after the last handle of this domain was dropped"
+                "an object of a domain cannot be protected after the last handle of this domain was dropped"
             )
         });
         let (object, claim) = self.link().protect_owned(&core)?;
