@@ -20,7 +20,7 @@ enum Ended {
 }
 
 impl Core {
-    /// Frees what was handed over before this call, or waits for those that are at it.
+    /// Frees what was handed over before this call, or waits for those that are freeing it.
     pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         if is_freeing() {
             return Err(SynchronizeError::Reentrant { domain: this.name().to_owned() });
@@ -28,7 +28,7 @@ impl Core {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A caller that is in the way is told so, whatever there is.
+        // A caller that is itself in the way is told so, even if there is nothing to free.
         this.wait_for(this.protocol.start(), limit)?;
         loop {
             let mut reclaimer = Reclaimer::of(

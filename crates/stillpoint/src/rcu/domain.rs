@@ -306,8 +306,8 @@ impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for those that are freeing it. That is what was
     /// replaced by [`set`](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped. It
     /// includes what a running [background reclaimer](BackgroundReclaimer) has adopted. It does not include what was handed to a
-    /// reclaimer, or what a [`Reclaimer`] has adopted: that reclaimer frees it, if its owner polls. Nor does it include entries of
-    /// tables, which the table frees.
+    /// reclaimer, or what a [`Reclaimer`] has adopted: that reclaimer has to free it, whether or not its owner polls. Nor does it
+    /// include entries of tables, which the table frees.
     ///
     /// For the end of a program or of a test, and before code that contains destructors is unloaded. Looks at every thread that has
     /// written; meanwhile nobody else adopts what is left to the domain.
