@@ -129,7 +129,7 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         // SAFETY: as above.
         let value = unsafe { found.value() };
         if value.thread.thread().id() == std::thread::current().id() {
-            let reason = "a destructor that a background reclaimer runs would wait for its end";
+            let reason = "a destructor that a background reclaimer runs would wait for its own end";
             return Err(Refusal::new(libc::EDEADLK, reason));
         }
         // A region of this thread's own is in the way of everything.

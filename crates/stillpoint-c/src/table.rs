@@ -472,7 +472,7 @@ pub unsafe extern "C" fn still_table_new(
             16 => make::<Short<16>>,
             40 => make::<Short<40>>,
             1..=LONGEST => make::<Long>,
-            _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, and not {key_size}"))),
+            _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, not {key_size}"))),
         };
         let table = make(domain, key_size, options)?;
         Ok(handle::make(Tabled { table, domain: domain.id() }, Parts::default()))
@@ -495,7 +495,7 @@ unsafe fn table<'t>(table: *const still_table) -> Result<&'t Tabled, Refusal> {
 
 fn address(key: *const c_void) -> Result<*const u8, Refusal> {
     match key.is_null() {
-        true => Err(Refusal::invalid("NULL was handed in for a key")),
+        true => Err(Refusal::invalid("NULL was passed for a key")),
         false => Ok(key.cast()),
     }
 }
@@ -514,7 +514,7 @@ unsafe fn tell(place: *mut *mut c_void, Word(word): Word) {
 fn full() -> Refusal {
     Refusal::new(
         libc::ENOSPC,
-        "the table has as many entries as it may: remove some, or give it a higher max_len",
+        "the table has as many entries as it may have: remove some, or give it a higher max_len",
     )
 }
 
@@ -553,10 +553,10 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: as above.
         let region = unsafe { region(reader, table.domain) }?;
         if count > MOST {
-            return Err(Refusal::invalid(format!("{count} keys were handed in, and {MOST} are the most")));
+            return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
         }
         if values.is_null() || hits.is_null() {
-            return Err(Refusal::invalid("NULL was handed in for the place of an answer"));
+            return Err(Refusal::invalid("NULL was passed for the place of an answer"));
         }
         // SAFETY: the caller hands in room for as many.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
@@ -647,7 +647,7 @@ pub unsafe extern "C" fn still_table_each(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        let function = function.ok_or_else(|| Refusal::invalid("NULL was handed in for a function"))?;
+        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.
