@@ -3,8 +3,8 @@
 //! - Threads sleep by locks: see [`parking`]. So a wake-up takes a lock, for which it is not for signal handlers, and which the
 //!   child of a `fork` may find taken.
 //! - Nobody sees what a thread is doing, and its id is a number of ours.
-//! - Without POSIX threads, the end of a thread is what the destructors of thread-locals say: see [`ThreadEnd`].
-//! - No pages are asked from the system: memory is the allocator's.
+//! - Without POSIX threads, only the destructors of thread-locals tell the end of a thread: see [`ThreadEnd`].
+//! - No pages are requested from the system: memory comes from the allocator.
 
 mod clock;
 pub mod pages;
