@@ -250,7 +250,7 @@ pub unsafe extern "C" fn still_start(domain: *const still_domain) -> u64 {
 
 fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
     raw::token_of(domain, number).ok_or_else(|| {
-        Refusal::invalid(format!("domain `{}` has started no grace period {number}", domain.name()))
+        Refusal::invalid(format!("domain `{}` has not started grace period {number}", domain.name()))
     })
 }
 

@@ -165,7 +165,7 @@ pub(crate) struct Found<K: Kind> {
 pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Refusal> {
     let pointer = pointer.cast::<Handle>();
     if pointer.is_null() {
-        return Err(Refusal::invalid(format!("NULL was handed in for {}", K::NAME)));
+        return Err(Refusal::invalid(format!("NULL was passed for {}", K::NAME)));
     }
     if !pointer.is_aligned() {
         return Err(Refusal::invalid(format!("{pointer:p} is not {}", K::NAME)));
@@ -176,7 +176,7 @@ pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Ref
     match handle.head.mark.load(Ordering::Acquire) {
         mark if mark == K::MARK => Ok(Found { handle, kind: PhantomData }),
         FREE | CLAIMED => Err(Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME))),
-        _ => Err(Refusal::invalid(format!("a handle of another kind was handed in for {}", K::NAME))),
+        _ => Err(Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME))),
     }
 }
 
@@ -201,7 +201,7 @@ impl<K: Kind> Found<K> {
         if in_use.load(Ordering::Relaxed) != 0 {
             return Err(Refusal::new(
                 libc::EBUSY,
-                format!("{} is in use further up in this thread", K::NAME),
+                format!("{} is in use by a caller further up in this thread", K::NAME),
             ));
         }
         in_use.store(1, Ordering::Relaxed);
@@ -246,15 +246,13 @@ impl Drop for Within<'_> {
 /// `place` is null, or points to as many bytes as its first word says.
 pub(crate) unsafe fn sized<'p, T>(place: *const T, name: &str) -> Result<&'p T, Refusal> {
     if place.is_null() {
-        return Err(Refusal::invalid(format!("NULL was handed in for {name}")));
+        return Err(Refusal::invalid(format!("NULL was passed for {name}")));
     }
     // SAFETY: it begins with a size.
     let size = unsafe { *place.cast::<usize>() };
     if size != size_of::<T>() {
         let own = size_of::<T>();
-        return Err(Refusal::invalid(format!(
-            "{name} has size {size}, and not {own}: set it to sizeof({name})"
-        )));
+        return Err(Refusal::invalid(format!("{name} has size {size}, not {own}: set it to sizeof({name})")));
     }
     // SAFETY: it is as large.
     Ok(unsafe { &*place })

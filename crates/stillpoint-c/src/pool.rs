@@ -155,7 +155,7 @@ pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
         // SAFETY: as above.
         let shared = &unsafe { found.value() }.0;
         if Arc::strong_count(shared) > 1 {
-            return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free these first"));
+            return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free them first"));
         }
         let out = shared.stats().in_use;
         // SAFETY: as above.
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
         if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
-                "the local belongs to the thread that made it, and this is another one",
+                "the local belongs to the thread that made it, and this is another thread",
             ));
         }
         // SAFETY: as above.
@@ -202,7 +202,7 @@ unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, 
 }
 
 fn exhausted() -> Refusal {
-    Refusal::new(libc::ENOMEM, "the pool has not as many free objects")
+    Refusal::new(libc::ENOMEM, "the pool does not have that many free objects")
 }
 
 fn refused(error: FreeError) -> Refusal {
@@ -223,7 +223,7 @@ unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refus
         _ if count > isize::MAX as usize / size_of::<T>() => {
             Err(Refusal::invalid("an array is larger than the memory of a process"))
         }
-        None => Err(Refusal::invalid("NULL was handed in for an array")),
+        None => Err(Refusal::invalid("NULL was passed for an array")),
         // SAFETY: the caller says that there are as many.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),
     }
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn still_put_many(
 
 fn place<T>(place: *const T) -> Result<(), Refusal> {
     match place.is_null() {
-        true => Err(Refusal::invalid("NULL was handed in for a block")),
+        true => Err(Refusal::invalid("NULL was passed for a block")),
         false => Ok(()),
     }
 }

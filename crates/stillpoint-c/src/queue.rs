@@ -103,7 +103,7 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
 
 fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(NonNull<Callback>), Refusal> {
     let function =
-        function.ok_or_else(|| Refusal::invalid("NULL was handed in for the function of a callback"))?;
+        function.ok_or_else(|| Refusal::invalid("NULL was passed for the function of a callback"))?;
     // SAFETY: the same function, whose pointer is declared as another one of the same layout, and is never null.
     Ok(unsafe {
         std::mem::transmute::<
@@ -114,7 +114,7 @@ fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(N
 }
 
 fn node<N>(node: *mut N) -> Result<NonNull<N>, Refusal> {
-    NonNull::new(node).ok_or_else(|| Refusal::invalid("NULL was handed in for a callback"))
+    NonNull::new(node).ok_or_else(|| Refusal::invalid("NULL was passed for a callback"))
 }
 
 #[no_mangle]
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn still_call_object(
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
         if object.is_null() {
-            return Err(Refusal::invalid("NULL was handed in for the object of a callback"));
+            return Err(Refusal::invalid("NULL was passed for the object of a callback"));
         }
         // SAFETY: the caller says that the node is the queue's now, and that the function may be called.
         unsafe { queue.queue.push_object(callback.cast(), object.cast_const().cast(), called) };

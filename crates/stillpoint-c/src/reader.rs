@@ -80,7 +80,7 @@ fn same_layout(layout: u32) -> Result<(), Refusal> {
         return Ok(());
     }
     let reason = format!(
-        "the program was compiled against a stillpoint.h of layout {layout}, and the library has {STILL_LAYOUT}: recompile it"
+        "the program was compiled against a stillpoint.h of layout {layout}, but the library has layout {STILL_LAYOUT}: recompile it"
     );
     Err(Refusal::new(libc::EPROTO, reason))
 }
@@ -114,7 +114,7 @@ fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             libc::EPERM,
-            "the reader belongs to the thread that made it, and this is another one",
+            "the reader belongs to the thread that made it, and this is another thread",
         )),
     }
 }
@@ -205,7 +205,7 @@ pub(crate) unsafe fn region<'r>(
         let qsbr = unsafe { found.value() };
         is_mine(qsbr.parts())?;
         if !qsbr.parts().is_online() {
-            return Err(Refusal::invalid("the QSBR reader is offline: bring it online before it reads"));
+            return Err(Refusal::invalid("the QSBR reader is offline: bring it online first"));
         }
         // SAFETY: shared access, as in `Qsbr::parts`.
         (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
 pub unsafe extern "C" fn still_hold_protect(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
     call(|| {
         if link.is_null() {
-            return Err(Refusal::invalid("NULL was handed in for the address of a pointer"));
+            return Err(Refusal::invalid("NULL was passed for the address of a pointer"));
         }
         // SAFETY: the address of a pointer that is shared, as the header says.
         let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };

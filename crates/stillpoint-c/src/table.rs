@@ -475,7 +475,7 @@ pub unsafe extern "C" fn still_table_new(
             16 => make::<Short<16>>,
             40 => make::<Short<40>>,
             1..=LONGEST => make::<Long>,
-            _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, and not {key_size}"))),
+            _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, not {key_size}"))),
         };
         let max_len = options.map_or(0, |options| options.max_len);
         let hash_is_users = options.is_some_and(|options| options.hash.is_some());
@@ -500,7 +500,7 @@ unsafe fn table<'t>(table: *const still_table) -> Result<&'t Tabled, Refusal> {
 
 fn address(key: *const c_void) -> Result<*const u8, Refusal> {
     match key.is_null() {
-        true => Err(Refusal::invalid("NULL was handed in for a key")),
+        true => Err(Refusal::invalid("NULL was passed for a key")),
         false => Ok(key.cast()),
     }
 }
@@ -567,10 +567,10 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
-            return Err(Refusal::invalid(format!("{count} keys were handed in, and {MOST} are the most")));
+            return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
         }
         if values.is_null() || hits.is_null() {
-            return Err(Refusal::invalid("NULL was handed in for the place of an answer"));
+            return Err(Refusal::invalid("NULL was passed for the place of an answer"));
         }
         // SAFETY: the caller hands in room for as many.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
@@ -661,7 +661,7 @@ pub unsafe extern "C" fn still_table_each(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        let function = function.ok_or_else(|| Refusal::invalid("NULL was handed in for a function"))?;
+        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.

@@ -44,7 +44,7 @@ unsafe fn within<A>(
 }
 
 fn node(timer: *const still_timer) -> Result<NonNull<Node>, Refusal> {
-    NonNull::new(timer.cast_mut().cast()).ok_or_else(|| Refusal::invalid("NULL was handed in for a timer"))
+    NonNull::new(timer.cast_mut().cast()).ok_or_else(|| Refusal::invalid("NULL was passed for a timer"))
 }
 
 fn timer(node: Option<NonNull<Node>>) -> *mut still_timer {
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn still_wheel_take_any(wheel: *mut still_wheel) -> *mut s
 pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, deadline: *mut u64) -> c_int {
     briefly(|| {
         if deadline.is_null() {
-            return Err(Refusal::invalid("NULL was handed in for the place of a deadline"));
+            return Err(Refusal::invalid("NULL was passed for the place of a deadline"));
         }
         // SAFETY: the caller hands in a handle.
         let next = unsafe { within(wheel, |wheel| wheel.next_deadline()) }?;

@@ -1,4 +1,4 @@
-//! The end of a structure: its nodes are dropped one by one, however many there are, and also when a destructor panics.
+//! The end of a structure: its nodes are dropped one by one, however many there are, and even if a destructor panics.
 
 use stillpoint::rcu::{Atomic, Owned};
 
@@ -29,8 +29,8 @@ impl<N: Link> Drop for Rest<N> {
     }
 }
 
-/// Ends all nodes that the link leads to. After a panic of one, those that are left; a second panic then aborts, as everywhere
-/// while a thread unwinds.
+/// Ends all nodes that the link leads to. If one panics, the others are still ended; a second panic then aborts, as everywhere while a
+/// thread unwinds.
 ///
 /// # Safety
 /// The caller has them to itself, and nobody retires them.

@@ -1,4 +1,4 @@
-//! Lock-free structures over [`stillpoint::rcu`]'s typed links: each a worked example of how to write one's own.
+//! Lock-free structures built of [`stillpoint::rcu`]'s typed links. Each is a worked example of how to write your own.
 //!
 //! | structure | is | readers |
 //! |---|---|---|
@@ -6,9 +6,9 @@
 //! | [`Queue`] | the queue of M. Michael and M. Scott | protect two nodes |
 //! | [`List`] | T. Harris's and M. Michael's ordered list, as a map | walk in a region, over nodes that are removed meanwhile; or protect three nodes, hand over hand |
 //!
-//! Each belongs to a domain. Who uses it brings a [`Reader`](stillpoint::rcu::Reader) of the domain and, to take something out,
-//! a [`Reclaimer`](stillpoint::rcu::Reclaimer), which gets the nodes that are unlinked, and which its owner polls as always. A
-//! reclaimer without room leaves them to the domain. A reader or reclaimer of another domain is a panic that names both.
+//! Each belongs to a domain. Its users pass a [`Reader`](stillpoint::rcu::Reader) of the domain and, to take something out, a
+//! [`Reclaimer`](stillpoint::rcu::Reclaimer). The reclaimer gets the nodes that are unlinked, and its owner polls it as always. A
+//! reclaimer without room leaves them to the domain. A reader or reclaimer of another domain causes a panic that names both.
 //!
 //! ```
 //! use stillpoint::rcu::Domain;

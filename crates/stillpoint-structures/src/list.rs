@@ -42,12 +42,12 @@ impl<K, V> Link for Node<K, V> {
 }
 
 /// A map in the order of its keys, as a linked list: T. Harris's and M. Michael's. Every call takes as many steps as there are
-/// smaller keys: for few keys, and to be learnt from.
+/// smaller keys: it is for few keys, and for learning.
 ///
 /// It is read in two ways. [`get_in`](List::get_in) and [`iter_in`](List::iter_in) walk in a region, over nodes that are removed
-/// meanwhile: a reader on *B*, which is bypassed, goes on to *C*. They never begin again, and hold up all that is retired
-/// meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else; where it
-/// meets a node that is removed, it unlinks that first, or begins again. So do writers. Lock-free.
+/// meanwhile: a reader on *B*, which is bypassed, goes on to *C*. They never begin again, and hold up everything that is retired
+/// meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else. If it meets a
+/// node that is removed, it unlinks that node first, or begins again. So do writers. Lock-free.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -72,7 +72,7 @@ impl<K, V> Link for Node<K, V> {
 /// reclaimer.poll();
 /// ```
 ///
-/// References live no longer than the region, or the reader, and the list:
+/// References cannot outlive the region (or the reader) and the list:
 ///
 /// ```compile_fail,E0505
 /// # use stillpoint::rcu::Domain;
@@ -167,7 +167,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Unlinks a node that is marked, unless somebody has, or the node before it is marked as well. Who does it retires it.
+    /// Unlinks a marked node, unless another thread has unlinked it, or the node before it is marked as well. The thread that unlinks
+    /// the node retires it.
     fn unlink(
         &self,
         link: &Atomic<Node<K, V>>,
@@ -188,7 +189,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         true
     }
 
-    /// The entry of `key`, protected: nothing else is held up by it.
+    /// The entry of `key`, protected: it holds up nothing else.
     ///
     /// # Panics
     /// If `reader` belongs to another domain. With a panic of the comparison, as all methods that are given a key.
@@ -219,7 +220,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// All entries within a region, by their keys. Those that are inserted or removed meanwhile may be seen or not.
+    /// All entries within a region, in the order of their keys. Entries that are inserted or removed meanwhile may or may not be seen.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -231,7 +232,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// Inserts an entry. `reclaimer` gets nodes that others have removed and not unlinked yet.
     ///
     /// # Errors
-    /// When there is the key already; both are handed back.
+    /// If the key is there already: key and value are handed back.
     ///
     /// # Panics
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
@@ -257,8 +258,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Removes an entry, which can still be read; `None` if there is none. Its node goes to `reclaimer`, and others that were
-    /// not unlinked yet.
+    /// Removes an entry, which can still be read; `None` if there is none. Its node goes to `reclaimer`, as do nodes that others have
+    /// removed and not unlinked yet.
     ///
     /// # Panics
     /// As [`insert`](List::insert).
@@ -278,7 +279,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             }
             // SAFETY: it was read from a link without a mark.
             let node = unsafe { current.as_ref() }.expect("what is found is no null");
-            // Protected, so that the pointer that is written below is one to the node that is there.
+            // Protected, so that the pointer that is written below was made from the node that is there.
             next.load(&node.next);
             let marked = next.shared().with_tag(MARK);
             if next.tag() == MARK {
@@ -305,7 +306,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Unlinks a node that this thread has marked; if that fails, on another walk, or somebody else does.
+    /// Unlinks a node that this thread has marked. If that fails, another walk unlinks it, or another thread does.
     fn unlink_removed(
         &self,
         before: &ProtectedLink<'_, Node<K, V>>,
@@ -335,7 +336,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, 
     }
 }
 
-/// An entry of a [`List`], which is not freed as long as this value exists, removed or not. As a reference to its value.
+/// An entry of a [`List`], which is not freed as long as this value exists, even if it is removed. It dereferences to its value.
 ///
 /// ```
 /// # use stillpoint_structures::List;
@@ -348,7 +349,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, 
 /// ```
 pub struct Entry<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     node: ProtectedLink<'a, Node<K, V>>,
-    /// When it is dropped, it frees what is linked at once.
+    /// The list, which frees what is linked at once when it is dropped.
     _list: &'a List<K, V>,
 }
 

@@ -9,14 +9,14 @@ use crate::chain::end_chain;
 use crate::orders;
 use crate::stack::Node;
 
-/// On cache lines of its own: those who push and those who pop do not share one.
+/// On cache lines of its own, so that threads that push and threads that pop do not share one.
 #[repr(align(128))]
 struct Padded<T>(T);
 
 /// A queue, first in first out, that any number of threads push to and pop from: M. Michael's and M. Scott's.
 ///
-/// A call protects two nodes at the most, and a thread that is preempted within holds up no others. Lock-free; unbounded.
-/// Dropped, it drops what it holds.
+/// A call protects two nodes at most, and a thread that is preempted within a call holds up no others. Lock-free; unbounded.
+/// A queue that is dropped drops what it holds.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -32,7 +32,7 @@ struct Padded<T>(T);
 /// assert_eq!(queue.pop(&reader, &mut reclaimer), None);
 /// ```
 pub struct Queue<T: Send + 'static> {
-    /// The first node, whose value is gone; the values are in those behind it.
+    /// The first node, whose value is gone; the values are in the nodes behind it.
     head: Padded<Atomic<Node<T>>>,
     /// The last node, or one before it.
     tail: Padded<Atomic<Node<T>>>,
@@ -61,8 +61,7 @@ impl<T: Send + 'static> Queue<T> {
             node.watch.look();
             let next = node.next.load(orders::queue_next(), &Unprotected);
             if !next.is_null() {
-                // Somebody has been interrupted between the two exchanges below. The next node is not retired as long as
-                // the tail is not there.
+                // Another thread is between the two exchanges below. The next node is not retired before the tail has passed it.
                 self.move_tail(tail.shared(), next);
                 continue;
             }
@@ -75,7 +74,7 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
-    /// Moves the tail on, unless somebody has: then the caller comes after that.
+    /// Moves the tail on, unless another thread has moved it: then the caller comes after that move.
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
         // Relaxed on failure: as in `pop`.
@@ -123,7 +122,7 @@ impl<T: Send + 'static> Queue<T> {
                 &Unprotected,
             );
             if answer.is_ok() {
-                // SAFETY: who has made the node the first one has its value, which its push has published.
+                // SAFETY: the thread that has made the node the first one owns its value, which its push has published.
                 let value = unsafe { front.take_value() };
                 // SAFETY: neither head nor tail, nor a node behind the head, leads to it any more,
                 // by exchanges of this thread or that it has seen.

@@ -13,7 +13,7 @@ use crate::watch::Watch;
 /// A node of a stack or of a queue, from which the value is moved out.
 #[cfg_attr(loom, repr(align(256)))]
 pub(crate) struct Node<T> {
-    /// Moved out by whoever has unlinked the node (of a stack), or has made it the first one (of a queue). Nobody else looks.
+    /// Moved out by whoever has unlinked the node (of a stack), or has made it the first one (of a queue). Nobody else accesses it.
     value: UnsafeCell<MaybeUninit<T>>,
     pub(crate) next: Atomic<Node<T>>,
     pub(crate) watch: Watch,
@@ -30,7 +30,7 @@ impl<T> Node<T> {
     }
 
     /// # Safety
-    /// The node has a value, which is the caller's, and which was published to it.
+    /// The node has a value, which the caller owns, and which was published to the caller.
     pub(crate) unsafe fn take_value(&self) -> T {
         // SAFETY: the caller's promise.
         unsafe { (*self.value.get()).assume_init_read() }
@@ -50,8 +50,8 @@ impl<T> Link for Node<T> {
 
 /// A stack that any number of threads push to and pop from: R. K. Treiber's.
 ///
-/// A pop protects the first node, so that this is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
-/// that is preempted within holds up that one node. Lock-free. Dropped, it drops what it holds.
+/// A pop protects the first node, so that the node is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
+/// that is preempted within a pop holds up that one node. Lock-free. A stack that is dropped drops what it holds.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Stack<T> {
         let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
         let mut head = ProtectedLink::null(reader);
         loop {
-            // Protected, so that the pointer that is written into the new node is one to the node that is there.
+            // Protected, so that the pointer that is written into the new node was made from the node that is there.
             head.load(&self.head);
             // Relaxed: published by the exchange below.
             new.next.store(head.shared(), Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl<T: Send + 'static> Stack<T> {
                 &Unprotected,
             );
             if answer.is_ok() {
-                // SAFETY: who has unlinked the node has its value, which the push has published to the protected load.
+                // SAFETY: this thread has unlinked the node and owns its value, which the push has published to the protected load.
                 let value = unsafe { node.take_value() };
                 // SAFETY: it was unlinked above, by this thread, and is read by readers of the domain.
                 unsafe { found.retire(reclaimer) };
@@ -154,7 +154,7 @@ impl<T: Send + 'static> Stack<T> {
         }
     }
 
-    /// Whether there was nothing at some moment during the call.
+    /// Whether the stack was empty at some moment during the call.
     pub fn is_empty(&self) -> bool {
         // Relaxed: not followed.
         self.head.load(Ordering::Relaxed, &Unprotected).is_null()

@@ -41,7 +41,7 @@ impl Watch {
 
     #[cfg(loom)]
     pub(crate) fn look(&self) {
-        // SAFETY: the protocol under test keeps the node alive; loom reports it where it does not.
+        // SAFETY: the protocol under test keeps the node alive; if it does not, loom reports that.
         let freed = self.freed.with(|freed| unsafe { *freed });
         assert!(!freed, "Causality violation: a node was looked at after its free");
     }

@@ -1,5 +1,5 @@
-//! What every system has, by system calls where there are some: [`linux`](crate::linux) on Linux, [`portable`](crate::portable)
-//! elsewhere. With `--cfg stillpoint_portable` it is the latter on Linux, too, so that tests run there what other systems run.
+//! What every system has: by system calls, [`linux`](crate::linux), on Linux, and [`portable`](crate::portable) elsewhere. With
+//! `--cfg stillpoint_portable` Linux uses the latter, too, so that tests there run what other systems run.
 
 pub use crate::portable::{thread_handle, thread_number, ticks, Doing, ThreadEnd, TICKS_PER_MICRO};
 

@@ -5,7 +5,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 /// What a function panicked with.
 pub type Panic = Box<dyn std::any::Any + Send>;
 
-/// Calls `function`, and returns its panic. What it leaves half done is its own business.
+/// Calls `function`, and returns its panic. The caller answers for what `function` leaves half done.
 pub fn catch<R>(function: impl FnOnce() -> R) -> Result<R, Panic> {
     catch_unwind(AssertUnwindSafe(function))
 }

@@ -4,12 +4,12 @@
 //! use stillpoint::{rcu, rcu::RcuCell, table::Table};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! println!("{}", *config.get().expect("never empty here")); // holds up this one string, however long
-//! config.set(String::from("second")); // replaces; the old one is freed when no reader can hold it
+//! println!("{}", *config.get().expect("never empty here")); // holds up only this string, however long it takes
+//! config.set(String::from("second")); // the old string is freed when no reader can hold it
 //!
 //! let hits: Table<&str, u64> = Table::new();
 //! hits.insert("index", 1).expect("there is memory");
-//! let guard = rcu::pin(); // a region, in which a load is a load
+//! let guard = rcu::pin(); // begins a region, in which a load costs no more than a plain load
 //! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
 //! ```
 //!
@@ -19,8 +19,8 @@
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks, freed by any thread.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
 //!
-//! The lines above use the default domain, in which each thread is a reader from its first use on. A program with several groups of
-//! readers, limits, or a library names domain, readers and reclaimers:
+//! The lines above use the default domain: each thread becomes a reader of it when it first uses it. A library, or a program that
+//! needs limits or several groups of readers, names domain, readers and reclaimers:
 //!
 //! ```
 //! use stillpoint::rcu::Domain;
@@ -31,7 +31,7 @@
 //!
 //! std::thread::scope(|scope| {
 //!     scope.spawn(|| {
-//!         let reader = domain.reader(); // one for each thread, kept
+//!         let reader = domain.reader(); // one for each thread; keep it
 //!         let current = config.protect(&reader).expect("never empty here");
 //!         assert!(!current.is_empty());
 //!     });
@@ -51,19 +51,20 @@
 //!
 //! # Systems
 //!
-//! The library is written for Linux, where its tests run (x86-64; aarch64 in an emulation). On other systems that have the
-//! standard library it compiles, which is checked for macOS and Windows; nobody has run it there. What Linux adds is left out:
+//! The library is written for Linux, where its tests run (x86-64; aarch64 in an emulation). It also compiles on other systems that
+//! have the standard library, which is checked for macOS and Windows; nobody has run it there. There, what only Linux has is
+//! left out:
 //!
 //! | what | on systems other than Linux |
 //! |---|---|
 //! | [`fence::Mode::Asymmetric`] | refused, with an error that says why; [`fence::Mode::best`] is `Symmetric`: readers pay a fence |
 //! | boosting, the module [`pool`] | not there, whatever the features |
 //! | `reset_after_fork` | not there |
-//! | sleeping threads | use a table of locks in place of futexes: waking takes a lock, and wakes threads for nothing now and then |
+//! | sleeping threads | use a table of locks in place of futexes: waking takes a lock, and sometimes wakes threads for nothing |
 //! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
 //! | the end of a thread | on Windows, [earlier than some thread-locals'](rcu::pin) |
 //! | reports of stalls | name no thread, and do not tell what it is doing: [`rcu::Activity::Unknown`] |
-//! | growth of a table | where the allocator clears memory itself, takes as long as to clear the new buckets |
+//! | growth of a table | where the allocator clears memory itself, takes as long as clearing the new buckets |
 //! | [`timer::Clock`] | reads the system's clock |
 //!
 //! With `RUSTFLAGS="--cfg stillpoint_portable"` the library does on Linux what it does elsewhere, and tests run so.

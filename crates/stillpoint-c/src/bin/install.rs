@@ -143,7 +143,7 @@ fn build(source: &Path, profile: &OsString) -> Result<PathBuf, String> {
         name.starts_with("libstillpoint_c") && path.extension().is_some_and(|extension| extension == "a")
     };
     let mut paths = messages.split('"').map(PathBuf::from);
-    paths.find(|path| is_library(path)).ok_or_else(|| "cargo has named no static library".to_owned())
+    paths.find(|path| is_library(path)).ok_or_else(|| "cargo did not name a static library".to_owned())
 }
 
 /// Links the shared library: every function of the header under a version, and nothing else.
@@ -172,7 +172,7 @@ fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
             Err(format!("{} could not link the shared library: {status}", compiler.to_string_lossy()))
         }
         Err(error) => Err(format!(
-            "{} could not be run, which links the shared library: {error}",
+            "{}, which links the shared library, could not be run: {error}",
             compiler.to_string_lossy()
         )),
     }

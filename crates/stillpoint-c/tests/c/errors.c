@@ -5,14 +5,14 @@
 
 static void *frees_it(void *reader)
 {
-    REFUSED(still_reader_free((struct still_reader *)reader), -EPERM, "another one");
+    REFUSED(still_reader_free((struct still_reader *)reader), -EPERM, "another thread");
     return NULL;
 }
 
 static void *goes_offline(void *qsbr)
 {
-    REFUSED(still_offline((struct still_qsbr *)qsbr), -EPERM, "another one");
-    REFUSED(still_qsbr_free((struct still_qsbr *)qsbr), -EPERM, "another one");
+    REFUSED(still_offline((struct still_qsbr *)qsbr), -EPERM, "another thread");
+    REFUSED(still_qsbr_free((struct still_qsbr *)qsbr), -EPERM, "another thread");
     return NULL;
 }
 

@@ -11,7 +11,7 @@ static void *handed_over[100];
 
 static void *puts_back(void *unused)
 {
-    REFUSED(still_local_free(first), -EPERM, "another one");
+    REFUSED(still_local_free(first), -EPERM, "another thread");
     struct still_local *local = still_local_new(pool);
     CHECK(local != NULL);
     CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* two at the most */

@@ -100,7 +100,7 @@ static uint64_t poor_hash(const void *key, size_t bytes, void *context) STILL_NO
 static void *reads_elsewhere(void *reader)
 {
     struct still_table *table = still_table_new(domain, 8, NULL);
-    REFUSED(still_table_get(table, reader, key_of(1, 8), NULL), -EPERM, "another one");
+    REFUSED(still_table_get(table, reader, key_of(1, 8), NULL), -EPERM, "another thread");
     CHECK(still_table_free(table) == 0);
     return NULL;
 }

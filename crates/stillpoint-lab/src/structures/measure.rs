@@ -15,7 +15,7 @@ use stillpoint_peers::structures::{BATCH, Call, Ordered, Outcome, PushPop};
 
 use super::{KEYS, PARKED, Plan, Setting, ours};
 
-/// Pairs between two looks at the clock, and calls that are made ahead for each thread.
+/// How many pairs there are between two looks at the clock, and how many calls are made in advance for each thread.
 const PAIRS: u64 = 256;
 const CALLS: usize = 4096;
 
@@ -127,7 +127,7 @@ impl Pace {
     }
 }
 
-/// Each thread pushes and pops: what comes out is what was put in, and a thread that has just pushed never finds nothing.
+/// Each thread pushes and pops: what comes out is what was put in, and a thread that has just pushed always finds something.
 fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64, String> {
     let outcomes = on_each(&plan.cpus[..setting.threads], |number, barrier| {
         let mut thread = structure.thread();
@@ -204,7 +204,7 @@ fn mix(
     }
 }
 
-/// Bytes that are there more after so many replacements, beside a reader that stands still, or without one.
+/// How many more bytes are in use after this many replacements, beside a reader that stands still, or without one.
 fn pending(list: &dyn Ordered, replacements: u64, is_parked: bool) -> Result<Option<f64>, String> {
     fill(list)?;
     let (inside, is_inside) = channel();

@@ -1,5 +1,5 @@
-//! The experiment `structures`: our stack, queue and list beside the same over crossbeam-epoch and over haphazard, and beside
-//! crossbeam's own.
+//! The experiment `structures`: our stack, queue and list beside the same structures over crossbeam-epoch and over haphazard, and
+//! beside crossbeam's own structures.
 //!
 //! Short slices of each contender follow each other in rotated order. What comes out must be what was put in.
 
@@ -24,12 +24,12 @@ const CONTENDERS: &[&str] = &[
     "crossbeam-skiplist",
 ];
 
-/// Each thread pushes and pops, one after the other; a list with so many lookups and writes of a hundred calls; and what waits to be
-/// freed while one reader stands still in a list.
+/// Each thread pushes and pops in turn; a list with this many lookups and writes in a hundred calls; and what waits to be freed while
+/// one reader stands still in a list.
 const SCENARIOS: &[&str] = &["stack", "queue", "list-90-10", "list-50-50", PARKED];
 const PARKED: &str = "list-parked";
 
-/// Keys that are in a list most of the time; it is asked for twice as many.
+/// How many keys are in a list most of the time; threads ask for twice as many.
 const KEYS: u64 = 128;
 
 /// Whether a contender has what a scenario is about.

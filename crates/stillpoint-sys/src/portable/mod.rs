@@ -1,10 +1,10 @@
 //! The edge to operating systems that are not Linux: what the standard library has. What is weaker here:
 //!
-//! - Threads sleep by locks: see [`parking`]. So a wake-up takes a lock, for which it is not for signal handlers, and which the
-//!   child of a `fork` may find taken.
+//! - Threads sleep by locks: see [`parking`]. So a wake-up takes a lock: signal handlers must not wake, and the child of a `fork`
+//!   may find the lock taken.
 //! - Nobody sees what a thread is doing, and its id is a number of ours.
-//! - Without POSIX threads, the end of a thread is what the destructors of thread-locals say: see [`ThreadEnd`].
-//! - No pages are asked from the system: memory is the allocator's.
+//! - Without POSIX threads, only the destructors of thread-locals tell the end of a thread: see [`ThreadEnd`].
+//! - No pages are requested from the system: memory comes from the allocator.
 
 mod clock;
 pub mod pages;

@@ -1,4 +1,4 @@
-//! No pages of the system's: whoever wants much memory asks the allocator.
+//! There are no pages from the system: large pieces of memory come from the allocator.
 
 use std::convert::Infallible;
 use std::ptr::NonNull;

@@ -1,12 +1,12 @@
-//! How threads sleep where there is no futex, and in models: a table of locks, of which each word has one by its address.
+//! How threads sleep where there is no futex, and in models: a table of locks. The address of a word determines its lock.
 //!
 //! *No wake-up is lost.* A waiter looks at the word under its lock, and the condition variable lets go of the lock and sleeps
-//! in one step. Whoever wakes has changed the word before, and takes the same lock. If it comes first, the waiter's look
-//! comes after the change, by the lock, and no longer finds what it has seen. If the waiter comes first, it sleeps already,
-//! and is woken. The kernel does the same for a futex, by a lock of its own.
+//! in one step. The waker has changed the word before, and takes the same lock. If the waker comes first, the lock orders the
+//! waiter's look after the change, and the waiter no longer finds the value that it has seen. If the waiter comes first, it is asleep
+//! already, and is woken. The kernel does the same for a futex, with a lock of its own.
 //!
-//! *All that share a lock are woken*, those that sleep on other words, too: if it woke one of them instead of its own, that
-//! wake-up would be lost. They look at their words again. A futex wakes as many as were asked for.
+//! *All threads that share a lock are woken*, including those that sleep on other words: if only one of those were woken, the
+//! wake-up would be lost. They look at their words again. A futex wakes as many threads as were asked for.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -37,7 +37,7 @@ loom::lazy_static! {
 }
 
 fn bucket_of(word: &AtomicU32) -> &'static Bucket {
-    // The golden ratio spreads words that lie at like distances.
+    // The golden ratio spreads words that lie at equal distances.
     let hash = (std::ptr::from_ref(word).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     &BUCKETS[hash as usize % BUCKETS.len()]
 }
@@ -77,7 +77,7 @@ pub fn wake_all(word: &AtomicU32) {
     woken.notify_all();
 }
 
-/// Wakes every thread that sleeps on `word`, as [`wake_all`]: who is woken for nothing sleeps again.
+/// Wakes every thread that sleeps on `word`, as [`wake_all`]: a thread that is woken for nothing sleeps again.
 pub fn wake(word: &AtomicU32, _most: u32) {
     wake_all(word);
 }

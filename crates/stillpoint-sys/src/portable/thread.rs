@@ -30,9 +30,9 @@ pub fn thread_number() -> u64 {
 
         static LAST: AtomicU64 = AtomicU64::new(0);
         std::thread_local! {
-            // Without a destructor: it can be asked for to the end of the thread. (Where thread-locals are the standard
-            // library's own work, as on Windows with GNU's tools, its memory has an end: a thread that has none left gets
-            // another number.)
+            // It has no destructor, so it can be read until the thread has ended. (Where the standard library itself implements
+            // thread-locals, as on Windows with GNU's tools, its memory is freed earlier: from then on the thread gets another
+            // number.)
             static OWN: Cell<u64> = const { Cell::new(0) };
         }
         if OWN.get() == 0 {

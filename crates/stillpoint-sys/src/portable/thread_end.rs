@@ -10,10 +10,10 @@ use keys::Key;
 #[cfg(any(not(unix), stillpoint_portable))]
 use locals::Key;
 
-/// A function that is called at the ends of threads, after the destructors of thread-locals, which those of Rust and of C++ are.
+/// A function that is called at the ends of threads, after the destructors of thread-locals, both of Rust and of C++.
 ///
-/// It may ask to be called again: then it comes in the next of (at least four) rounds, after the functions of other keys. It is
-/// not called for a main thread that returns from `main`, nor for a process that exits.
+/// It may ask to be called again: then it is called in the next of at least four rounds, after the functions of other keys. It is
+/// not called for a main thread that returns from `main`, or when the process exits.
 ///
 /// Where there are no POSIX threads, as on Windows, it is weaker: the function is called among the destructors of thread-locals.
 /// Those that the thread has used before its first call of [`call_with`](ThreadEnd::call_with) come after all rounds, since the
@@ -30,8 +30,8 @@ impl ThreadEnd {
         Self { key: Key::new(), function }
     }
 
-    /// Has the function called with `value`, which is not null, at the end of the calling thread. False when that is
-    /// not possible: there are 1,024 keys for a process; and without keys, five rounds.
+    /// Arranges that the function is called with `value`, which is not null, at the end of the calling thread. Returns false if that
+    /// is not possible: a process has 1,024 keys; without keys, there are five rounds.
     ///
     /// # Safety
     /// The function may be called with `value` at any end of the thread.
@@ -103,7 +103,7 @@ mod locals {
         };
     }
 
-    // What is asked for in one round comes in the next one.
+    // A call that is asked for in one round comes in the next one.
     rounds!(FIRST, SECOND, THIRD, FOURTH, FIFTH);
 
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Elsewhere than on Linux there is no heavy fence: each is refused.
+//! On systems other than Linux there is no heavy fence: each is refused.
 
 /// What its refusal means.
 pub(super) const WHY: &str =

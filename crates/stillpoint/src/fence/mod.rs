@@ -18,7 +18,7 @@
 //! - what was stored before L, or something newer, is seen by every load after H;
 //! - what was stored before H, or something newer, is seen by every load after L.
 //!
-//! What a thread has *read* before its fence counts as what it has stored, whoever stored it.
+//! What a thread has *read* before its fence counts like what it has stored, no matter who stored it.
 //!
 //! So in the pattern above, either the writer sees the announcement or the reader sees the unlink. "After H" includes
 //! the loads of other threads that learned of the fence by an acquire load. The pair does not replace release and
@@ -297,7 +297,8 @@ pub(crate) fn has_requests() -> bool {
 /// Whether this process may use [`heavy`], found out by the first call and remembered.
 ///
 /// # Errors
-/// The kernel's answer to the probe; on systems other than Linux, always. A filter that is installed after the probe is found by [`heavy`] alone.
+/// The kernel's answer to the probe; on systems other than Linux, it is always refused. Only [`heavy`] finds a filter that is
+/// installed after the probe.
 ///
 /// ```
 /// match stillpoint::fence::asymmetric_supported() {

@@ -65,11 +65,11 @@ impl AnyPool {
         PoolStats { capacity, available: capacity - in_use, in_use }
     }
 
-    /// What has passed each cache since the pool was made: of each thread that uses it, or did, since a cache that a thread
-    /// leaves goes to the next one. Each count is its owner's own, and a plain store. Gets and puts that the cache
-    /// serves are not counted one by one, which would cost a tenth of them; their difference is `drawn` less `given` and
-    /// `cached`. Objects and blocks that come back without a local of the calling thread, or while its local is parked, are in no
-    /// count. Takes time in proportion to the threads that have used the pool.
+    /// What has passed through each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
+    /// counts are those of all threads that have had it. Only the cache's owner changes a count, by a plain store. Gets and puts that
+    /// the cache serves are not counted one by one, which would make them a tenth slower; their difference is `drawn` less `given`
+    /// and `cached`. Objects and blocks that come back without a local of the calling thread, or while its local is parked, are not
+    /// counted. Takes time in proportion to the number of threads that have used the pool.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -222,7 +222,7 @@ pub struct PoolStats {
 pub struct CacheStats {
     /// Objects that came from buckets or from other threads, to the cache or past it.
     pub drawn: usize,
-    /// Objects that it had too many of, or that did not fit: they went to buckets or to other threads.
+    /// Objects that were too many for the cache, or did not fit: they went to buckets or to other threads.
     pub given: usize,
     /// Blocks that were handed out.
     pub blocks_got: usize,

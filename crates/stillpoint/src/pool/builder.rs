@@ -232,9 +232,9 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Bytes from one object to the next: a multiple of the alignment, and no less than an object takes. Without this call, an
-    /// odd number of cache lines, which puts the first lines of objects into all sets of a cache; a power of two
-    /// puts them into a few. This is for layouts that others have chosen.
+    /// Bytes from one object to the next: a multiple of the alignment, and no less than an object takes. The default is an odd
+    /// number of cache lines, which spreads the first lines of objects over all sets of a cache; a power of two would put them into a
+    /// few sets. This is for layouts that others have chosen.
     ///
     /// ```
     /// # use stillpoint::pool::{BuildError, RawPool};
@@ -249,13 +249,13 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Memory of the user's in place of the pool's own: `bytes` from `start` on, a multiple of the alignment of the objects.
-    /// `release` is called when nobody uses the memory any more: when the pool is gone and no object waits in a reclaimer; or
-    /// when it is not built. Headers and caches still come from the allocator.
+    /// The user's own memory in place of the pool's: `bytes` bytes from `start` on, which is a multiple of the alignment of the
+    /// objects. `release` is called when nobody uses the memory any more: when the pool is gone and no object waits in a reclaimer, or
+    /// when the pool could not be built. Headers and caches still come from the allocator.
     ///
     /// The pool takes the buckets that the capacity needs, from the beginning, and does not grow;
-    /// [`BuildError::Given`] says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) are of no
-    /// effect, and objects have no addresses for devices here: whoever has given the memory knows them.
+    /// [`BuildError::Given`] says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) have no effect. The pool
+    /// does not know the addresses that devices use for objects: whoever has given the memory knows them.
     ///
     /// # Safety
     /// The memory is valid for reads and writes, by any thread, and nobody else uses it, until `release` is called.

@@ -28,7 +28,7 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
-    /// The distance from one object to the next is less than an object, or no multiple of the alignment.
+    /// The distance from one object to the next is less than an object, or not a multiple of the alignment.
     Stride {
         /// What was asked for, in bytes.
         bytes: usize,
@@ -88,7 +88,7 @@ impl fmt::Display for BuildError {
             Self::Stride { bytes, least } => {
                 write!(
                     f,
-                    "objects cannot be {bytes} bytes apart: let that be a multiple of the alignment, {least} or more"
+                    "objects cannot be {bytes} bytes apart: make the distance a multiple of the alignment, {least} or more"
                 )
             }
             Self::Given { bytes, needed } => {

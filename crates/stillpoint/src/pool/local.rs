@@ -160,7 +160,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Some(unsafe { Block::new(start.cast(), shard) })
     }
 
-    /// Appends `count` blocks, or none, as [`alloc_many`](Local::alloc_many) does objects.
+    /// Appends `count` blocks, or none, as [`alloc_many`](Local::alloc_many) appends objects.
     ///
     /// Complexity: as that of `count` calls of [`alloc_block`](Local::alloc_block), and of freeing those that were found when
     /// there are too few.

@@ -41,7 +41,7 @@ pub enum Backing {
     Transparent,
     /// Small pages.
     Small,
-    /// Whatever the user has given: see [`PoolBuilder::memory`](super::PoolBuilder::memory).
+    /// What the user has given: see [`PoolBuilder::memory`](super::PoolBuilder::memory).
     Given,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Backing {
             Self::Reserved => "reserved huge pages",
             Self::Transparent => "transparent huge pages",
             Self::Small => "small pages",
-            Self::Given => "memory of the user's",
+            Self::Given => "memory that was given",
         })
     }
 }

@@ -188,8 +188,8 @@ impl RawLocal<'_> {
         Some(self.block_at(self.handle.alloc_block()?))
     }
 
-    /// The block that was handed out with this address of its first object, for places that have room for an address only. What is no
-    /// block's is refused when it is freed.
+    /// The block that was handed out with this address of its first object, for places that have room only for an address. An address
+    /// that is not a block's is refused when it is freed.
     ///
     /// ```
     /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;

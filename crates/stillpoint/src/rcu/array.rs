@@ -174,7 +174,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         }
     }
 
-    /// The array and a reader of the calling thread's, in one value that borrows nothing.
+    /// One value with the array and a reader of the calling thread. It borrows nothing.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -191,7 +191,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
         let core = self.domain.core().unwrap_or_else(|| {
             panic!(
-                "a handle of an array was to be made after the last handle of domain `{}` was dropped",
+                "a handle of an array cannot be made after the last handle of domain `{}` was dropped",
                 self.domain
             )
         });

@@ -103,15 +103,15 @@ impl BackgroundReclaimer {
         panics::resume(panic);
     }
 
-    /// Makes a thread, named `stillpoint-rcu`, that [runs](BackgroundReclaimer::run), and returns the retire handle and the
-    /// thread. It ends when it is told to [stop](RetireHandle::stop), or when there is no retire handle any more: keep the
-    /// handle as long as it is to run. To join it gives the panic of a destructor, if there was one.
+    /// Starts a thread, named `stillpoint-rcu`, that [runs](BackgroundReclaimer::run) the reclaimer, and returns the retire handle
+    /// and the thread. The thread ends when it is told to [stop](RetireHandle::stop), or when no retire handle is left: keep the
+    /// handle as long as the thread is to run. Joining it returns the panic of a destructor, if there was one.
     ///
-    /// Such a thread frees what is retired in a domain in which nobody else polls: what is [set](super::RcuCell::set) by
-    /// threads that are silent afterwards, and what is left to the domain.
+    /// Such a thread frees what is retired in a domain that nobody else polls: what is left to the domain, and what was replaced by
+    /// [`set`](super::RcuCell::set) in threads that do not write again.
     ///
     /// # Errors
-    /// When the system makes no thread. What waits in the reclaimer passes to the domain.
+    /// If the system refuses to start a thread. What waits in the reclaimer passes to the domain.
     ///
     /// ```
     /// use stillpoint::rcu::{self, RcuCell};
@@ -211,7 +211,7 @@ impl BackgroundReclaimer {
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
-                // A thread that falls silent does not tell; nor does it when it begins just before this sleep.
+                // A thread does not announce that it stops writing, nor that it begins to write just before this sleep.
                 let shelved = inbox.core().has_shelved();
                 let limit = if shelved {
                     Some(limit.map_or(LONGEST_SLEEP, |limit| limit.min(LONGEST_SLEEP)))
@@ -230,14 +230,13 @@ impl BackgroundReclaimer {
     }
 }
 
-/// A reclaimer that runs. At the end, a panic included, nobody will look after the readers that it has boosted, nor after what is
-/// left.
+/// A reclaimer that runs. When the run ends, even by a panic, nobody else serves the readers that it has boosted, or what is left.
 struct Serving<'b>(&'b mut BackgroundReclaimer);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.list.end_boost();
-        // There may be adopted objects among it: a barrier does not find them in a list that nobody serves.
+        // Some of it may be adopted objects: a barrier does not find them in a list that nobody serves.
         self.0.list.pass_on();
         self.0.inbox.count_list(&self.0.list);
     }
@@ -399,7 +398,7 @@ impl RetireHandle {
         self.inbox.submit(garbage);
     }
 
-    /// Objects handed in and neither freed yet nor left to the domain.
+    /// How many objects were handed in, and are neither freed yet nor left to the domain.
     pub fn pending(&self) -> usize {
         self.inbox.pending()
     }
@@ -412,8 +411,8 @@ impl RetireHandle {
         self.inbox.advance(STOPPING);
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return soon, whatever still waits, now and later. Returns at once. The run leaves what it
-    /// had taken in to the domain.
+    /// Lets [`BackgroundReclaimer::run`] return soon, even if objects still wait; later runs return, too. Returns at once. The run
+    /// leaves the objects that it has taken in to the domain.
     pub fn abandon(&self) {
         self.inbox.advance(ABANDONED);
     }

@@ -15,13 +15,13 @@ use super::reclaimer::Reclaimer;
 
 /// Why a barrier has to look for objects again, or cannot.
 enum Ended {
-    /// A thread that looked after some of them has left them to the domain.
+    /// A thread that had some of them to free has left them to the domain.
     Left,
     Failed(SynchronizeError),
 }
 
 impl Core {
-    /// Frees what was handed over before this call, or waits for those that are at it.
+    /// Frees what was handed over before this call, or waits for those that are freeing it.
     pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         if is_freeing() {
             return Err(SynchronizeError::Reentrant { domain: this.name().to_owned() });
@@ -29,7 +29,7 @@ impl Core {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A caller that is in the way is told so, whatever there is.
+        // A caller that is itself in the way is told so, even if there is nothing to free.
         this.wait_for(this.protocol.start(), limit)?;
         loop {
             let mut reclaimer = Reclaimer::of(
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Takes what waits at threads, and what nobody looks after, to the list. Returns what others look after.
+    /// Moves to the list what waits in the lists of threads, and what nobody serves. Returns what others serve.
     fn collect(
         &self,
         list: &mut RetireList,
@@ -65,7 +65,8 @@ impl Core {
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }
-        // Before the orphans are taken: what such a list passes on after this look is told of, and what it has passed on before is there.
+        // Before the orphans are taken: what such a list passes on after this look is announced, and what it passed on before is
+        // among the orphans.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);

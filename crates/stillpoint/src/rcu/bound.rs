@@ -23,7 +23,7 @@ pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,
-    /// On the reader's thread, whichever it is.
+    /// To be used on the reader's thread, whichever that is.
     pub(super) reader: PhantomData<(&'a mut Reader, R)>,
 }
 
@@ -132,7 +132,7 @@ unsafe impl<T: Send + Sync + 'static> Sealed for BoundArray<'_, T, QsbrReader> {
 
 /// An array and a reader of its domain in one value, for one thread: made by [`RcuArray::handle`], on the thread that uses it.
 ///
-/// It keeps the array, and borrows nothing. Writes go through the array, which it dereferences to.
+/// It keeps the array alive, and borrows nothing. It dereferences to the array, which takes the writes.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -12,13 +12,13 @@ use super::weak_domain::WeakDomain;
 /// An atomic owner of one heap object, or of none: writers replace it, readers load it without waiting.
 ///
 /// Belongs to a [`Domain`](super::Domain), and is read only through readers of this domain. Contents are
-/// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. Takes two words.
-/// Objects of size zero share one address: to protect one of them holds up all of them in the domain.
+/// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. A cell takes two words.
+/// Objects of size zero share one address: protecting one of them holds up all of them in the domain.
 ///
-/// A cell that is dropped drops its object at once, before the fields that follow it in its owner, as a `Box` does. But
-/// objects may own cells whose objects own cells: those nested deeper than 32 cells are dropped one after the other, so
-/// that a long list needs little stack. Then the fields that follow a cell come before what the cell held, and
-/// everything is dropped before the drop of the outermost cell returns.
+/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. But
+/// objects may own cells whose objects own cells. Objects that are nested deeper than 32 cells are dropped one after the other, so
+/// that a long list needs little stack: there, the fields that follow a cell are dropped before what the cell held. Everything is
+/// dropped before the drop of the outermost cell returns.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -82,7 +82,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self::empty_in(default_domain::default_domain())
     }
 
-    /// As [`protect`](RcuCell::protect), with the reader of the calling thread, which is registered with its first use.
+    /// As [`protect`](RcuCell::protect), with the reader of the calling thread; the thread's first use registers it.
     ///
     /// # Panics
     /// If the cell is not of the default domain; the message names both.
@@ -103,21 +103,21 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.protect(&self.domain, reader)
     }
 
-    /// Links a new object of this value, and retires what was linked before. There is nothing left to be done, or to be forgotten.
+    /// Links a new object with this value, and retires what was linked before. The caller need not do anything more.
     ///
-    /// What was replaced joins a list of the calling thread. Each call looks after this list for a moment, and after another
-    /// thread's if that one has been silent for a millisecond: it frees some of what no reader can hold any more, and runs
-    /// destructors. The list of a thread that ends stays, and later writes and polls of others look after it. So **a domain in which
-    /// nobody writes any more frees nothing**, unless a thread looks after it: see
-    /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn), and [`barrier`](super::barrier).
+    /// The replaced object joins a list of the calling thread. Each call also serves this list for a moment, and the list of another
+    /// thread that has not written for a millisecond: it frees some of what no reader can hold any more, and runs destructors. When a
+    /// thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which nobody writes any
+    /// more frees nothing**, unless a thread is there for it: see [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn),
+    /// and [`barrier`](super::barrier).
     ///
-    /// It cannot be refused, and is taken in beyond the [limits of the domain](super::DomainBuilder::max_pending), as a
-    /// [`Retired`] that is dropped. Where they have to hold, use [`replace`](RcuCell::replace) and a
-    /// [`Reclaimer`](super::Reclaimer).
+    /// The replaced object cannot be refused: it is taken in even beyond the [limits of the
+    /// domain](super::DomainBuilder::max_pending), as a [`Retired`] that is dropped. Where the limits have to hold, use
+    /// [`replace`](RcuCell::replace) and a [`Reclaimer`](super::Reclaimer).
     ///
     /// # Panics
     /// If the cell is not of the default domain; nothing is replaced then. With the panic of a destructor; everything else has
-    /// been done.
+    /// been done then.
     ///
     /// ```
     /// # use stillpoint::rcu::{self, RcuCell};
@@ -154,11 +154,11 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         }
     }
 
-    /// Replaces the object by what `change` makes of it, and retires it, as [`set`](RcuCell::set) does. False when the cell is
-    /// empty. `change` is called again if another thread has replaced the object meanwhile.
+    /// Replaces the object with what `change` makes of it, and retires the old one, as [`set`](RcuCell::set) does. Returns false if
+    /// the cell is empty. `change` is called again if another thread has replaced the object meanwhile.
     ///
     /// # Panics
-    /// As [`set`](RcuCell::set); with the panic of `change`, and nothing is replaced.
+    /// As [`set`](RcuCell::set); also with the panic of `change`, and then nothing is replaced.
     ///
     /// ```
     /// # use stillpoint::rcu::RcuCell;
@@ -213,17 +213,16 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self { link: Link::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
-    /// Loads the object and pins it: it is not freed as long as the returned value exists, and nothing else is
-    /// held up by it. `None` when the cell is empty.
+    /// Loads the object and pins it: it is not freed as long as the returned value exists, and that value holds up nothing else.
+    /// `None` if the cell is empty.
     ///
-    /// Lock-free: repeats only if a writer has replaced the object meanwhile. A load, a store and a second
-    /// load that compares; no fence in the asymmetric mode. Never fails: a reader has as many hazard slots as
-    /// it needs.
+    /// Lock-free: repeats only if a writer has replaced the object meanwhile. Costs a load, a store, a second load and a compare;
+    /// no fence in the asymmetric mode. Never fails: a reader has as many hazard slots as it needs.
     ///
     /// # Panics
     /// If `reader` belongs to another domain.
     ///
-    /// It lives no longer than its reader and its cell:
+    /// The returned value can outlive neither its reader nor its cell:
     ///
     /// ```compile_fail,E0505
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -256,7 +255,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.protect(&self.domain, reader)
     }
 
-    /// Loads the object within a region; `None` when the cell is empty. One acquire load.
+    /// Loads the object within a region; `None` if the cell is empty. One acquire load.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -286,7 +285,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.swap(&self.domain, new)
     }
 
-    /// Links a new object of this value and returns what was linked before.
+    /// Links a new object with this value, and returns what was linked before.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -295,10 +294,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// if let Some(old) = cell.replace(2) {
     ///     reclaimer.retire(old).expect("there is room");
     /// }
-    /// drop(cell.replace(3)); // left to the domain, and said so
+    /// drop(cell.replace(3)); // left to the domain, explicitly
     /// ```
     ///
-    /// What was replaced is not thrown away unsaid:
+    /// The compiler warns if what was replaced is silently thrown away:
     ///
     /// ```compile_fail
     /// # #![deny(unused_must_use)]
@@ -324,15 +323,14 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.swap(None)
     }
 
-    /// Links `new` if the cell holds the very object `current` (or nothing, for `None`), and returns what was
-    /// linked before. Objects are compared by address.
+    /// Links `new` if the cell holds exactly the object `current` (or nothing, if that is `None`), and returns what was linked
+    /// before. Objects are compared by address.
     ///
-    /// The reference keeps its object alive, so its address cannot have been used again meanwhile: there is no
-    /// ABA problem.
+    /// The reference keeps its object alive, so the address cannot have been used again meanwhile: there is no ABA problem.
     ///
     /// # Errors
-    /// When the cell holds something else; `new` is handed back, and the address of what was found. A reference to it
-    /// comes from [`compare_exchange_in`](RcuCell::compare_exchange_in).
+    /// If the cell holds something else. The error hands back `new`, and has the address of what was found. To get a reference to
+    /// that, use [`compare_exchange_in`](RcuCell::compare_exchange_in).
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -358,12 +356,11 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.compare_exchange(&self.domain, current, new)
     }
 
-    /// As [`compare_exchange`](RcuCell::compare_exchange), within a region: when the cell holds something else, the error
-    /// has a reference to that, so that the caller need not load it again.
+    /// As [`compare_exchange`](RcuCell::compare_exchange), within a region: if the cell holds something else, the error has a
+    /// reference to what it holds, so that the caller need not load it again.
     ///
     /// # Errors
-    /// When the cell holds something else; `new` is handed back, and what was found is lent as by
-    /// [`load`](RcuCell::load).
+    /// If the cell holds something else. The error hands back `new`, and lends what was found, as [`load`](RcuCell::load) does.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -404,12 +401,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         &self.domain
     }
 
-    /// The object, which the caller has to itself.
+    /// The object; nobody else has access to it.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.link.get_mut()
     }
 
-    /// Takes the object out of a cell that nobody shares any more: no grace period is needed.
+    /// Takes the object out of a cell that nobody else can reach any more: no grace period is needed.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();

@@ -1,4 +1,4 @@
-//! The default domain: what needs neither a domain nor a reader to be named.
+//! The default domain: for programs that name neither a domain nor a reader.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_void;
@@ -19,10 +19,10 @@ use stillpoint_sys::os::ThreadEnd;
 /// It is never dropped.
 static DEFAULT: OnceLock<Domain> = OnceLock::new();
 
-/// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and their like use: for programs
-/// with one group of readers.
+/// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and similar functions use: for
+/// programs with one group of readers.
 ///
-/// Made by its first use, in the best fence mode, unless it was [built](DomainBuilder::build_default) before. It is never
+/// Its first use makes it, in the best fence mode, unless it was [built](DomainBuilder::build_default) before. It is never
 /// dropped: what waits in it when the process exits is not freed. Its name is `default`, unless it was given another one.
 ///
 /// ```
@@ -31,16 +31,16 @@ static DEFAULT: OnceLock<Domain> = OnceLock::new();
 /// let domain = rcu::default_domain();
 /// assert_eq!(domain.name(), "default");
 /// let cell = rcu::RcuCell::new(1);
-/// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1)); // a reader of one's own serves as well
+/// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1)); // a named reader works as well
 /// ```
 pub fn default_domain() -> &'static Domain {
-    // Without a name and with what is always there, it is not refused.
+    // The best mode needs nothing that may be missing, so building cannot fail.
     DEFAULT.get_or_init(|| Domain::builder().name("default").build().expect("the best mode was probed"))
 }
 
 impl DomainBuilder {
-    /// Makes the [default domain](default_domain) of the process. To be called before anything uses that, as by the first lines
-    /// of `main`: libraries leave it to the program.
+    /// Makes the [default domain](default_domain) of the process. Call it before anything uses the default domain, for example in
+    /// the first lines of `main`. Libraries should leave this to the program.
     ///
     /// # Errors
     /// [`DefaultInUse`](BuildError::DefaultInUse) when there is a default domain already; otherwise as
@@ -66,14 +66,18 @@ impl DomainBuilder {
 }
 
 /// Begins a region of the calling thread in the [default domain](default_domain): until the guard is dropped, nothing is freed
-/// that was linked. See [`Reader::pin`].
+/// that was linked when the region began or later. See [`Reader::pin`].
 ///
-/// Registers the thread with its first use; afterwards it takes a load more than [`Reader::pin`]. The guard may be kept in a
+/// The first use registers the thread; later uses cost one load more than [`Reader::pin`]. The guard may be kept in a
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
-/// (Those that outlive even the last round of destructors of the thread keep the record for ever, as if they were forgotten. The
-/// record of a thread that uses the domain for the first time after that round is kept, too, and so is each one in a process
-/// that had no `pthread_key_t` left; these hold nothing up. On Windows there is one round, among the destructors of thread-locals:
-/// one that was used before the thread's first use of the default domain may outlive it.)
+///
+/// Three kinds of records are never given back:
+/// - the record of a guard that outlives even the last round of the thread's destructors, as if the guard were forgotten;
+/// - the record of a thread that first uses the domain after that round, which holds nothing up;
+/// - each record in a process that had no `pthread_key_t` left, which holds nothing up either.
+///
+/// On Windows there is one round, among the destructors of thread-locals: a thread-local that was used before the thread's first
+/// use of the default domain may outlive the record.
 ///
 /// ```
 /// use stillpoint::rcu::{self, RcuCell};
@@ -87,12 +91,14 @@ pub fn pin() -> Guard<'static> {
     local().reader.pin()
 }
 
-/// As [`pin`], but never registers the thread: `None` if it has not used the default domain, or is about to end. Allocates
-/// nothing and takes no lock, so that signal handlers may call it on Linux, and load within the region. A handler drops each guard
-/// that it takes before it returns, and none that others took: a guard that it keeps does not keep objects from being freed. In a domain whose
-/// grace periods are awaited, the drop of a guard may wake futures, which their executor has to allow in a handler; otherwise have no futures in
-/// the domain. In a library that was loaded by `dlopen`, a thread's first use of its thread-locals may allocate: call this once outside of
-/// handlers, in each thread. (On other systems the drop wakes threads by locks: not in a handler.)
+/// As [`pin`], but never registers the thread: `None` if the thread has not used the default domain, or is about to end.
+/// Allocates nothing and takes no lock, so that on Linux signal handlers may call it, and load within the region. (On other
+/// systems, dropping the guard takes locks to wake threads: do not call this in a handler there.)
+///
+/// A handler must drop each guard that it takes before it returns, and must drop no guard that other code took: a guard that it
+/// keeps does not keep objects from being freed. Where futures await grace periods of the domain, dropping a guard may wake them.
+/// If their executor does not allow that in a handler, have no futures in the domain. In a library that was loaded by `dlopen`,
+/// a thread's first use of its thread-locals may allocate: there, call this once in each thread, outside of handlers.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -155,7 +161,7 @@ pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
 }
 
 /// As [`Domain::reset_after_fork`], for the [default domain](default_domain). Until it is called, the child frees nothing that the
-/// parent's other threads held, and a wait in it may not end.
+/// parent's other threads held, and a wait in the child may never end.
 ///
 /// # Safety
 /// As for [`Domain::reset_after_fork`].
@@ -179,27 +185,27 @@ pub unsafe fn reset_after_fork() {
 /// What a thread has in the default domain, from its first use to the end of the thread.
 struct Local {
     reader: Reader,
-    /// For what it retires; made by its first write.
+    /// For what the thread retires; made by its first write.
     shelf: OnceCell<RefCell<OwnShelf>>,
-    /// How often it has survived an end of the thread.
+    /// How many rounds of the thread's destructors it has survived.
     rounds: Cell<u32>,
 }
 
 thread_local! {
-    /// From `Box::into_raw`. Without a destructor: it can be asked for to the end of the thread.
+    /// From `Box::into_raw`. It has no destructor, so it can be read until the thread has ended.
     static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
 }
 
-/// After the destructors of thread-locals, which may hold guards.
+/// Runs after the destructors of thread-locals, which may hold guards.
 static END: ThreadEnd = ThreadEnd::new(end);
 
-/// Rounds of destructors at the end of a thread that there are at least.
+/// The least number of rounds of destructors that the system runs at the end of a thread.
 const ROUNDS: u32 = 4;
 
 #[inline]
 fn present() -> Option<&'static Local> {
-    // SAFETY: null, or what `begin` made for this thread. `end` frees it when nothing refers to it any more; what is
-    // returned here is used for a moment only, or kept by a guard or a protected load, which `end` finds.
+    // SAFETY: null, or what `begin` made for this thread. `end` frees it when nothing refers to it any more. The reference that is
+    // returned here is used only for a moment, or kept by a guard or a protected load, which `end` looks for.
     unsafe { LOCAL.get().as_ref() }
 }
 
@@ -214,18 +220,18 @@ fn local() -> &'static Local {
 fn begin() -> &'static Local {
     let local = Local { reader: default_domain().reader(), shelf: OnceCell::new(), rounds: Cell::new(0) };
     let local = Box::into_raw(Box::new(local));
-    // Where it is refused, the record stays claimed when the thread has ended, and holds nothing up.
-    // SAFETY: `end` is for what was made here.
+    // If this call is refused, the record stays claimed after the thread has ended, and holds nothing up.
+    // SAFETY: `end` accepts what was made here.
     unsafe { END.call_with(local.cast()) };
-    // A signal handler finds all of it, or nothing.
+    // A signal handler finds either the complete `Local` or none.
     compiler_fence(Ordering::SeqCst);
     LOCAL.set(local);
     // SAFETY: it was made just now.
     unsafe { &*local }
 }
 
-/// The end of the thread, or one of the last rounds of its destructors. Those that come later may use the default domain once
-/// more, with a new reader.
+/// Runs at the end of the thread, in one of the last rounds of its destructors. Destructors that run later may use the default
+/// domain once more, with a new reader.
 ///
 /// # Safety
 /// `local` is what `begin` made for this thread.
@@ -235,9 +241,9 @@ unsafe extern "C" fn end(local: *mut c_void) {
         // SAFETY: the caller's promise.
         let local = unsafe { &*pointer };
         if local.reader.record().is_in_use() {
-            // Destructors of a later round may let go of it. Otherwise it is left as a forgotten guard is.
+            // Destructors of a later round may let go of the record. If none does, it is left, as by a forgotten guard.
             local.rounds.set(local.rounds.get() + 1);
-            // SAFETY: it is what this call was given, and stays as it is.
+            // SAFETY: `pointer` is what this call was given, and it is not freed here.
             if local.rounds.get() < ROUNDS && unsafe { END.call_with(pointer.cast()) } {
                 return;
             }
@@ -287,16 +293,16 @@ fn reject(domain: &WeakDomain) -> ! {
     panic!("an object of domain `{domain}` was used as one of the default domain, `{default}`; name a reader of `{domain}`")
 }
 
-/// Puts an object of the default domain with those that the thread has retired, and frees some of what is ready.
+/// Adds an object of the default domain to those that the thread has retired, and frees some of what is ready.
 ///
 /// # Panics
-/// With the panic of a destructor; the object has been taken in.
+/// With the panic of a destructor; the object has been taken in then.
 pub(super) fn retire<T: Send + Sync + 'static>(retired: Retired<T>) {
     let core = default_domain().core();
     let shelf = local().shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
     match shelf.try_borrow_mut() {
         Ok(mut shelf) => shelf.put(core, retired.into_parts().into_garbage()),
-        // From a destructor that runs there.
+        // Called by a destructor that runs in `put`.
         Err(_) => drop(retired),
     }
 }

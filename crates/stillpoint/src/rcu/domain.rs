@@ -303,18 +303,19 @@ impl Domain {
         Core::synchronize(&self.core, Some(limit))
     }
 
-    /// Frees everything that was left to the domain before this call, or waits for those that are freeing it: what was
-    /// [set](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped, whoever has adopted it,
-    /// a [background reclaimer](BackgroundReclaimer) that runs included. What was handed to a reclaimer is for that to free, and so is
-    /// what a [`Reclaimer`] has adopted, whether or not its owner polls it; entries of tables are for the table.
+    /// Frees everything that was left to the domain before this call, or waits for those that are freeing it. That is what was
+    /// replaced by [`set`](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped. It
+    /// includes what a running [background reclaimer](BackgroundReclaimer) has adopted. It does not include what was handed to a
+    /// reclaimer, or what a [`Reclaimer`] has adopted: that reclaimer has to free it, whether or not its owner polls. Nor does it
+    /// include entries of tables, which the table frees.
     ///
-    /// For the end of a program or of a test, and before code is unloaded that destructors are in. Looks at every thread
-    /// that has written; meanwhile nobody else adopts what is left to the domain.
+    /// For the end of a program or of a test, and before code that contains destructors is unloaded. Looks at every thread that has
+    /// written; meanwhile nobody else adopts what is left to the domain.
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of
-    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) when a
-    /// destructor calls it that this domain runs, or any other, or a [stall hook](DomainBuilder::stall_hook).
+    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) if it is called by a
+    /// destructor that this domain or another one runs, or by a [stall hook](DomainBuilder::stall_hook).
     ///
     /// # Panics
     /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
@@ -331,12 +332,12 @@ impl Domain {
         Core::barrier(&self.core, None)
     }
 
-    /// As [`barrier`](Domain::barrier), for `limit` at the longest.
+    /// As [`barrier`](Domain::barrier), for at most `limit`.
     ///
     /// # Errors
-    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way,
-    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left, and [`Busy`](SynchronizeError::Busy) when other
-    /// threads are still at it, in destructors for example.
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way;
+    /// [`Pinned`](SynchronizeError::Pinned) if protected loads hold what is left; and [`Busy`](SynchronizeError::Busy) if other
+    /// threads are still freeing it, for example in destructors.
     ///
     /// # Panics
     /// As [`barrier`](Domain::barrier).

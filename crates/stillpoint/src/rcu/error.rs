@@ -22,8 +22,8 @@ pub enum SynchronizeError {
         /// What the thread holds.
         reader: ReaderKind,
     },
-    /// The call came from a destructor or a callback that a domain runs, this one or another, or from a [stall
-    /// hook](super::DomainBuilder::stall_hook), and could wait for its own end.
+    /// The call came from a destructor or a callback that this domain or another one runs, or from a [stall
+    /// hook](super::DomainBuilder::stall_hook), and might have waited for its own end.
     Reentrant {
         /// Name of the domain.
         domain: String,
@@ -39,7 +39,8 @@ pub enum SynchronizeError {
         /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
         owned: usize,
     },
-    /// The time is up; other threads are still at objects that were left to the domain: they move them, or run destructors.
+    /// The time is up, and other threads are still handling objects that were left to the domain: they move them, or run
+    /// destructors.
     Busy {
         /// Name of the domain.
         domain: String,
@@ -89,7 +90,7 @@ impl fmt::Display for SynchronizeError {
             ),
             Self::Busy { domain } => write!(
                 f,
-                "other threads have not freed yet what was left to domain `{domain}`, and no reader is in their way"
+                "other threads have not yet freed what was left to domain `{domain}`, and no reader holds them up"
             ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }
@@ -118,7 +119,7 @@ pub enum BuildError {
         /// The error number of the system call, as in `errno.h`.
         errno: i32,
     },
-    /// The default domain was to be built, and there is one already: something has used it, or built it.
+    /// The default domain cannot be built: it exists already, because something has used it or built it.
     DefaultInUse,
 }
 
@@ -179,7 +180,7 @@ impl From<Full> for RetireErrorKind {
     }
 }
 
-/// An object was not taken in by a reclaimer, or not freed, since readers may still hold it: the wait for them, by
+/// An object was not taken in by a reclaimer, or not freed because readers may still hold it: a wait for them, by
 /// [`Retired::free`] or [`Retired::free_timeout`], ended before they had let go. [`into_inner`](RetireError::into_inner) hands the
 /// object back.
 ///
@@ -303,12 +304,11 @@ impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
     }
 }
 
-/// A cell or a link held something else than was expected; what was to be linked is handed back in `new`.
+/// A cell or a link did not hold what was expected; what was to be linked is handed back in `new`.
 ///
-/// What it held is told in `found`: by [`compare_exchange`](super::RcuCell::compare_exchange) of a cell as an address, which
-/// may be compared and not followed, by [`compare_exchange_in`](super::RcuCell::compare_exchange_in) as a reference
-/// that is valid within the region, and by [`compare_exchange`](super::Atomic::compare_exchange) of a link as a
-/// [`Shared`](super::Shared).
+/// `found` says what it held. From [`compare_exchange`](super::RcuCell::compare_exchange) of a cell, that is an address, which may be
+/// compared but not followed. From [`compare_exchange_in`](super::RcuCell::compare_exchange_in), it is a reference that is valid
+/// within the region. From [`compare_exchange`](super::Atomic::compare_exchange) of a link, it is a [`Shared`](super::Shared).
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;
@@ -322,15 +322,15 @@ impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
 /// assert_eq!(error.new, Some(Box::new(2)));
 /// ```
 pub struct CompareExchangeError<P, F = usize> {
-    /// What was to be linked: of a cell, an `Option` of a box.
+    /// What was to be linked: for a cell, an `Option` of a box.
     pub new: P,
-    /// What was found: of a cell, an `Option` of a reference; or an address, 0 for an empty cell.
+    /// What was found: for a cell, an `Option` of a reference; or an address, 0 for an empty cell.
     pub found: F,
 }
 
 impl<P, F> fmt::Display for CompareExchangeError<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("something else was found than expected")
+        f.write_str("what was found is not what was expected")
     }
 }
 
@@ -342,5 +342,5 @@ impl<P, F> fmt::Debug for CompareExchangeError<P, F> {
 
 impl<P, F> Error for CompareExchangeError<P, F> {}
 
-/// Of cells and arrays, within a region.
+/// For cells and arrays, within a region.
 pub(super) type FoundInRegion<'g, T> = CompareExchangeError<Option<Box<T>>, Option<&'g T>>;

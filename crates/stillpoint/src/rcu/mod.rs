@@ -4,52 +4,50 @@
 //! use stillpoint::rcu::{self, RcuCell};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! assert_eq!(*config.get().expect("never empty here"), "first"); // holds up this one string
+//! assert_eq!(*config.get().expect("never empty here"), "first"); // holds up only this string
 //! config.set(String::from("second")); // replaces, and frees what no reader can hold any more
 //! let guard = rcu::pin(); // a region, for bursts of loads
 //! assert_eq!(config.load(&guard).map(String::as_str), Some("second"));
 //! ```
 //!
-//! That is the [default domain](default_domain), in which each thread is a reader from its first use on. Where one group of readers
-//! must not hold up another, where limits have to hold, and in libraries, name a [`Domain`]: its readers are registered by
-//! [`Domain::reader`], its cells made by [`Domain::cell`], and its reclaimers by [`Domain::reclaimer`].
+//! This example uses the [default domain](default_domain): each thread becomes a reader of it when it first uses it. Name a
+//! [`Domain`] where one group of readers must not hold up another, where limits have to hold, and in libraries. A domain's readers
+//! are registered by [`Domain::reader`], its cells made by [`Domain::cell`], and its reclaimers by [`Domain::reclaimer`].
 //!
-//! A writer *unlinks* an object (the cell holds another one from then on), *retires* it, and it is *freed* after
-//! every reader that may hold it has let go. What that costs, and what a preempted reader holds up, depends on
-//! how it reads:
+//! A writer *unlinks* an object (from then on the cell holds another one) and *retires* it. The object is *freed* after every
+//! reader that may hold it has let go. What reading costs, and what a preempted reader holds up, depend on the kind of reader:
 //!
 //! | reader | cost on the read side | what a preempted thread holds up | for |
 //! |---|---|---|---|
-//! | [`Protected`], from [`RcuCell::get`] or [`RcuCell::protect`] | store, reload and compare, store | the objects in its hand, nothing else | the default: any code, as long as it likes |
-//! | [`Guard`], from [`pin`] or [`Reader::pin`] | one store in, one out | everything retired since, while it is inside | traversals, bursts of loads |
+//! | [`Protected`], from [`RcuCell::get`] or [`RcuCell::protect`] | store, reload and compare, store | the objects that it holds, nothing else | the default: any code, for any length of time |
+//! | [`Guard`], from [`pin`] or [`Reader::pin`] | a store on entry, a store on exit | everything retired since it entered, until it leaves | traversals, bursts of loads |
 //! | [`QsbrReader`] | nothing; three loads for each quiescent state, and a store if a writer has started a grace period | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
 //!
-//! A [`Domain`] may mix them; everything retired then waits for the slowest region reader (guards and QSBR
-//! readers), and single objects for the protected loads that hold them.
+//! A [`Domain`] may have readers of all kinds. Everything that is retired in it waits for the slowest region reader (guard or QSBR
+//! reader). Each object also waits for the protected loads that hold it.
 //!
 //! # Writers
 //!
-//! - [`RcuCell::set`], in the default domain: replaced, retired and in time freed, in one call.
-//! - [`Reclaimer`]: a bounded queue that its owner polls; no thread.
+//! - [`RcuCell::set`], in the default domain: one call replaces the object and retires it; later calls free it.
+//! - [`Reclaimer`]: a bounded queue that its owner polls; it needs no thread.
 //! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
-//! - [`raw`]: objects that `Box` has not made, and callbacks in the objects themselves, for bindings and data structures.
-//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep their own books.
+//! - [`raw`]: for bindings and data structures, objects that were not made by `Box`, and callbacks in the objects themselves.
+//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep track of their objects themselves.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
-//! What waits to be freed is limited for each reclaimer, and for a domain if it is built so
-//! ([`DomainBuilder::max_pending`]); what a retirement does that finds no room is for [`WhenFull`] to say.
+//! How much may wait to be freed is limited for each reclaimer, and for a domain if it was built with a limit
+//! ([`DomainBuilder::max_pending`]). [`WhenFull`] says what a retirement does when there is no room.
 //!
 //! # Data structures
 //!
-//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`], which own nothing and carry tags; to
-//! follow one is `unsafe`, in a region or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
-//! has some that are safe to use.
+//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`], which own nothing and carry tags.
+//! Following a link is `unsafe`: in a region, or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
+//! has structures that are safe to use.
 //!
 //! # Correctness
 //!
-//! The argument, with what each memory access pairs with, is in `docs/design/rcu.md` of the repository. It
-//! is modelled with loom, and every ordering it relies on has a deliberately broken variant that the checks
-//! catch.
+//! The argument, with the partner of each memory access, is in `docs/design/rcu.md` of the repository. The protocols are modelled
+//! with loom. For every ordering that the argument relies on there is a deliberately broken variant, which the checks catch.
 //!
 //! Sources: token-based quiescent state detection after DPDK's `rte_rcu_qsbr`; hazard pointers after M. Michael,
 //! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004; asymmetric fences

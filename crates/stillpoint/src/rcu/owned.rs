@@ -10,11 +10,12 @@ use super::engine::core::registry::Claim;
 use super::engine::Core;
 
 /// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
-/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`], and by [`raw::protect_owned`](super::raw::protect_owned), whose result shows nothing of the object.
+/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`], and by [`raw::protect_owned`](super::raw::protect_owned), whose
+/// result gives no access to the object.
 ///
-/// It has a record of its own in the domain, and holds up its object and nothing else, for as long as it exists, wherever it
-/// is dropped. Nobody can tell whose it is: a wait for the object is not found to be a deadlock, and
-/// [`Stats::owned`](super::Stats::owned) counts those that there are. When forgotten (`mem::forget`), it holds the object up
+/// It has a record of its own in the domain. It holds up its object and nothing else for as long as it exists, and any thread may
+/// drop it. The domain does not know who holds it, so a thread that waits for an object that it holds itself is not reported as a
+/// deadlock. [`Stats::owned`](super::Stats::owned) counts these values. One that is forgotten (`mem::forget`) holds up its object
 /// for ever.
 ///
 /// ```
@@ -40,9 +41,9 @@ use super::engine::Core;
 #[must_use = "the object is protected until this value is dropped"]
 pub struct OwnedProtected<'a, T: ?Sized> {
     object: NonNull<T>,
-    /// Lets go before the cell does.
+    /// Dropped before the cell.
     _hold: Hold,
-    /// The cell, if nobody lends it.
+    /// The cell, if this value owns a share of it instead of borrowing it.
     _cell: Option<Arc<dyn Send + Sync>>,
     _object: PhantomData<&'a T>,
 }
@@ -53,17 +54,16 @@ struct Hold {
     claim: Claim<Record>,
 }
 
-// SAFETY: it gives shared access only to the object; its record is bound to no thread, and is given back by any.
+// SAFETY: it gives only shared access to the object; its record is bound to no thread, and any thread may give it back.
 unsafe impl<T: ?Sized + Sync> Send for OwnedProtected<'_, T> {}
-// SAFETY: as above.
+// SAFETY: it gives only shared access to the object, which is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for OwnedProtected<'_, T> {}
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// As [`protect`](RcuCell::protect), without a reader: what it returns is bound to no thread. `None` when the cell is
-    /// empty.
+    /// As [`protect`](RcuCell::protect), without a reader: what it returns is bound to no thread. `None` if the cell is empty.
     ///
-    /// Claims a record of the domain, and fences itself: some tens of nanoseconds. Lock-free; allocates only where there are more of
-    /// them and of readers than ever before.
+    /// Claims a record of the domain, and issues a full fence: some tens of nanoseconds. Lock-free. Allocates only if the domain has
+    /// more readers and owned protections now than ever before.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -81,14 +81,14 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
         let core = self.domain().core().unwrap_or_else(|| {
             panic!(
-                "an object of a domain was to be protected after the last handle of this domain was dropped"
+                "an object of a domain cannot be protected after the last handle of this domain was dropped"
             )
         });
         let (object, claim) = self.link().protect_owned(&core)?;
         Some(OwnedProtected { object, _hold: Hold { core, claim }, _cell: None, _object: PhantomData })
     }
 
-    /// As [`protect_owned`](RcuCell::protect_owned), for any length of time: what it returns holds the cell.
+    /// As [`protect_owned`](RcuCell::protect_owned), but what it returns shares ownership of the cell, and may outlive the borrow.
     ///
     /// # Panics
     /// As [`protect_owned`](RcuCell::protect_owned).
@@ -110,7 +110,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
 #[cfg(not(loom))]
 impl OwnedProtected<'static, ()> {
-    /// For [`raw`](super::raw), which tells the address itself.
+    /// For [`raw`](super::raw), which returns the address separately.
     pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {
         let _hold = Hold { core: Arc::clone(core), claim };
         Self { object: NonNull::dangling(), _hold, _cell: None, _object: PhantomData }

@@ -78,7 +78,7 @@ impl QsbrReader {
     }
 
     /// Reports a quiescent state: the thread holds no reference. Three loads, and one store if a grace period was started
-    /// since the last one; no fence.
+    /// since the last report; no fence.
     #[inline(always)]
     pub fn quiescent(&mut self) {
         self.core.report(self.record());

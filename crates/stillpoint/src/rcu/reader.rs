@@ -112,7 +112,7 @@ impl Reader {
         } else {
             // A guard is held already, and its token serves: nothing was freed since. Checking the state
             // instead of counting all guards keeps the common case free of a chain through the counter.
-            // Relaxed, both: only this thread's; a signal handler that comes in between leaves it as it was.
+            // Relaxed, both: only this thread uses it; a signal handler that comes in between leaves it as it was.
             let nested = self.nested.load(Ordering::Relaxed);
             let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
             self.nested.store(more, Ordering::Relaxed);
@@ -120,10 +120,10 @@ impl Reader {
         Guard { reader: self }
     }
 
-    /// Panics unless this reader is of `domain`: for data structures, whose safety rests on it.
+    /// Panics unless this reader is of `domain`. For data structures, whose safety depends on that.
     ///
     /// # Panics
-    /// If it is of another one; the message names both.
+    /// If it is of another domain; the message names both.
     ///
     /// ```should_panic
     /// # use stillpoint::rcu::{Domain, Region};
@@ -190,13 +190,13 @@ impl<'r> Guard<'r> {
 }
 
 impl Guard<'_> {
-    /// Calls `function` after a grace period: when this guard, and every region reader of now, has passed. It does not speak
-    /// of protected loads.
+    /// Calls `function` after a grace period: when this guard, and every region that is open now, has ended. It does not wait for
+    /// protected loads.
     ///
-    /// It is left to the domain, as a [`Retired`](super::Retired) that is dropped, and cannot be refused: see there for who calls it
-    /// and when, and what it counts as. So it never runs within this call, nor when the guard ends. Bounded: one allocation
-    /// for the function and one for its place, and each 64th call moves what has been left by 64 of them. A structure that
-    /// defers much, or must know when, has a [`Reclaimer`](super::Reclaimer) of its own.
+    /// The function is left to the domain, as a [`Retired`](super::Retired) that is dropped, and cannot be refused: see there who
+    /// calls it and when, and what it counts as. So it never runs within this call, or when the guard ends. Bounded: one allocation
+    /// for the function and one for its place; each 64th call moves what 64 calls have left. A structure that defers much, or must
+    /// know when functions run, should have a [`Reclaimer`](super::Reclaimer) of its own.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
@@ -268,7 +268,8 @@ impl<'a, T: ?Sized> Protected<'a, T> {
         Self { object, slot, _object: PhantomData }
     }
 
-    /// The same protection with a reference to a part of the object. (Not a method, which could hide one of the object's.)
+    /// The same protection with a reference to a part of the object. (Not a method, because a method could hide one of the object's
+    /// methods.)
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, Protected};
@@ -281,7 +282,7 @@ impl<'a, T: ?Sized> Protected<'a, T> {
     /// assert_eq!(*mtu, 1500);
     /// ```
     ///
-    /// Nothing else is lent for as long:
+    /// The reference that `part` gets cannot outlive the protection:
     ///
     /// ```compile_fail
     /// # let domain = stillpoint::rcu::Domain::new();

@@ -88,7 +88,7 @@ impl Reclaimer {
         domain.verify(self.list.core());
     }
 
-    /// As [`retire`](Reclaimer::retire), for an object that is no [`Retired`]. See the [example](super::raw).
+    /// As [`retire`](Reclaimer::retire), for an object that is not a [`Retired`]. See the [example](super::raw).
     ///
     /// # Errors
     /// As [`retire`](Reclaimer::retire); the object is the caller's again.
@@ -97,10 +97,10 @@ impl Reclaimer {
     /// As [`retire`](Reclaimer::retire).
     ///
     /// # Safety
-    /// - The object was unlinked: no reader can reach it from now on, but for those that hold it. They are readers of this
-    ///   domain, and what they have protected is its address.
-    /// - The caller owns it. Its `destroy` may be called once, with its address and context, by any thread that may be
-    ///   alive then, after no reader can hold it. Until then the context, if it is not null, is in memory that is not freed.
+    /// - The object was unlinked: from now on no reader can reach it, except for those that hold it. These are readers of this
+    ///   domain, and have protected exactly its address.
+    /// - The caller owns it. When no reader can hold it any more, any thread that is alive then may call its `destroy`, once, with
+    ///   its address and context. Until then the context, if it is not null, is in memory that is not freed.
     #[cfg(not(loom))]
     #[inline]
     pub unsafe fn retire_raw(&mut self, object: raw::Object) -> Result<(), raw::Refused> {
@@ -123,7 +123,7 @@ impl Reclaimer {
         has_room
     }
 
-    /// Takes in what cannot be handed back: it is left to the domain when there is no room.
+    /// Takes in an object that cannot be handed back: if there is no room, it is left to the domain.
     ///
     /// # Panics
     /// As [`retire`](Reclaimer::retire).

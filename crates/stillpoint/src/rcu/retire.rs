@@ -72,7 +72,7 @@ fn retire_within<T: Send + Sync + 'static>(
     }
 }
 
-/// Takes up room for one object, and waits for it for `limit` at the longest; without a limit, as long as the queue was told.
+/// Takes up room for one object, and waits for room for at most `limit`; without a limit, as long as the queue was set to wait.
 ///
 /// # Panics
 /// With the panic of a destructor; no room is taken up then.

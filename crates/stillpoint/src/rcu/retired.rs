@@ -60,7 +60,7 @@ impl<T> Copy for Parts<T> {}
 
 // SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads.
 unsafe impl<T: Send + Sync + 'static> Send for Retired<T> {}
-// SAFETY: a shared `Retired` gives shared access only to the object.
+// SAFETY: a shared `Retired` gives only shared access to the object.
 unsafe impl<T: Send + Sync + 'static> Sync for Retired<T> {}
 
 impl<T: Send + Sync + 'static> Retired<T> {

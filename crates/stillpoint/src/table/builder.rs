@@ -42,7 +42,7 @@ impl<K, V> TableBuilder<K, V> {
 }
 
 impl<K, V, S> TableBuilder<K, V, S> {
-    /// For a table like another one, with room for as many entries as that has.
+    /// For a table like another one, with room for as many entries as the other one has.
     pub(super) fn like(table: &Table<K, V, S>) -> Self
     where
         K: Send + Sync + 'static,

@@ -3,16 +3,16 @@ use std::fmt;
 use super::engine::change::{Computed, Found};
 use super::error::Full;
 
-/// What the function of [`TableReader::compute`](super::TableReader::compute) wants to be done.
+/// What the function that is passed to [`TableReader::compute`](super::TableReader::compute) asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation<V, T = ()> {
-    /// Insert the value, in place of what is there, if anything.
+    /// Insert the value, and replace what is there, if anything.
     Insert(V),
     /// Remove what is there, if anything.
     Remove,
     /// Leave everything as it is, and hand out what is there.
     Keep,
-    /// Leave everything as it is, with this for the caller.
+    /// Leave everything as it is, and return this value to the caller.
     Abort(T),
 }
 
@@ -32,7 +32,7 @@ pub enum Compute<E, R, T = ()> {
     },
     /// The entry was removed.
     Removed(R),
-    /// Nothing was done. The entry, if the key is there: also for [`Operation::Remove`] of a key that is not.
+    /// Nothing was done. Has the entry, if the key is there. Also the result of [`Operation::Remove`] if the key is not there.
     Kept(Option<E>),
     /// Nothing was done, for this reason.
     Aborted(T),
@@ -64,7 +64,7 @@ pub enum TryInsertError<E, K, V, U = V> {
         current: E,
         /// The key that was to be inserted.
         key: K,
-        /// The value that was to be inserted; of `try_insert_with` an option, as it may not have been made.
+        /// The value that was to be inserted. For `try_insert_with`, an option: the value may not have been made.
         value: U,
     },
     /// There is no room.
@@ -81,7 +81,7 @@ impl<E, K, V> TryInsertError<E, K, V, Option<V>> {
         }
     }
 
-    /// With the value, if it was not made, as it was there before.
+    /// Adds the value that the caller had, if it was not used.
     pub(super) fn with(self, unused: Option<V>) -> TryInsertError<E, K, V> {
         match self {
             Self::Occupied { current, key, value } => {

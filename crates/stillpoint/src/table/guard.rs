@@ -16,11 +16,12 @@ use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{Guard, Region};
 
-/// A table as it is used in a region, where plain references to its entries may be held: made by
-/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within), in one
-/// that has begun. It serves as a region for cells of the domain, too.
+/// Access to a table in a region, where plain references to its entries may be held: made by
+/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within), in a region
+/// that has begun before. It is also a region for cells of the domain.
 ///
-/// A preempted thread in a region holds up everything retired since. The functions that the calls here are given run in it.
+/// A thread that is preempted in a region holds up everything retired since. Functions that are passed to the calls here run in
+/// the region.
 #[must_use = "a region of its own ends when the guard is dropped"]
 pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState, R = Guard<'g>>
 {
@@ -68,7 +69,7 @@ where
         unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.map(|pair| &pair.value)
     }
 
-    /// Looks a key up, and returns the one that is in the table, too.
+    /// Looks a key up, and returns the table's own key as well.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -104,8 +105,8 @@ where
         self.get(key).is_some()
     }
 
-    /// Looks a burst of keys up: their cache misses overlap. A burst of 32 takes a third to a half of the time of as
-    /// many single lookups in a large table.
+    /// Looks up a burst of keys: their cache misses overlap. In a large table, a burst of 32 takes a third to a half of the time of
+    /// 32 single lookups.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -128,8 +129,8 @@ where
 
     /// Every entry, in no order.
     ///
-    /// An entry that is in the table all the while is seen exactly once; one that is inserted, removed or replaced
-    /// meanwhile may be seen or not, and a key that is removed and inserted again may be seen twice.
+    /// An entry that is in the table from beginning to end is seen exactly once. One that is inserted, removed or replaced meanwhile
+    /// may or may not be seen, and a key that is removed and inserted again may be seen twice.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -145,7 +146,7 @@ where
         unsafe { Iter::new(self.inner) }
     }
 
-    /// Every key, as [`iter`](TableGuard::iter).
+    /// Every key; see [`iter`](TableGuard::iter).
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -158,7 +159,7 @@ where
         self.iter().map(|(key, _)| key)
     }
 
-    /// Every value, as [`iter`](TableGuard::iter).
+    /// Every value; see [`iter`](TableGuard::iter).
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -171,8 +172,8 @@ where
         self.iter().map(|(_, value)| value)
     }
 
-    /// Removes the entries for which `keep` is false. As with [`iter`](TableGuard::iter), entries that come meanwhile may
-    /// not be asked about. An entry that is replaced between the question and its removal stays.
+    /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), `keep` may not be called for entries
+    /// that are inserted meanwhile. An entry that is replaced between the call of `keep` and its removal stays.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};

@@ -10,10 +10,10 @@ use crate::rcu::Reader;
 
 /// A table and a reader of its domain in one value, for one thread: made by [`Table::handle`], on the thread that uses it.
 ///
-/// It keeps the table, and borrows nothing. Writes go through the table, which it dereferences to, everything else
+/// It keeps the table alive, and borrows nothing. It dereferences to the table, which takes the writes; everything else goes
 /// through its [`reader`](TableHandle::reader).
 ///
-/// As a [`TableReader`] that is kept, it pins the array of buckets that its last lookup saw.
+/// Like a [`TableReader`] that is kept, it pins the array of buckets that its last lookup saw.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +43,7 @@ use crate::rcu::Reader;
 /// std::thread::spawn(move || table.handle().len());
 /// ```
 pub struct TableHandle<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    /// What the reader has pinned. Dropped with no effect: the reader gives everything up.
+    /// What the reader has pinned. Its drop has no effect: the reader's drop gives everything up.
     home: Home,
     reader: Reader,
     table: Arc<Table<K, V, S>>,
@@ -55,8 +55,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
         Self { home: Home::default(), reader, table }
     }
 
-    /// Lookups, and writes that depend on what is there. To call it costs a few loads and stores of the thread's own: what the
-    /// last one has pinned serves again.
+    /// Lookups, and writes that depend on what is there. A call costs a few loads and stores of the thread's own memory: it uses again
+    /// what the last call has pinned.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::RandomState;
 /// Every entry of a table, in no order: see [`TableGuard::iter`](super::TableGuard::iter).
 ///
 /// A chain of buckets is read as a whole, and again in the next array when it moves meanwhile: so an entry that is
-/// there all the while is seen exactly once, also while the table grows or shrinks.
+/// there from beginning to end is seen exactly once, even while the table grows or shrinks.
 pub struct Iter<'g, K, V, S = RandomState> {
     inner: &'g Inner<K, V, S>,
     /// The array that was current at the beginning, and the next of its chains.
@@ -24,7 +24,8 @@ pub struct Iter<'g, K, V, S = RandomState> {
     moved: Vec<Chain<'g>>,
     /// Entries of the chain that was read last.
     entries: Vec<u32>,
-    /// [`hash_of`], for chains that several have moved to. Without its types, so that this one stays covariant in the hasher.
+    /// [`hash_of`], for chains that several others have moved to. Its types are erased, so that this type stays covariant in the
+    /// hasher.
     hash: unsafe fn(*const (), u32) -> u64,
 }
 
@@ -43,7 +44,7 @@ unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u
 struct Chain<'g> {
     array: &'g Array,
     index: usize,
-    /// Only its entries that were in this chain of this larger array: the others are read in their turn.
+    /// If set, only entries that were in this chain of this larger array are read: the others are read in their turn.
     of: Option<(&'g Array, usize)>,
 }
 
@@ -93,7 +94,7 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
             let (inner, hash) = (std::ptr::from_ref(self.inner).cast(), self.hash);
             // SAFETY: the table that it was made for, and entries that were linked in the region.
             let is_of = |&entry: &u32| array.index_of(unsafe { hash(inner, entry) }) == index;
-            // Taken: a panic of `Hash` must leave nothing that was not looked at.
+            // Taken: a panic of `Hash` must not leave behind anything that was not looked at.
             self.entries = std::mem::take(&mut self.entries).into_iter().filter(is_of).collect();
         }
         true
@@ -146,7 +147,7 @@ impl<'a, K, V, S> Iterator for IterMut<'a, K, V, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         // SAFETY: the table is borrowed exclusively during `'a`: no reader has an entry, and nobody else links or unlinks
-        // one. Each pair comes once, so that no two references to one are made.
+        // one. Each pair comes once, so no pair gets two references.
         let pair = unsafe { self.cursor.next_pair(self.inner)?.as_mut() };
         Some((&pair.key, &mut pair.value))
     }

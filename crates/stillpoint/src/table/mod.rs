@@ -13,7 +13,7 @@
 //! # Ok::<(), stillpoint::table::Full<u64, String>>(())
 //! ```
 //!
-//! With a domain and readers of one's own, lookups that hold up nothing but one entry:
+//! With your own domain and readers, a lookup holds up only one entry:
 //!
 //! ```
 //! use stillpoint::{rcu::Domain, table::Table};
@@ -38,21 +38,21 @@
 //!
 //! | call | what a preempted thread holds up | for |
 //! |---|---|---|
-//! | [`TableReader::get`] and what else it has | the entry in its hand | the default |
+//! | [`TableReader::get`] and its other methods | the entry that it holds | the default |
 //! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
 //! | [`Table::within`] a [`QsbrReader`](crate::rcu::QsbrReader) or any other region: the same calls | as that region | loops that have one already |
 //!
-//! [`Table::insert`] and [`Table::remove`] need no reader. [`Table::handle`] gives a thread that keeps an `Arc` of the table a reader of its
-//! own in one value: nothing borrows. A [`Set`] is a table without values.
+//! [`Table::insert`] and [`Table::remove`] need no reader. For a thread that keeps an `Arc` of the table, [`Table::handle`] makes one
+//! value with the table and a reader, which borrows nothing. A [`Set`] is a table without values.
 //!
 //! # Consistency
 //!
 //! Single operations are linearizable: each takes effect at one instant between its call and its return. Iteration,
 //! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what they are used for (clones, comparisons,
-//! `Debug`, serialization) are not instants: an entry that is there all the while is seen exactly once, one that comes or
-//! goes meanwhile may be seen or not.
+//! `Debug`, serialization) are not instants: an entry that is there from beginning to end is seen exactly once; one that comes or
+//! goes meanwhile may or may not be seen.
 //!
-//! Two operations that follow each other are two instants. What has to be one is an atomic operation.
+//! Two operations in a row are two instants. For a single instant, use one of the atomic operations.
 //!
 //! # Atomic operations
 //!
@@ -66,28 +66,28 @@
 //! | [`remove_if`](TableReader::remove_if) | removes, or not | – |
 //! | [`compute`](TableReader::compute) | replaces, removes, or not | inserts, or not |
 //!
-//! Values are replaced, and never changed: a reader that holds the old one keeps it as it is. (Values that are to change in
-//! place are atomics, or locks.) The functions that these calls are given run without a lock, on an entry that is kept: they may use the
-//! table, and may be called again when another writer comes first. When one panics, nothing has been done.
+//! Values are replaced, never changed: a reader that holds the old value keeps it as it is. (For values that change in place, use
+//! atomics or locks.) Functions that are passed to these calls run without a lock, on an entry that is kept alive: they may use the
+//! table. A function is called again if another writer comes first. If it panics, nothing has been done.
 //!
 //! # Lifetimes
 //!
-//! A [`Ref`] keeps one entry, a [`TableGuard`] lends references as long as it lives, and what is [`Removed`] is the
-//! caller's: to be read, to be retired by dropping it, or to be [taken apart](Removed::try_into_entry) once no reader can hold it any more.
-//! So an entry is freed when nobody can hold it, and not before; who holds one for ever holds up its memory, and who forgets a guard, all
-//! memory. Key and value are `'static`, since their destructors may run on any thread, later; those of everything that was
-//! not handed elsewhere have run when the drop of the table returns.
+//! A [`Ref`] keeps one entry, and a [`TableGuard`] lends references as long as it lives. A [`Removed`] entry is the caller's: to be
+//! read, to be retired by dropping it, or to be [taken apart](Removed::try_into_entry) once no reader can hold it any more.
+//! So an entry is freed when nobody can hold it, and not before. A `Ref` that is held for ever holds up the memory of its entry; a
+//! guard that is forgotten holds up all memory. Key and value are `'static`, since their destructors may run later, on any thread.
+//! When the drop of the table returns, they have run for everything that was not handed elsewhere.
 //!
-//! Who has the table to himself needs no reader: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut), and `into_iter`.
+//! The only owner of a table needs no reader: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut), and `into_iter`.
 //!
 //! # Performance
 //!
-//! - A lookup that hits misses the cache twice in a large table: bucket and entry. It writes to the thread's own line only.
+//! - In a large table, a lookup that finds its key has two cache misses: bucket and entry. It writes only to the thread's own line.
 //! - A writer locks one of 256 stripes of the buckets, for the time of a search and a few stores.
-//! - Growth costs each write three chains of buckets at the most. [`with_capacity_in`](Table::with_capacity_in) and
-//!   [`reserve`](Table::reserve) take it, and page faults, out of the writes' way; [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
-//! - Keep a [`TableReader`] or a [`TableHandle`], as long as the thread looks things up: making one costs more than a lookup.
-//! - To replace a value allocates a slot and retires one, as an insertion and a removal do.
+//! - Growth costs each write three chains of buckets at most. [`with_capacity_in`](Table::with_capacity_in) and
+//!   [`reserve`](Table::reserve) spare writes this cost, and page faults; [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
+//! - Keep a [`TableReader`] or a [`TableHandle`] as long as the thread looks things up: making one costs more than a lookup.
+//! - Replacing a value allocates a slot and retires one, as an insertion and a removal do.
 //!
 //! # What the user's code may do
 //!

@@ -39,7 +39,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 
-    /// As [`new`](TableReader::new), with the array that is pinned from one to the next.
+    /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
     ///
     /// # Safety
     /// The reader is used for nothing else as long as `home` is, which is used with this reader and this table only.
@@ -142,8 +142,8 @@ where
         self.get_or_insert_with(key, || value)
     }
 
-    /// As [`get_or_insert`](TableReader::get_or_insert), with the value that `value` returns, which is called only if the
-    /// key is not there.
+    /// As [`get_or_insert`](TableReader::get_or_insert), with the value that `value` returns. `value` is called only if the key is
+    /// not there.
     ///
     /// Exactly one of several threads inserts. Each may have called its function before: the values that were not
     /// needed are dropped.
@@ -180,7 +180,7 @@ where
     /// Inserts an entry whose key is not there.
     ///
     /// # Errors
-    /// When the key is there: the pair is handed back, with the entry that is there. When the table is full.
+    /// If the key is there: the pair is handed back, with the entry that is there. If the table is full: the pair is handed back.
     ///
     /// # Panics
     /// As [`Table::insert`](super::Table::insert).
@@ -206,8 +206,8 @@ where
         inserted.map_err(|error| error.with(value))
     }
 
-    /// As [`try_insert`](TableReader::try_insert), with the value that `value` returns, which is called only if the key is
-    /// not there at first.
+    /// As [`try_insert`](TableReader::try_insert), with the value that `value` returns. `value` is called only if the key is not
+    /// there at first.
     ///
     /// # Errors
     /// As [`try_insert`](TableReader::try_insert); the value is handed back if it was made.
@@ -238,8 +238,8 @@ where
     /// Replaces the value of a key by one that is made from the old one, and returns the old entry; `None` when the key
     /// is not in the table.
     ///
-    /// Atomic: when another thread changes the entry meanwhile, `value` is called again with what is there then. It runs
-    /// without a lock, and may use the table.
+    /// Atomic: if another thread changes the entry meanwhile, `value` is called again with what is there then. `value` runs without
+    /// a lock, and may use the table.
     ///
     /// # Errors
     /// When the table is full, and so many replaced entries wait for readers that no slot is left beside the
@@ -270,8 +270,8 @@ where
         Ok(old.map(|entry| Removed::new(inner, entry)))
     }
 
-    /// Replaces the value of a key by one that is made from the old one, or inserts `value`, and returns the entry that
-    /// is in the table now. Its key is the one that is given here.
+    /// Replaces the value of a key with one that is made from the old one, or inserts `value`. Returns the entry that is in the
+    /// table now. Its key is the one that was passed to this call.
     ///
     /// Atomic, as [`update`](TableReader::update).
     ///
@@ -300,7 +300,7 @@ where
         self.update_or_insert_with(key, update, || value)
     }
 
-    /// As [`update_or_insert`](TableReader::update_or_insert), with the value that `value` returns, which is called only if the
+    /// As [`update_or_insert`](TableReader::update_or_insert), with the value that `value` returns. `value` is called only if the
     /// key is not there.
     ///
     /// # Errors
@@ -330,11 +330,10 @@ where
         Ok(Ref::new(inner.update_or_insert(&mut finder, key, update, value)?))
     }
 
-    /// Does with the entry of a key what `function` says, which sees it, if it is there.
+    /// Shows `function` the entry of a key, if it is there, and does what `function` says.
     ///
-    /// Atomic: when another thread changes the entry meanwhile, `function` is called again with what is there then. It runs
-    /// without a lock, on an entry that is protected: it may take its time, and use the table. If it panics, nothing has
-    /// been done.
+    /// Atomic: if another thread changes the entry meanwhile, `function` is called again with what is there then. It runs without a
+    /// lock, on an entry that is protected: it may take long, and may use the table. If it panics, nothing has been done.
     ///
     /// # Errors
     /// When the table is full: the pair that was to be inserted is handed back.

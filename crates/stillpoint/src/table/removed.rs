@@ -43,8 +43,9 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         &self.pair().key
     }
 
-    /// The grace period that the entry waits for, to be waited for or awaited: started by the first call of this or of
-    /// [`try_into_entry`](Removed::try_into_entry). When it is over, that fails only for protected lookups.
+    /// The grace period that the entry waits for, so that the caller can wait for it, too. The first call of this or of
+    /// [`try_into_entry`](Removed::try_into_entry) starts it. When it is over, `try_into_entry` fails only while a protected lookup
+    /// holds the entry.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -66,7 +67,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         self.token.get_or_insert_with(start).get()
     }
 
-    /// Key and value themselves, if no reader can hold the entry any more, or the entry again. Never waits.
+    /// The key and the value themselves, if no reader can hold the entry any more; otherwise the removed entry again. Never waits.
     ///
     /// The first call starts a grace period and later ones check it. Each call may issue a heavy fence, and scans all
     /// readers.

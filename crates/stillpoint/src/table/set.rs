@@ -7,7 +7,7 @@ use super::table::Table;
 use super::RandomState;
 use crate::rcu::{default_domain, Domain};
 
-/// A set: a [`Table`] without values, which cost nothing. It is used as that one, but for its insertion.
+/// A set: a [`Table`] whose values are empty and cost nothing. It is used like a table, except for its [`insert`](Set::insert).
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::Set};
@@ -24,7 +24,7 @@ use crate::rcu::{default_domain, Domain};
 /// # Ok::<(), stillpoint::table::Full<&str, ()>>(())
 /// ```
 ///
-/// One with a limit, or another hasher, is made from a table:
+/// A set with a limit, or with another hasher, is made from a table:
 ///
 /// ```
 /// # use stillpoint::{rcu::Domain, table::{Set, Table}};
@@ -107,10 +107,10 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Inserts a key, and says whether it was new. One that is there stays, and this one is dropped.
+    /// Inserts a key, and returns whether it was new. If it was not, the key that is there stays, and the new one is dropped.
     ///
     /// # Errors
-    /// When the set is full, and does not have the key: it is handed back.
+    /// If the set is full, and does not have the key: the key is handed back.
     ///
     /// # Panics
     /// As [`Table::insert`].

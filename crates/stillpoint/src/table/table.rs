@@ -150,8 +150,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         TableReader::new(self.inner(), reader)
     }
 
-    /// The table for who is in a region: a guard, or a QSBR reader between two quiescent states. The domain is checked here,
-    /// and not at each lookup.
+    /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The domain is checked
+    /// here, and not at each lookup.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -172,8 +172,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         unsafe { TableGuard::new(self.inner(), region) }
     }
 
-    /// The table in a region of the calling thread, which begins here: see [`rcu::pin`](crate::rcu::pin). For tables of the
-    /// [default domain](crate::rcu::default_domain).
+    /// Begins a region of the calling thread, and gives access to the table in it: see [`rcu::pin`](crate::rcu::pin). For tables of
+    /// the [default domain](crate::rcu::default_domain).
     ///
     /// # Panics
     /// If the table is of another domain.
@@ -192,7 +192,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         unsafe { TableGuard::new(self.inner(), guard) }
     }
 
-    /// The table and a reader of its own in one value, for the thread that calls this: nothing that borrows.
+    /// One value with the table and a reader, for the thread that calls this. It borrows nothing.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -227,7 +227,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.inner().hasher()
     }
 
-    /// Every entry, in no order, with the value to be changed. Nobody reads meanwhile, as the table is borrowed exclusively.
+    /// Every entry, in no order, with a mutable reference to its value. Nobody reads meanwhile, as the table is borrowed exclusively.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -244,7 +244,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         IterMut::new(self)
     }
 
-    /// Every value, as [`iter_mut`](Table::iter_mut).
+    /// Every value; see [`iter_mut`](Table::iter_mut).
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
@@ -300,7 +300,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of a key, to be changed. Nobody reads meanwhile, as the table is borrowed exclusively.
+    /// A mutable reference to the value of a key. Nobody reads meanwhile, as the table is borrowed exclusively.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -437,14 +437,14 @@ where
     S: BuildHasher,
 {
     /// Moves everything to the smallest array of buckets that has room for as many entries as there are now, if it is smaller than
-    /// the present one. Readers and other writers go on meanwhile; what nobody can reach any more is freed before, and
-    /// the old array as after a growth. Entries never move: their slots stay with the table, and serve again.
+    /// the present one. Readers and other writers go on meanwhile. First, what nobody can reach any more is freed; the old array is
+    /// freed as after a growth. Entries never move: their slots stay with the table, and are used again.
     ///
-    /// Takes time in proportion to the buckets that there are, and holds up a writer for 64 of them at the most. A few
-    /// hundred bytes for each call that finds something to do stay with the table until its drop.
+    /// Takes time in proportion to the number of buckets, and holds up a writer for at most 64 of them. For each call that finds
+    /// something to do, a few hundred bytes stay with the table until it is dropped.
     ///
-    /// Without memory it does nothing, or leaves the rest to later writers. An iteration that a shrink comes to hashes keys, and reads
-    /// a smaller chain once for each of those that moved to it.
+    /// If there is no memory, it does nothing, or leaves the rest to later writers. An iteration that is under way when the table
+    /// shrinks has to hash keys, and reads each chain of the smaller array once for each chain that has moved to it.
     ///
     /// # Panics
     /// With the panic of a destructor, before anything is moved.
@@ -471,7 +471,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Tab
     type Item = (K, V);
     type IntoIter = IntoIter<K, V, S>;
 
-    /// Takes the table apart. It allocates nothing, and what is not asked for is dropped with the iterator.
+    /// Takes the table apart. It allocates nothing. Entries that are not taken from the iterator are dropped with it.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};

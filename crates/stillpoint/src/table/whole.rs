@@ -1,4 +1,4 @@
-//! What is done with a table as a whole: it reads through a reader of its own, which it makes for the call.
+//! Operations on a table as a whole. Each reads through a reader of its own, which it makes for the call.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -66,7 +66,7 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// A table of `domain` with these entries, of which a later one replaces an earlier one with the same key.
+    /// A table of `domain` with these entries. A later entry replaces an earlier one with the same key.
     ///
     /// # Panics
     /// If there is no memory.
@@ -203,7 +203,7 @@ mod serde {
         fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {
             let reader = self.own_reader();
             let guard = reader.pin();
-            // The iterator tells no length: entries may come and go until all are written.
+            // The length is not given in advance: entries may come and go until all are written.
             serializer.collect_map(self.within(&guard).iter())
         }
     }

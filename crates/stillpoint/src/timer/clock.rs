@@ -15,8 +15,8 @@ const TRIES: usize = 16;
 
 /// A monotonic clock for wheels: reads the time stamp counter (on aarch64 the virtual counter) where that runs at one
 /// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere. On x86-64 that
-/// is where the processor says so and the kernel tells the time by the counter, too. On systems other than Linux no counter is
-/// read, and the place of `CLOCK_MONOTONIC` is taken by [`Instant`](std::time::Instant), from the first use of the process.
+/// is where the processor says so and the kernel also tells the time by the counter. On systems other than Linux no counter is
+/// read, and [`Instant`](std::time::Instant), counted from the first use in the process, takes the place of `CLOCK_MONOTONIC`.
 ///
 /// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A counter is turned into
 /// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the

@@ -1,7 +1,7 @@
 //! Timer wheels for one thread, and timers across threads with a definite answer.
 //!
 //! - [`Wheel`]: timers of one thread. Adding and cancelling cost some ten cycles each, advancing costs by what is due.
-//! - [`NodeWheel`]: the same over [nodes](Node) in structures of the user's, without allocations; unsafe.
+//! - [`NodeWheel`]: the same over [nodes](Node) in the user's own structures, without allocations; unsafe.
 //! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it, and cancel them with an answer at
 //!   once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or
 //!   [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for earlier deadlines.

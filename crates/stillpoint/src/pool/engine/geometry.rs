@@ -23,7 +23,7 @@ pub(crate) enum Misfit {
         least: usize,
     },
     BucketHuge,
-    /// The distance from one object to the next has to be a multiple of the alignment, and at least so many bytes.
+    /// The distance from one object to the next has to be a multiple of the alignment, and at least this many bytes.
     Stride {
         least: usize,
     },
@@ -61,9 +61,9 @@ impl Geometry {
         Self::with_stride(size, align, None, bucket_bytes, capacity)
     }
 
-    /// For objects of `size` and `align`, and, if it is set, a distance from one to the next. Without a size of buckets, the
-    /// largest one with at most 64 objects, one row; but not one that leaves more than half of its memory unused when the pool
-    /// has `capacity` objects, unless it is small.
+    /// For objects of `size` and `align` and, if it is set, a distance from one to the next. If no size of buckets is given, it
+    /// chooses the largest one with at most 64 objects, one row. But it chooses none that leaves more than half of its memory unused
+    /// when the pool has `capacity` objects, unless the bucket is small.
     pub(crate) fn with_stride(
         size: usize,
         align: usize,

@@ -21,13 +21,13 @@ pub(crate) enum Refused {
     /// The range of addresses, or the headers.
     NoMemory,
     Kernel(Refusal),
-    /// The memory that was given, which has to have so many bytes.
+    /// The memory that was given, which has to have this many bytes.
     Given {
         needed: usize,
     },
 }
 
-/// Memory of the user's, which is given back when the pool does not use it any more.
+/// The user's own memory, which is given back when the pool does not use it any more.
 pub(crate) struct Given {
     pub(crate) start: NonNull<u8>,
     pub(crate) bytes: usize,

@@ -128,7 +128,7 @@ impl<'p> Handle<'p> {
         found
     }
 
-    /// Counts what a handle does that has a shard. On no path on which the cache suffices: there it would cost a tenth.
+    /// Counts what a handle with a shard does. Not called where the cache suffices: there it would cost a tenth of the time.
     fn count(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
         if !ptr::eq(self.shard.get(), self.core.nobody()) {
             which(&self.shard.get().calls).count(more);

@@ -161,7 +161,7 @@ impl Core {
         self.extent.maximum() as usize * self.geometry.objects() as usize
     }
 
-    /// Blocks that there may be.
+    /// The greatest number of blocks.
     pub(crate) fn most_blocks(&self) -> usize {
         self.extent.maximum() as usize
     }

@@ -57,7 +57,7 @@ macro_rules! own {
 }
 
 impl OwnUsize {
-    /// Counts so many more.
+    /// Adds this number to the count.
     #[inline(always)]
     pub(crate) fn count(&self, more: usize) {
         self.set(self.get().wrapping_add(more));

@@ -30,7 +30,7 @@ pub(crate) struct Shard {
     pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
-    /// What its holders have done. The holder's, on a line that nobody else writes to.
+    /// What its holders have done. Only the holder writes it, on a line that nobody else writes to.
     pub(crate) calls: CachePadded<Calls>,
     core: *const Core,
     /// The thread that holds it for longer, or 0.

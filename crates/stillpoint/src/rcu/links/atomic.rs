@@ -11,33 +11,33 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.
 ///
-/// It owns nothing: what it points to is freed by whoever retires it, and a link that is dropped drops nothing. It knows no
+/// It owns nothing: what it points to is freed by whoever retires it, and dropping a link drops nothing else. It knows no
 /// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
 /// [`Unprotected`](super::Unprotected).
 ///
 /// # The contract
 ///
-/// To load and to exchange links is safe; to follow one is not. A structure keeps these rules:
+/// Loading and exchanging links is safe; following one is not. A structure keeps these rules:
 ///
-/// 1. **One domain.** All who follow its links do so by readers of the domain that its objects are retired to.
-/// 2. **Unlinked, then retired, once.** An object is retired after the last link to it from what is still linked was changed,
-///    by who changed it, and never linked again. Nothing else frees it.
-/// 3. **Published and followed.** Who links an object does so by a release operation; who follows a link has loaded it by
-///    acquire. An exchange that follows what it found is an acquire on failure as well.
+/// 1. **One domain.** Everyone who follows its links does so with a reader of the domain that its objects are retired to.
+/// 2. **Unlinked, then retired, once.** An object is retired after the last link that led to it from a linked object was changed.
+///    Whoever changed that link retires it. It is never linked again, and nothing else frees it.
+/// 3. **Published and followed.** An object is linked by a release operation. A link that is followed was loaded by an acquire
+///    operation. An exchange that follows what it found is an acquire on failure as well.
 ///
-/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader) that is all: what is reached from the structure's
-/// root within the region may be followed until it ends, objects that were unlinked meanwhile included, if
+/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader), one more rule is enough. What is reached from
+/// the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile, if
 ///
-/// 4. **what an unlinked object links to is not unlinked before it**: the links of an object do not change any more when it
-///    is unlinked, or lead to what is linked still.
+/// 4. **what an unlinked object links to is not unlinked before that object**: once an object is unlinked, its links do not change
+///    any more, or they lead to objects that are still linked.
 ///
-/// Where objects are protected one by one, with [`protect`](Atomic::protect), the link must show that its own object was
-/// still linked:
+/// Where objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
+/// was still linked:
 ///
 /// 5. **Marked before it is unlinked.** Each link of an object gets a tag, for good, before the object is unlinked, and does
-///    not change from then on. A walker that meets a mark follows nothing that this link says, and begins again at the root, or
-///    unlinks the object itself. (Or it looks at another link, after it has protected the object, which shows that the
-///    object is still linked: as dequeuers of a queue look at its head again.)
+///    not change from then on. A walker that meets a mark does not follow this link: it begins again at the root, or unlinks the
+///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
+///    as dequeuers of a queue look at its head again.)
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -74,17 +74,17 @@ pub struct Atomic<T: Pointee + ?Sized> {
     _object: PhantomData<*mut T>,
 }
 
-// SAFETY: who has a link may get a reference to the object, and the object itself to be freed, on any thread; so the object has
-// to be both. The link is an atomic.
+// SAFETY: whoever has a link may, on any thread, get a reference to the object and free the object. So the object has to be `Sync`
+// and `Send`. The link itself is an atomic.
 unsafe impl<T: Pointee + Send + Sync + ?Sized> Send for Atomic<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: references to the object, and the object itself, may get to any thread.
 unsafe impl<T: Pointee + Send + Sync + ?Sized> Sync for Atomic<T> {}
-// As atomic pointers: what a panic has interrupted is seen by nobody who does not follow the link.
+// As for atomic pointers: only code that follows the link, which is `unsafe`, can see what a panic has interrupted.
 impl<T: Pointee + ?Sized> std::panic::UnwindSafe for Atomic<T> {}
 impl<T: Pointee + ?Sized> std::panic::RefUnwindSafe for Atomic<T> {}
 
 impl<T> Atomic<T> {
-    /// A link to a new object of this value. Allocates.
+    /// A link to a new object with this value. Allocates.
     pub fn new(value: T) -> Self {
         Self::from(Owned::new(value))
     }
@@ -97,7 +97,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         Self { word: AtomicPtr::new(std::ptr::null_mut()), _object: PhantomData }
     }
 
-    /// A link to nothing. loom's atomics are not made at compile time.
+    /// A link to nothing. Not `const`: loom's atomics cannot be made at compile time.
     #[cfg(loom)]
     pub fn null() -> Self {
         Self::with(std::ptr::null_mut())
@@ -107,7 +107,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         Self { word: AtomicPtr::new(word), _object: PhantomData }
     }
 
-    /// What it points to now.
+    /// What the link points to now.
     ///
     /// # Panics
     /// If `order` is a release.
@@ -116,11 +116,11 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         Shared::new(self.word.load(order))
     }
 
-    /// Loads the link and protects the object that it points to: as long as the result exists, and is not loaded again, the
-    /// object is not freed, if this link's own object was linked at that moment. The tag is handed back; where it is a mark,
-    /// that was not so. See the [contract](Atomic#the-contract), rule 5.
+    /// Loads the link and protects the object that it points to. If the object that contains this link was linked at that moment,
+    /// the protected object is not freed until the result is dropped or loads another link. The result has the tag, too: if it is a
+    /// mark, the containing object was not linked. See the [contract](Atomic#the-contract), rule 5.
     ///
-    /// Lock-free: repeats only if the link has changed meanwhile, in its tag or otherwise. No fence in the asymmetric mode.
+    /// Lock-free: repeats only if the link, or its tag, has changed meanwhile. No fence in the asymmetric mode.
     ///
     /// ```
     /// use stillpoint::rcu::{Atomic, Domain};
@@ -129,7 +129,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// let reader = domain.reader();
     /// let link = Atomic::new(7);
     /// let object = link.protect(&reader);
-    /// // SAFETY: the link itself is not in an object, and nothing is retired.
+    /// // SAFETY: the link is not part of an object, and nothing is retired.
     /// assert_eq!(unsafe { object.as_ref() }, Some(&7));
     /// # drop(object);
     /// # drop(unsafe { link.into_owned() });
@@ -168,10 +168,10 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Sets the link to `new` if it holds `current`, the tag included, and returns what was set.
     ///
-    /// Addresses are compared: `current` is an object that is not freed meanwhile, or it may be another one by now.
+    /// Addresses are compared: if `current` was freed meanwhile, another object may be at its address by now.
     ///
     /// # Errors
-    /// When the link holds something else: what that is, and `new` is handed back.
+    /// If the link holds something else. The error says what it holds, and hands back `new`.
     ///
     /// # Panics
     /// If `failure` is a release.
@@ -208,8 +208,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         )
     }
 
-    /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`: for loops, where
-    /// some processors have it cheaper.
+    /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`. For loops: some
+    /// processors do it more cheaply.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -258,9 +258,9 @@ impl<T: Pointee + ?Sized> Atomic<T> {
 
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
     ///
-    /// By exchanges that compare addresses: the caller keeps the object that the link holds protected meanwhile, in a region or
-    /// by a [`ProtectedLink`], or has the structure to itself. Else another object may be at the address by then, and the link
-    /// is set to a pointer that was made from the one that is freed.
+    /// It uses exchanges that compare addresses. So the caller must keep the object that the link holds protected meanwhile, in a
+    /// region or by a [`ProtectedLink`], or have the structure to itself. Otherwise another object may be at the address by then,
+    /// and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```
     /// # use std::sync::atomic::Ordering;
@@ -275,21 +275,21 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         self.fetch(order, |before| before | tag)
     }
 
-    /// Clears the bits of the tag that are not in this one, and returns what the link held before. Lock-free. The object is kept
-    /// protected as for [`fetch_or`](Atomic::fetch_or).
+    /// Clears the bits of the tag that are not set in `tag`, and returns what the link held before. Lock-free. The caller keeps the
+    /// object protected as for [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_and<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before & tag)
     }
 
-    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The object is kept protected as for
+    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The caller keeps the object protected as for
     /// [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_xor<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before ^ tag)
     }
 
-    /// By exchanges of the pointer: an integer would lose what it may point to.
+    /// Exchanges the pointer instead of operating on an integer: an integer would lose the pointer's provenance.
     fn fetch<'g>(&self, order: Ordering, change: impl Fn(usize) -> usize) -> Shared<'g, T> {
-        // Relaxed: what the exchange has found is what counts.
+        // Relaxed: only what the exchange finds counts.
         let mut found = self.word.load(Ordering::Relaxed);
         loop {
             let new = tagged::<T>(found, change(tag_of::<T>(found)));
@@ -300,7 +300,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         }
     }
 
-    /// Takes the object out of the link; `None` if it was null. Leaves a null link without a tag.
+    /// Takes the object out of the link; `None` if the link was null. Leaves a null link without a tag.
     ///
     /// ```
     /// use stillpoint::rcu::Atomic;
@@ -320,7 +320,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         unsafe { Shared::new(word).into_owned() }
     }
 
-    /// The object, without the link; `None` if that is null.
+    /// Turns the link into its object; `None` if the link is null.
     ///
     /// # Safety
     /// As for [`Shared::into_owned`].

@@ -1,8 +1,8 @@
 //! Typed links, for those who write data structures: [`Atomic`], [`Owned`], [`Shared`], and [`ProtectedLink`].
 //!
-//! Unlike a cell, a link owns nothing and knows no domain: whoever writes a structure says when an object is unlinked, and to
-//! which domain it is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is at
-//! [`Atomic`]; its argument, in `docs/design/rcu.md`.
+//! Unlike a cell, a link owns nothing and knows no domain: the structure decides when an object is unlinked, and to which domain
+//! the object is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is in the
+//! documentation of [`Atomic`]; its argument is in `docs/design/rcu.md`.
 
 mod atomic;
 mod owned;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::pointee::{InArc, Pointee};
 use super::shared::{tag_of, tagged, untagged, Shared};
 
-/// An object that is not linked yet, with a tag: its owner has it alone. As a box, in one word.
+/// An object that is not linked yet, with a tag. Like a box, it is owned by one owner only; it takes one word.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -32,32 +32,32 @@ pub struct Owned<T: Pointee + ?Sized> {
 
 // SAFETY: it owns its object like a box.
 unsafe impl<T: Pointee + Send + ?Sized> Send for Owned<T> {}
-// SAFETY: a shared `Owned` gives shared access only.
+// SAFETY: a shared `Owned` gives only shared access.
 unsafe impl<T: Pointee + Sync + ?Sized> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
-    /// An object of this value. Allocates.
+    /// An object with this value. Allocates.
     pub fn new(value: T) -> Self {
         Self::init(value)
     }
 
     /// The box that the object is in. The tag is lost.
     pub fn into_box(self) -> Box<T> {
-        // SAFETY: it came from a box (`Pointee::init`), and is the caller's.
+        // SAFETY: the object came from a box (`Pointee::init`), and passes to the caller.
         unsafe { Box::from_raw(untagged::<T>(self.into_raw()).cast()) }
     }
 }
 
 impl<T: Pointee + ?Sized> Owned<T> {
-    /// An object made of `init`: of a vector for a slice, which is copied; of an `Arc` for [`InArc`], whose count it takes
-    /// over.
+    /// An object made of `init`. A slice is made of a vector, whose elements are moved; an [`InArc`] is made of an `Arc`, whose
+    /// count it takes over.
     pub fn init(init: T::Init) -> Self {
-        // SAFETY: it is the caller's.
+        // SAFETY: `T::init` has made the object just now, and this value owns it.
         unsafe { Self::from_raw(T::init(init).as_ptr()) }
     }
 
     /// # Safety
-    /// The address is not null, and of an object from `T::init` that the caller owns.
+    /// The address is not null. It is that of an object from `T::init` that the caller owns.
     pub(super) unsafe fn from_raw(word: *mut ()) -> Self {
         Self { word, _object: PhantomData }
     }
@@ -80,11 +80,11 @@ impl<T: Pointee + ?Sized> Owned<T> {
     #[must_use]
     pub fn with_tag(self, tag: usize) -> Self {
         let word = tagged::<T>(self.into_raw(), tag);
-        // SAFETY: it is this value's, which is gone.
+        // SAFETY: the object was owned by `self`, which no longer exists.
         unsafe { Self::from_raw(word) }
     }
 
-    /// Gives the object up to whoever retires it or owns it later.
+    /// Gives up ownership of the object to whoever retires it or owns it later.
     ///
     /// ```
     /// use stillpoint::rcu::{Owned, Unprotected};
@@ -102,21 +102,21 @@ impl<T: Pointee + ?Sized> Deref for Owned<T> {
     type Target = T::Target;
 
     fn deref(&self) -> &T::Target {
-        // SAFETY: it is this value's, and is borrowed with it.
+        // SAFETY: this value owns the object, which is borrowed together with it.
         unsafe { T::target(self.object()) }
     }
 }
 
 impl<T> DerefMut for Owned<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: it is this value's, in a box, and is borrowed with it.
+        // SAFETY: this value owns the object, which is in a box and is borrowed together with this value.
         unsafe { self.object().cast().as_mut() }
     }
 }
 
 impl<T: Pointee + ?Sized> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: it is this value's, and was not linked.
+        // SAFETY: this value owns the object, which was not linked.
         unsafe { T::drop(self.object()) };
     }
 }

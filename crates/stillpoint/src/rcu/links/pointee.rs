@@ -4,10 +4,10 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// What a link can point to: how it is made, found from one word, and freed.
+/// What a link can point to: how an object is made, found from one word, and freed.
 ///
-/// Implemented for every sized type, whose objects are in boxes; for slices, whose length is in front of the elements, so
-/// that a link is one word; and for [`InArc`].
+/// Implemented for every sized type, whose objects are in boxes; for slices, which store their length in front of the elements,
+/// so that a link is one word; and for [`InArc`].
 ///
 /// ```
 /// use stillpoint::rcu::{InArc, Owned};
@@ -24,11 +24,11 @@ use std::sync::Arc;
 /// `Send` only if `drop` may be called on another thread than `init`, and `Sync` only if references from `target` may be
 /// shared between threads.
 pub unsafe trait Pointee {
-    /// What references to the object show.
+    /// The type that references to the object have.
     type Target: ?Sized;
     /// What an object is made of.
     type Init;
-    /// Addresses are multiples of this: as many tags are there.
+    /// Addresses are multiples of this, so there are as many tags.
     const ALIGN: usize;
 
     /// Makes an object, which the caller owns.
@@ -37,7 +37,7 @@ pub unsafe trait Pointee {
     /// The object.
     ///
     /// # Safety
-    /// It came from `init`, is not dropped during `'a`, and nobody has it exclusively meanwhile.
+    /// The object came from `init`, is not dropped during `'a`, and nobody has an exclusive reference to it meanwhile.
     unsafe fn target<'a>(object: NonNull<()>) -> &'a Self::Target;
 
     /// Size of the object itself in bytes, without what it owns elsewhere.
@@ -49,7 +49,7 @@ pub unsafe trait Pointee {
     /// Drops the object and frees its memory.
     ///
     /// # Safety
-    /// It came from `init`, the caller owns it, and nobody uses it any more.
+    /// The object came from `init`, the caller owns it, and nobody uses it any more.
     unsafe fn drop(object: NonNull<()>);
 }
 
@@ -73,12 +73,12 @@ unsafe impl<T> Pointee for T {
     }
 
     unsafe fn drop(object: NonNull<()>) {
-        // SAFETY: it came from a box in `init`, and is the caller's.
+        // SAFETY: the object came from a box in `init`, and the caller owns it.
         drop(unsafe { Box::from_raw(object.cast::<T>().as_ptr()) });
     }
 }
 
-/// Where the elements of a slice begin behind the length, and the layout of all.
+/// The offset of a slice's elements, which follow the length, and the layout of both together.
 fn slice_layout<T>(len: usize) -> (usize, Layout) {
     let elements = Layout::array::<T>(len).expect("a slice that exists has a layout");
     let (all, offset) = Layout::new::<usize>().extend(elements).expect("the length fits in front of a slice");
@@ -107,8 +107,8 @@ unsafe impl<T> Pointee for [T] {
         let (offset, layout) = slice_layout::<T>(init.len());
         // SAFETY: the layout has room for the length at least.
         let memory = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        // SAFETY: the memory has room for the length, and behind it for as many elements. They move there: the vector, whose
-        // length is set to 0, frees its memory only.
+        // SAFETY: the memory has room for the length, and after it for that many elements. The elements move there: the vector's
+        // length is set to 0, so that it frees only its memory.
         unsafe {
             memory.cast().write(init.len());
             let mut init = init;
@@ -145,13 +145,13 @@ unsafe impl<T> Pointee for [T] {
         // SAFETY: the caller's promise.
         let elements = unsafe { elements::<T>(object) };
         let _memory = Memory(object, slice_layout::<T>(elements.len()).1);
-        // SAFETY: the caller owns them, and they are dropped once.
+        // SAFETY: the caller owns the elements, and they are dropped once.
         unsafe { elements.drop_in_place() };
     }
 }
 
-/// A pointee whose object is in an [`Arc`]: a link to it has a count of its own, which a retirement gives up later. A type
-/// for the parameter of links; there are no values of it.
+/// A pointee whose object is in an [`Arc`]: a link to it has its own count, which is given up some time after the object is
+/// retired. A type only for the parameter of links; it has no values.
 ///
 /// ```
 /// use std::sync::{atomic::Ordering, Arc};
@@ -171,9 +171,9 @@ unsafe impl<T> Pointee for [T] {
 /// assert_eq!(Arc::strong_count(&value), 2);
 /// ```
 pub struct InArc<T> {
-    /// Shares its traits.
+    /// Gives this type the auto traits of an `Arc`.
     _arc: PhantomData<Arc<T>>,
-    /// Not sized, so that it is not a pointee as sized types are.
+    /// Makes this type unsized, so that the `Pointee` of sized types does not apply to it.
     _unsized: [()],
 }
 
@@ -198,7 +198,7 @@ unsafe impl<T> Pointee for InArc<T> {
     }
 
     unsafe fn drop(object: NonNull<()>) {
-        // SAFETY: it came from an `Arc` in `init`, whose count is the caller's.
+        // SAFETY: the object came from an `Arc` in `init`, whose count the caller owns.
         drop(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
     }
 }
@@ -208,8 +208,8 @@ unsafe impl<T> Pointee for InArc<T> {
 /// # Safety
 /// As for [`Pointee::target`] of `InArc<T>`.
 pub(super) unsafe fn to_arc<T>(object: NonNull<()>) -> Arc<T> {
-    // SAFETY: it came from an `Arc`, whose count is not given up as long as it may be followed; this is another one, made
-    // from it and not dropped.
+    // SAFETY: the object came from an `Arc`, whose count is not given up as long as the link may be followed. The `Arc` that is made
+    // here is not dropped, so it takes no count away.
     let arc = ManuallyDrop::new(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
     Arc::clone(&arc)
 }

@@ -10,12 +10,12 @@ use crate::rcu::engine::core::record::Slot;
 use crate::rcu::reader::Reader;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// What a link held when it was loaded, with its tag; the object is protected by a hazard slot of this value's own: see
+/// What a link held when it was loaded, with its tag. This value has its own hazard slot, which protects the object: see
 /// [`Atomic::protect`].
 ///
-/// For walks hand over hand: two or three of these change places (`mem::swap`), and the one in front is
-/// [loaded](ProtectedLink::load) again, which lets go of what it had. It borrows only the reader, and not the link, which may be
-/// in an object that another one protects.
+/// For walks hand over hand: two or three of these values change places (`mem::swap`), and the one in front
+/// [loads](ProtectedLink::load) the next link, which lets go of what it held. It borrows only the reader. It does not borrow the
+/// link, which may be in an object that another `ProtectedLink` protects.
 ///
 /// ```
 /// use std::mem;
@@ -34,12 +34,12 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// let reader = domain.reader();
 /// let sum = 'walk: loop {
 ///     let (mut sum, mut current, mut next) = (0, root.protect(&reader), ProtectedLink::null(&reader));
-///     // SAFETY: it is read from a link that has no mark.
+///     // SAFETY: `current` was loaded from a link without a mark.
 ///     while let Some(node) = unsafe { current.as_ref() } {
 ///         sum += node.value;
 ///         next.load(&node.next);
 ///         if next.tag() == 1 {
-///             continue 'walk; // the node is unlinked, and what it says may be freed
+///             continue 'walk; // the node is unlinked, and what it links to may be freed
 ///         }
 ///         mem::swap(&mut current, &mut next);
 ///     }
@@ -52,7 +52,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// # }
 /// ```
 ///
-/// It lives no longer than its reader, and what was followed no longer than it:
+/// It cannot outlive its reader, and a reference that comes from it can outlive neither it nor its next load:
 ///
 /// ```compile_fail,E0502
 /// # let domain = stillpoint::rcu::Domain::new();
@@ -75,14 +75,14 @@ use stillpoint_sys::sync::atomic::Ordering;
 #[must_use = "the object is protected until this value is dropped"]
 pub struct ProtectedLink<'r, T: Pointee + ?Sized> {
     word: *mut (),
-    /// Set to the object; `None` for null.
+    /// Holds the object's address; `None` for null.
     slot: Option<Slot<'r>>,
     reader: &'r Reader,
     _object: PhantomData<*const T>,
 }
 
 impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
-    /// One that holds null, and occupies no slot.
+    /// A protected link that holds null, and occupies no slot.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -102,8 +102,7 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
         Self { word: ptr::null_mut(), slot: None, reader, _object: PhantomData }
     }
 
-    /// Loads a link in place of what this value held, which is not protected by it any more: as
-    /// [`Atomic::protect`], in the same slot.
+    /// Loads a link, as [`Atomic::protect`] does, into the same slot. What this value held before is no longer protected by it.
     #[inline(always)]
     pub fn load(&mut self, link: &Atomic<T>) {
         // Relaxed: this address is not followed.
@@ -121,12 +120,13 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     #[inline(always)]
     fn release(&mut self) {
         if let Some(slot) = self.slot.take() {
-            // SAFETY: it is this value's, which stays on the thread of its reader, and has no other one now.
+            // SAFETY: the slot is this value's, and was taken out of it just now, so it is released once. The value stays on the
+            // thread of its reader.
             unsafe { slot.release() };
         }
     }
 
-    /// What the link held, as exchanges expect it.
+    /// What the link held, in the form that exchanges expect.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -139,7 +139,7 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// assert!(!found.is_null());
     /// let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
     /// link.compare_exchange(found.shared(), Shared::null(), release, relaxed, &Unprotected).expect("nobody else is there");
-    /// # // SAFETY: nobody else had it, and it is linked no more.
+    /// # // SAFETY: nobody else had it, and it is no longer linked.
     /// # let object = unsafe { found.shared().into_owned() };
     /// # drop(found);
     /// # drop(object);
@@ -164,9 +164,9 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// The object; `None` for null.
     ///
     /// # Safety
-    /// The structure keeps the [contract](Atomic#the-contract), the reader is of its domain, and the link that was loaded is
-    /// a root, or one of an object that was protected meanwhile (or that a region kept), and has no mark. Or another link was
-    /// looked at since, which shows that the object was still linked.
+    /// The structure keeps the [contract](Atomic#the-contract), and the reader is of its domain. The link that was loaded is a root,
+    /// or it has no mark and is in an object that was protected meanwhile (or kept by a region). Or the caller has looked since at
+    /// another link, which shows that the object was still linked.
     #[inline(always)]
     pub unsafe fn as_ref(&self) -> Option<&T::Target> {
         // SAFETY: the slot has held the object since it was linked; the confirming load was an acquire.

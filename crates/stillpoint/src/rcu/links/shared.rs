@@ -28,7 +28,7 @@ pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () 
     untagged::<T>(word).map_addr(|word| word | (tag & (T::ALIGN - 1)))
 }
 
-/// For how long what is loaded from a link may be followed: a [`Region`], or [`Unprotected`].
+/// How long what was loaded from a link may be followed: a [`Region`], or [`Unprotected`].
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ pub trait Scope: sealed::Scope {}
 impl<R: Region> Scope for R {}
 impl Scope for Unprotected {}
 
-/// The scope of links that are not followed, or whose structure the caller has to itself.
+/// The scope for links that are not followed, or that are in a structure which nobody else uses.
 ///
 /// ```
 /// # use std::sync::atomic::Ordering;
@@ -112,8 +112,8 @@ pub(super) mod sealed {
 
 /// What a link holds: a pointer to an object, or null, and a tag. One word, which is copied freely.
 ///
-/// The lifetime is that of the scope in which it was loaded. To follow it is `unsafe`: see [`Atomic`](super::Atomic).
-/// Compared with the tag.
+/// The lifetime is that of the scope in which it was loaded. Following it is `unsafe`: see [`Atomic`](super::Atomic).
+/// Comparisons include the tag.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -155,7 +155,7 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
         self.as_ptr().is_null()
     }
 
-    /// The address of the object, without the tag. For comparison, or to be cast by who knows the type.
+    /// The address of the object, without the tag. For comparison, or for callers that know the type and cast it.
     #[inline(always)]
     pub fn as_ptr(self) -> *mut () {
         untagged::<T>(self.word)
@@ -182,28 +182,28 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     /// The object; `None` for null.
     ///
     /// # Safety
-    /// Null, or an object that is not freed during `'g` (see the contract of [`Atomic`](super::Atomic)), loaded by an
-    /// acquire operation, and that nobody has exclusively.
+    /// It is null, or it was loaded by an acquire operation, and points to an object that is not freed during `'g` (see the
+    /// contract of [`Atomic`](super::Atomic)) and to which nobody has an exclusive reference.
     #[inline(always)]
     pub unsafe fn as_ref(self) -> Option<&'g T::Target> {
         // SAFETY: the caller's promise.
         self.object().map(|object| unsafe { T::target(object) })
     }
 
-    /// Owns the object at once: no grace period is needed. `None` for null.
+    /// Takes ownership of the object at once: no grace period is needed. `None` for null.
     ///
     /// # Safety
-    /// Null, or an object that the caller has to itself: no reader can follow a link to it, and nobody else owns or
+    /// It is null, or nobody but the caller has access to the object: no reader can follow a link to it, and nobody else owns or
     /// retires it.
     pub unsafe fn into_owned(self) -> Option<Owned<T>> {
         // SAFETY: the caller's promise.
         self.object().map(|object| unsafe { Owned::from_raw(object.as_ptr()) })
     }
 
-    /// Hands the object to `reclaimer`, which frees it when no reader can hold it. If there is no room after what the
-    /// reclaimer can do at once, the object is left to the domain, beyond any limit, as a [`Retired`] that is dropped.
+    /// Hands the object to `reclaimer`, which frees it when no reader can hold it. A full reclaimer first frees what it can at once.
+    /// If there is still no room, the object is left to the domain, beyond any limit, as a [`Retired`] that is dropped.
     ///
-    /// For any pointee; [`into_retired`](Shared::into_retired) has more to offer for those in boxes.
+    /// It takes any pointee; for pointees in boxes, [`into_retired`](Shared::into_retired) offers more.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -220,10 +220,10 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     ///
     /// # Safety
     /// Not null. The object was unlinked before, so that no later load finds it; it is retired once, and nothing else frees
-    /// it. All who follow links to it do so by readers of the reclaimer's domain.
+    /// it. Everyone who follows links to it does so with a reader of the reclaimer's domain.
     ///
     /// # Panics
-    /// As [`Reclaimer::retire`], with the panic of another object's destructor; this one is then left to the domain.
+    /// As [`Reclaimer::retire`], with the panic of another object's destructor; this object is then left to the domain.
     pub unsafe fn retire(self, reclaimer: &mut Reclaimer)
     where
         T: Send + Sync + 'static,
@@ -241,8 +241,8 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
 }
 
 impl<T: Send + Sync + 'static> Shared<'_, T> {
-    /// The object as one that was unlinked from a cell of `domain`: for any reclaimer or retire handle of it, to be waited
-    /// for, or dropped.
+    /// The object, in the form in which cells of `domain` return what was unlinked: hand it to any reclaimer or retire handle of
+    /// the domain, wait for it, or drop it.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -259,7 +259,8 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// ```
     ///
     /// # Safety
-    /// As for [`retire`](Shared::retire), with `domain`; and it can still be read: nobody has it exclusively.
+    /// As for [`retire`](Shared::retire), with `domain`. In addition, nobody has an exclusive reference to the object: it can still
+    /// be read.
     ///
     /// # Panics
     /// For null.
@@ -271,7 +272,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
 }
 
 impl<T> Shared<'_, InArc<T>> {
-    /// Another count of the `Arc`; `None` for null.
+    /// A further count of the `Arc`, for the caller; `None` for null.
     ///
     /// ```
     /// use std::sync::{atomic::Ordering, Arc};
@@ -280,7 +281,7 @@ impl<T> Shared<'_, InArc<T>> {
     /// let mut link: Atomic<InArc<u32>> = Atomic::from(Owned::init(Arc::new(7)));
     /// // SAFETY: nobody else uses the link.
     /// let count = unsafe { link.load(Ordering::Acquire, &Unprotected).to_arc() };
-    /// // SAFETY: as above.
+    /// // SAFETY: nobody else uses the link.
     /// drop(unsafe { link.take_owned() });
     /// assert_eq!(count.as_deref(), Some(&7)); // the caller's own
     /// ```

@@ -8,20 +8,20 @@ use crate::rcu::engine::queue::callbacks::Callbacks;
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics;
 
-/// A queue of callbacks whose nodes are in the user's objects: to push allocates nothing, never fails, and never waits.
+/// A queue of callbacks whose nodes are in the user's objects: a push allocates nothing, never fails, and never waits.
 ///
-/// Any thread pushes, and any thread serves: by [`run`](CallbackQueue::run), by [`poll`](CallbackQueue::poll), or in
-/// [`barrier`](CallbackQueue::barrier), one at a time. Nothing of the queue is with the thread that serves it, which may end,
-/// be paused, or be missing in the child of a `fork`.
+/// Any thread may push. Any thread may serve the queue: by [`run`](CallbackQueue::run), by [`poll`](CallbackQueue::poll), or in
+/// [`barrier`](CallbackQueue::barrier), one thread at a time. The thread that serves the queue keeps no part of it to itself: the
+/// thread may end, be paused, or be missing in the child of a `fork`.
 ///
-/// Callbacks that are pushed by [`push`](CallbackQueue::push) are called in their order, and wait only for region readers:
-/// not for protected loads. Those of [`push_object`](CallbackQueue::push_object) wait for protected loads of their object, too, and
-/// keep no order. Up to eight grace periods are under way at a time, each for all that was pushed when it was
-/// started: in domains with light readers, one in 50 µs at the most.
+/// Callbacks that are pushed by [`push`](CallbackQueue::push) are called in their order, and wait only for region readers, not for
+/// protected loads. Callbacks that are pushed by [`push_object`](CallbackQueue::push_object) also wait for protected loads of their
+/// object, and keep no order. Up to eight grace periods are under way at a time, each for everything that had been pushed when it
+/// was started. In domains with light readers, at most one is started every 50 µs.
 ///
-/// Callbacks count as retired objects of 0 bytes in the [statistics](crate::rcu::Stats) and limits of the domain, which cannot refuse
-/// them. A cheap handle, cloned and shared freely. When the last one is dropped, what is left passes to the domain, whose
-/// reclaimers call it; this allocates.
+/// Callbacks count as retired objects of 0 bytes in the [statistics](crate::rcu::Stats) and limits of the domain, which cannot
+/// refuse them. This type is a cheap handle, which is cloned and shared freely. When the last handle is dropped, the callbacks
+/// that are left pass to the domain, whose reclaimers call them; this allocates.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -58,16 +58,16 @@ impl CallbackQueue {
     }
 
     /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store; and, if a thread that serves the
-    /// queue sleeps for want of work, a system call that wakes it.
+    /// queue sleeps for lack of work, a system call that wakes it.
     ///
-    /// From any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up what is pushed after it.
-    /// What the node's memory holds before does not matter.
+    /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up
+    /// what is pushed after it. What the node's memory held before does not matter.
     ///
     /// # Safety
-    /// - The pointer may be used for all of the object that `function` uses by it. The two words belong to the queue from
+    /// - `function` may access, through the pointer, every part of the object that it uses. The two words belong to the queue from
     ///   now on, until `function` is called.
-    /// - `function` may be called then, once, by any thread that serves the queue, or by a reclaimer of the domain after the last handle
-    ///   of the queue is dropped. Whatever it frees was unlinked before this call, and is held by no protected load.
+    /// - `function` may then be called, once, by any thread that serves the queue, or by a reclaimer of the domain after the last
+    ///   handle of the queue is dropped. Whatever it frees was unlinked before this call, and is held by no protected load.
     #[inline]
     pub unsafe fn push(&self, callback: NonNull<Callback>, function: Function) {
         // SAFETY: the caller's promise.
@@ -75,7 +75,7 @@ impl CallbackQueue {
     }
 
     /// As [`push`](CallbackQueue::push), for an object that protected loads may hold: `object` is the address that they
-    /// protect. While one does, others are called before it.
+    /// protect. While a protected load holds the object, other callbacks are called before this one.
     ///
     /// ```
     /// # use std::ptr::{self, NonNull};
@@ -96,7 +96,7 @@ impl CallbackQueue {
     /// let link = AtomicPtr::new(Box::into_raw(Box::new(Node { callback: ObjectCallback::new(), value: 7 })));
     /// let (object, slot) = raw::protect(&reader, &link).unwrap();
     /// link.store(ptr::null_mut(), Ordering::Release);
-    /// // SAFETY: it is linked no more.
+    /// // SAFETY: it is no longer linked.
     /// unsafe { queue.push_object(object.cast(), object.as_ptr().cast(), free) };
     /// assert_eq!(queue.poll(usize::MAX), 0); // the slot holds it
     /// # // SAFETY: this is the reader's thread.
@@ -117,24 +117,26 @@ impl CallbackQueue {
         unsafe { self.callbacks.push_object(callback, object, function) };
     }
 
-    /// Calls what is past its grace period, `limit` callbacks at the most, and returns the number. Never waits: 0 also while another
-    /// thread serves the queue, or it is paused, and from a callback of it.
+    /// Calls the callbacks whose grace period is over, `limit` at most, and returns how many it called. Never waits. Returns 0 also
+    /// while another thread serves the queue, while the queue is paused, and from a callback of the queue.
     ///
-    /// Looks at `limit` callbacks, and scans the domain's readers at most nine times, more seldom the more were called.
+    /// Looks at `limit` callbacks, and scans the domain's readers at most nine times; the more callbacks were called, the more
+    /// rarely it scans.
     ///
     /// # Panics
-    /// With the panic of a callback, the first one of several; others that were ready have been called.
+    /// With the panic of a callback, the first one if several panic; other callbacks that were ready have been called then.
     pub fn poll(&self, limit: usize) -> usize {
         self.callbacks.poll(limit)
     }
 
     /// Serves the queue on the calling thread, until [`stop`](CallbackQueue::stop). Sleeps while there is nothing to do.
     ///
-    /// Several threads may serve one queue: they take turns. What protected loads hold is waited for when it is stopped. A thread that waits for a reader is woken by it.
+    /// Several threads may serve one queue: they take turns. When the queue is stopped, `run` also waits for what protected loads
+    /// hold. A thread that waits for a reader is woken by that reader.
     ///
     /// # Panics
     /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. When it returns, with
-    /// the first panic of a callback, or of the stall hook: others are called before.
+    /// the first panic of a callback, or of the stall hook: the other callbacks are called first.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -160,30 +162,31 @@ impl CallbackQueue {
         panics::resume(self.callbacks.run());
     }
 
-    /// Lets [`run`](CallbackQueue::run) return once everything was called, what is pushed meanwhile included, now and later: it is for
-    /// good. Returns at once.
+    /// Lets [`run`](CallbackQueue::run) return once every callback was called, those that are pushed meanwhile included. This cannot
+    /// be undone: later calls of `run` return, too. Returns at once.
     pub fn stop(&self) {
         self.callbacks.stop();
     }
 
-    /// Waits until everything that was pushed before this call has been called, but for objects that protected loads hold. Where no
-    /// thread [runs](CallbackQueue::run) the queue, it serves it itself. While it is paused, it waits on. Pushes two callbacks of
-    /// its own, which it allocates.
+    /// Waits until every callback that was pushed before this call has been called, except those of objects that protected loads
+    /// hold. If no thread [runs](CallbackQueue::run) the queue, the calling thread serves it. While the queue is paused, it keeps
+    /// waiting. It pushes two callbacks of its own, which it allocates.
     ///
     /// # Errors
     /// As [`Domain::synchronize`]; [`Reentrant`](SynchronizeError::Reentrant) from a callback of this queue.
     ///
     /// # Panics
-    /// With the panic of a callback that it has called itself.
+    /// With the panic of a callback that the calling thread has run.
     pub fn barrier(&self) -> Result<(), SynchronizeError> {
         self.callbacks.barrier()
     }
 
-    /// Waits for the callback that is just being called, if there is one, and for the rest of its turn, 64 at the most under [`run`](CallbackQueue::run); from
-    /// then on none is called until the returned value is dropped. Callbacks can be pushed meanwhile. For `fork`, and for who changes what callbacks use.
+    /// Waits for the callback that is running, if there is one, and for the rest of its turn: at most 64 callbacks under
+    /// [`run`](CallbackQueue::run). From then on no callback is called until the returned value is dropped. Callbacks can be pushed
+    /// meanwhile. For `fork`, and for threads that change what callbacks use.
     ///
     /// # Panics
-    /// If it is called by a callback of the queue.
+    /// If a callback of the queue calls it.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -205,10 +208,11 @@ impl CallbackQueue {
         Paused { queue: self.clone(), forks }
     }
 
-    /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in it is called in the child, too; pauses are over.
+    /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in the queue is called in the child, too;
+    /// pauses are over.
     ///
-    /// Where other threads of the parent were pushing at that moment, what they were pushing is lost to the child, and what was
-    /// pushed after it. Call [`Domain::reset_after_fork`] as well.
+    /// If other threads of the parent were pushing at the moment of the `fork`, the child loses what they were pushing and what was
+    /// pushed after that. Call [`Domain::reset_after_fork`] as well.
     ///
     /// ```no_run
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
@@ -227,8 +231,8 @@ impl CallbackQueue {
     /// ```
     ///
     /// # Safety
-    /// The calling thread is the only one of the process, and nobody was serving the queue when it forked: the forking
-    /// thread, or another one, had [paused](CallbackQueue::pause) it.
+    /// The calling thread is the only one of the process, and nobody was serving the queue when the parent forked: the forking
+    /// thread, or another one, had [paused](CallbackQueue::pause) the queue.
     #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.
@@ -245,7 +249,7 @@ impl CallbackQueue {
         self.callbacks.is_served_here()
     }
 
-    /// Callbacks that were pushed and not called.
+    /// How many callbacks were pushed and not called yet.
     pub fn pending(&self) -> u64 {
         self.callbacks.pending()
     }
@@ -260,8 +264,8 @@ impl fmt::Debug for CallbackQueue {
     }
 }
 
-/// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: while it lives, no callback of the queue is called. In the child of a `fork`,
-/// [`reset_after_fork`](CallbackQueue::reset_after_fork) has ended it.
+/// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: while it lives, no callback of the queue is called. In the
+/// child of a `fork`, [`reset_after_fork`](CallbackQueue::reset_after_fork) ends it.
 #[derive(Debug)]
 pub struct Paused {
     queue: CallbackQueue,

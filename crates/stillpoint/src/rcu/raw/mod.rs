@@ -1,28 +1,28 @@
 //! The engine without types and lifetimes: for bindings to other languages, and for those who write data structures.
 //!
-//! What the borrow checker sees to elsewhere is the caller's promise here: each function says which. The pieces fit together
-//! with the rest of [`rcu`](super), in the same domains.
+//! What the borrow checker ensures elsewhere, the caller promises here: each function says what. The pieces work together with
+//! the rest of [`rcu`](super), in the same domains.
 //!
 //! | for | there is |
 //! |---|---|
 //! | loads of pointers that the caller keeps | [`protect`], [`Slot`] |
-//! | objects that `Box` has not made | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
-//! | readers' code in another language | [`Parts`], [`offsets`] |
+//! | objects that were not made by `Box` | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
+//! | code of readers in another language | [`Parts`], [`offsets`] |
 //! | readers made where nothing may be allocated | [`Spare`] |
-//! | what is held by no thread in particular | [`protect_owned`] |
+//! | objects that no particular thread holds | [`protect_owned`] |
 //! | callbacks in the user's own objects | [`Callback`], [`ObjectCallback`], [`CallbackQueue`] |
 //! | tokens as numbers | [`number_of`], [`token_of`] |
 //!
 //! # The contract
 //!
-//! - **What is retired is unlinked.** No link that a reader of the domain follows leads to it any more. If it was marked or
-//!   frozen before, that is the structure's own affair.
-//! - **An address that is protected is the address that is retired**, not that of a member. Hazard slots are compared with it.
-//! - **A load under a guard or a [`QsbrReader`](super::QsbrReader) needs an acquire**; the exchange that unlinks, a release.
+//! - **What is retired is unlinked.** No link that a reader of the domain follows leads to it any more. Whether links are marked
+//!   or frozen before that is up to the structure.
+//! - **The address that is protected is the address that is retired**, not that of a member. Hazard slots are compared with it.
+//! - **A load under a guard or a [`QsbrReader`](super::QsbrReader) is an acquire**, and the exchange that unlinks is a release.
 //! - **A reader's parts belong to the reader's thread**, as the reader does.
-//! - **Functions that are handed in** (`destroy`, callbacks) are called by any thread, one at a time for each object. They may
-//!   panic; the panic goes on in the call that has called them, when the rest of its work is done. A panic does not cross
-//!   into C: a function written in C cannot raise one.
+//! - **Functions that are passed in** (`destroy`, callbacks) are called by any thread, one at a time for each object. They may
+//!   panic; the call that ran them does the rest of its work, and then continues the panic. A panic does not cross into C: a
+//!   function written in C cannot raise one.
 //!
 //! ```
 //! use std::ptr::{self, NonNull};
@@ -41,7 +41,7 @@
 //! let (object, slot) = raw::protect(&reader, &link).expect("it is not null");
 //! let unlinked = NonNull::new(link.swap(ptr::null_mut(), Ordering::AcqRel)).expect("it was not null");
 //! let retired = raw::Object { address: unlinked.cast(), bytes: 8, context: ptr::null(), destroy };
-//! // SAFETY: it is linked no more, and `destroy` frees what `Box` has made.
+//! // SAFETY: it is no longer linked, and `destroy` frees what `Box` has made.
 //! unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
 //! assert_eq!(reclaimer.poll(), 0);
 //! // SAFETY: the slot holds it.

@@ -8,16 +8,16 @@ use crate::rcu::engine::Core;
 use crate::rcu::error::RetireErrorKind;
 use crate::rcu::retire::{self, Queue};
 
-/// An object to be retired, and how it is ended. See the [example](super).
+/// An object to be retired, and how it is destroyed. See the [example](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
     /// Where it is: the address that readers protect.
     pub address: NonNull<()>,
     /// Its size in bytes, for limits and statistics.
     pub bytes: usize,
-    /// Handed to `destroy`. Null, or a place in memory that is not freed before the call.
+    /// Passed to `destroy`. Null, or the address of memory that is not freed before the call.
     pub context: *const (),
-    /// Ends it: called once, with address and context, when no reader can hold it.
+    /// Destroys the object: called once, with address and context, when no reader can hold the object.
     pub destroy: unsafe extern "C-unwind" fn(object: NonNull<()>, context: *const ()),
 }
 
@@ -30,8 +30,8 @@ impl Object {
     }
 }
 
-/// Leaves an object to its domain, without a reclaimer: as a [`Retired`](crate::rcu::Retired) that is dropped. It cannot be refused, and
-/// is freed by polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`].
+/// Leaves an object to its domain, without a reclaimer, like a [`Retired`](crate::rcu::Retired) that is dropped. It cannot be
+/// refused. Polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`] free it.
 ///
 /// ```
 /// # use std::ptr::{self, NonNull};
@@ -57,7 +57,7 @@ pub unsafe fn leave(domain: &Domain, object: Object) {
     domain.core().leave_behind(unsafe { object.into_garbage() });
 }
 
-/// An object that was not taken in, and is the caller's again.
+/// An object that was not taken in: the caller owns it again.
 #[derive(Debug)]
 #[must_use = "the object is leaked unless it is retired later, or freed"]
 pub struct Refused {

@@ -14,7 +14,7 @@ use crate::rcu::region::sealed::Sealed;
 pub mod offsets {
     /// The state: a `u64`, 0 outside regions.
     pub const STATE: usize = 0;
-    /// What the reader is asked for: a `u32`, 0 for nothing.
+    /// What writers ask of the reader: a `u32`, 0 for nothing.
     pub const ATTENTION: usize = 8;
     /// The first hazard slot: a pointer, null while it is free.
     pub const HAZARD: usize = 56;
@@ -26,11 +26,11 @@ const _: () = {
     assert!(hazard == offsets::HAZARD || cfg!(not(target_pointer_width = "64")));
 };
 
-/// What readers' code in another language needs of a reader, and the calls for what it does not do itself.
+/// The parts of a reader that code in another language needs, and calls for what that code does not do itself.
 ///
-/// Code in another language that does the following is a reader like any other, if all accesses are atomic, in the order
+/// Code in another language that does the following is a reader like any other. All accesses must be atomic, in the order
 /// shown, on the reader's thread. *Barrier* is a compiler barrier, or a sequentially consistent fence if
-/// [`needs_full_fence`](Parts::needs_full_fence).
+/// [`needs_full_fence`](Parts::needs_full_fence) says so.
 ///
 /// | | |
 /// |---|---|
@@ -40,7 +40,7 @@ const _: () = {
 /// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
 /// | its release | *slot* ← null, release, if it is the first one; [`Slot::release`] otherwise |
 ///
-/// A guard that is nested counts itself, and leaves the state alone.
+/// A nested guard only counts the nesting, and does not touch the state.
 ///
 /// ```
 /// use std::sync::atomic::{fence, compiler_fence, AtomicU32, AtomicU64, Ordering::*};
@@ -78,36 +78,36 @@ pub struct Parts<'r> {
 }
 
 impl<'r> Parts<'r> {
-    /// Of a reader with guards and protected loads.
+    /// The parts of a reader with guards and protected loads.
     pub fn of(reader: &'r Reader) -> Self {
         Self { record: reader.record(), core: reader.core(), fence: reader.fence() }
     }
 
-    /// Of a reader with quiescent states. It has no hazard slots.
+    /// The parts of a reader with quiescent states. It has no hazard slots.
     pub fn of_qsbr(reader: &'r QsbrReader) -> Self {
         // Only guards and protected loads fence.
         Self { record: reader.record(), core: reader.core(), fence: ReaderFence::Light }
     }
 
-    /// The reader's record, whose fields are at [`offsets`]. It stays where it is as long as the domain.
+    /// The reader's record, whose fields are at [`offsets`]. It stays where it is as long as the domain exists.
     pub fn record(self) -> NonNull<u8> {
         NonNull::from(self.record).cast()
     }
 
-    /// The domain's token, a `u64`. It stays where it is as long as the domain.
+    /// The domain's token, a `u64`. It stays where it is as long as the domain exists.
     pub fn token(self) -> NonNull<u64> {
         self.core.protocol.token_address()
     }
 
-    /// Whether the barriers of regions and protected loads are full fences. It never changes. Where a provider fences
-    /// the thread ([`Mode::Provided`](crate::fence::Mode::Provided)) it says so, too: the provider may cease to reach the thread at its end, which code
-    /// elsewhere does not look for.
+    /// Whether the barriers of regions and protected loads are full fences. It never changes. It is also true where a provider
+    /// fences the thread ([`Mode::Provided`](crate::fence::Mode::Provided)): near the thread's end the provider may no longer reach
+    /// it, and code in another language does not check for that.
     pub fn needs_full_fence(self) -> bool {
         self.fence != ReaderFence::Light
     }
 
-    /// What a reader does that has ended or changed its state, and finds that its attention is asked for: wakes those who wait
-    /// for it, eight futures at the most, and ends a boost of its thread.
+    /// For a reader that has ended a region or changed its state, and then finds that its attention is not 0: wakes those who wait
+    /// for the reader, eight futures at most, and ends a boost of its thread.
     ///
     /// # Safety
     /// The calling thread is the reader's.
@@ -115,8 +115,8 @@ impl<'r> Parts<'r> {
         self.core.answer(self.record);
     }
 
-    /// A free hazard slot, which is the caller's until it is [released](Slot::release). Constant time; allocates a block of slots when all
-    /// are in use.
+    /// A free hazard slot, which belongs to the caller until it is [released](Slot::release). Constant time; allocates a block of
+    /// slots if all are in use.
     ///
     /// ```
     /// # use stillpoint::rcu::{raw::Parts, Domain};
@@ -128,12 +128,13 @@ impl<'r> Parts<'r> {
     /// ```
     ///
     /// # Safety
-    /// The calling thread is the reader's, which was made by [`Parts::of`].
+    /// The calling thread is the reader's, and these parts were made by [`Parts::of`].
     pub unsafe fn slot(self) -> Slot {
         Slot::new(self.record.free_hazard())
     }
 
-    /// Whether the reader is in a region: one with guards has one, or one with quiescent states is online. For the reader's thread.
+    /// Whether the reader is in a region: it holds a guard, or, if it reports quiescent states, it is online. For the reader's
+    /// thread.
     #[inline]
     pub fn is_online(self) -> bool {
         self.record.state() != PASSIVE
@@ -156,7 +157,8 @@ impl<'r> Parts<'r> {
     /// ```
     ///
     /// # Safety
-    /// The calling thread is the reader's, was made by [`Parts::of_qsbr`], and holds nothing that was loaded through it.
+    /// These parts were made by [`Parts::of_qsbr`]. The calling thread is the reader's, and holds nothing that was loaded through
+    /// the reader.
     pub unsafe fn offline(self) {
         if self.is_online() {
             self.core.offline(self.record);
@@ -173,7 +175,8 @@ impl<'r> Parts<'r> {
         }
     }
 
-    /// Whether the calling thread is the one that made the reader; in the child of a `fork`, the copy of that one. No system call.
+    /// Whether the calling thread is the one that made the reader or, in the child of a `fork`, the copy of that thread. Makes no
+    /// system call.
     pub fn is_mine(self) -> bool {
         self.record.is_mine()
     }

@@ -9,7 +9,7 @@ use crate::rcu::reader::Reader;
 
 /// A hazard slot of a reader: while it holds an address, the object there is not freed.
 ///
-/// A plain value, of one word. It may be forgotten: then the object is held until its reader is dropped.
+/// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the object is protected until the slot is released, or the reader is dropped"]
 pub struct Slot {
@@ -21,8 +21,8 @@ impl Slot {
         Self { address: slot.into_raw() }
     }
 
-    /// Its address, where other languages store null with release to let go of what a *first* slot holds: the one at
-    /// [`offsets::HAZARD`](super::offsets::HAZARD). Others are given back by [`release`](Slot::release).
+    /// The slot's address. Code in another language stores null there, with release, to let go of what a *first* slot holds: the
+    /// slot at [`offsets::HAZARD`](super::offsets::HAZARD). Other slots are given back by [`release`](Slot::release).
     #[inline(always)]
     pub fn into_raw(self) -> NonNull<()> {
         self.address
@@ -44,7 +44,7 @@ impl Slot {
     /// ```
     ///
     /// # Safety
-    /// The address came from [`into_raw`](Slot::into_raw), of a slot whose reader lives.
+    /// The address came from [`into_raw`](Slot::into_raw) of a slot whose reader is still alive.
     #[inline(always)]
     pub unsafe fn from_raw(address: NonNull<()>) -> Self {
         Self { address }
@@ -54,8 +54,8 @@ impl Slot {
     /// reader, and a few loads and stores for others.
     ///
     /// # Safety
-    /// The reader lives, the calling thread is its own, and the slot was not released since [`protect`] or
-    /// [`Parts::slot`](super::Parts::slot) gave it.
+    /// The reader is still alive, and the calling thread is the reader's. The slot was not released since [`protect`] or
+    /// [`Parts::slot`](super::Parts::slot) returned it.
     #[inline(always)]
     pub unsafe fn release(self) {
         // SAFETY: the caller's promise.
@@ -64,10 +64,10 @@ impl Slot {
 }
 
 /// Loads `source` and holds what it points to, as [`RcuCell::protect`](crate::rcu::RcuCell::protect) does: until the slot is
-/// released, or the reader is dropped, a reclaimer of the reader's domain does not free it. `None` when `source` holds null.
+/// released or the reader is dropped, no reclaimer of the reader's domain frees it. `None` if `source` holds null.
 ///
-/// The pointer may be followed if what `source` points to is alive as long as it is linked there, and is retired after to
-/// the reader's domain, by this address. Lock-free: it begins again when `source` has changed meanwhile.
+/// The pointer may be followed if what `source` points to is alive as long as it is linked there, and is retired afterwards to
+/// the reader's domain, by this address. Lock-free: it begins again if `source` has changed meanwhile.
 ///
 /// ```
 /// # use std::sync::atomic::AtomicPtr;
@@ -88,8 +88,8 @@ pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>,
     Some((object, Slot::new(slot)))
 }
 
-/// As [`protect`], without a reader: what holds the object is bound to no thread, and lets go when it is dropped, by any. It
-/// does not keep `source`. The cost is that of [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
+/// As [`protect`], without a reader: the value that holds the object is bound to no thread, and lets go when any thread drops it.
+/// It does not keep `source` alive. It costs as much as [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
 ///
 /// ```
 /// # use std::sync::atomic::AtomicPtr;

@@ -8,13 +8,14 @@ use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::Reader;
 
-/// A reader's record that was claimed before: readers are made of it without an allocation, a lock, or a system call but for
-/// the thread's id.
+/// A reader's record that was claimed in advance. Making a reader from it needs no allocation, no lock, and no system call except
+/// for the thread's id.
 ///
-/// For where a thread becomes a reader in a signal handler, or in other code that must not allocate. Any thread may make a
-/// spare, and send it; whoever makes a reader of it is the reader's thread. Two things are beyond that promise: a domain
-/// in [`Mode::Provided`](crate::fence::Mode::Provided), whose provider registers the thread, and the end of the last handle of a domain, which
-/// frees what is left. A reader that is made so is not [boosted](crate::rcu::Boost). A spare counts as a reader in the statistics.
+/// For threads that become readers in a signal handler, or in other code that must not allocate. Any thread may make a spare, and
+/// send it to another thread; the thread that makes a reader from it is the reader's thread. The promise has two exceptions: in a
+/// domain in [`Mode::Provided`](crate::fence::Mode::Provided), the provider registers the thread; and the end of the last handle of
+/// a domain frees what is left. A reader that is made from a spare is not [boosted](crate::rcu::Boost). A spare counts as a reader
+/// in the statistics.
 ///
 /// ```
 /// use stillpoint::rcu::{raw::Spare, Domain};
@@ -23,9 +24,9 @@ use crate::rcu::reader::Reader;
 /// let cell = domain.cell(7);
 /// let spare = Spare::new(&domain); // allocates, if need be
 /// std::thread::spawn(move || {
-///     let reader = spare.into_reader(); // does not
+///     let reader = spare.into_reader(); // does not allocate
 ///     assert_eq!(cell.load(&reader.pin()), Some(&7));
-///     let _spare = Spare::of_reader(reader); // for the next time
+///     let _spare = Spare::of_reader(reader); // keep it for the next time
 /// });
 /// ```
 pub struct Spare {
@@ -33,7 +34,7 @@ pub struct Spare {
     claim: Claim<Record>,
 }
 
-// SAFETY: the record is nobody's, and is used by the owner of this value, on one thread at a time.
+// SAFETY: no reader uses the record; only the owner of this value does, on one thread at a time.
 unsafe impl Send for Spare {}
 // SAFETY: a shared reference gives access to nothing.
 unsafe impl Sync for Spare {}

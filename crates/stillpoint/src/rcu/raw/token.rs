@@ -1,6 +1,6 @@
 use crate::rcu::domain::{Domain, Token};
 
-/// The number of a token, for places that have room for a number only. Later tokens of a domain have greater numbers; none has 0.
+/// The number of a token, for places that have room only for a number. Later tokens of a domain have greater numbers; none has 0.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};
@@ -13,7 +13,7 @@ pub fn number_of(token: Token) -> u64 {
     token.value()
 }
 
-/// The token of `domain` with this number, or `None` if the domain has started none such.
+/// The token of `domain` with this number, or `None` if the domain has not started such a grace period.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};

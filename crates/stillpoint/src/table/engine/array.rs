@@ -114,9 +114,9 @@ impl Array {
         self.witness.end();
     }
 
-    /// Whether the buckets were given up. For who has the table to himself.
+    /// Whether the buckets were given up. Only for a caller that nobody else shares the table with.
     pub(crate) fn is_gone(&self) -> bool {
-        // Relaxed: whoever has the table to himself has synchronized with all that have used it.
+        // Relaxed: a caller that nobody shares the table with has synchronized with all who have used it.
         self.gone.load(Ordering::Relaxed)
     }
 

@@ -1,6 +1,6 @@
-//! Changes that depend on what is there: it is looked at without a lock, and changed under the lock only if it is there
-//! still. Otherwise everything begins again with what is there then. So the user's functions run without a lock, and may
-//! do anything with the table.
+//! Changes that depend on the entry that is there. The entry is looked at without a lock, and changed under the lock only if it is
+//! still there. Otherwise everything begins again with what is there then. So the user's functions run without a lock, and may do
+//! anything with the table.
 
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -16,7 +16,7 @@ use super::Inner;
 use crate::rcu::engine::core::record::Hazard;
 use crate::table::Operation;
 
-/// How whoever changes the table keeps what he has found, until he has looked at it.
+/// How a writer keeps an entry that it has found alive, until it has looked at it.
 pub(crate) trait Finder<K, V, S> {
     /// Keeps the entry, and lets it go when dropped.
     type Kept: Kept<K, V>;
@@ -186,7 +186,7 @@ where
     K: Hash + Eq,
     S: BuildHasher,
 {
-    /// The entry of a key, or a new one with the value that `value` makes. The pair comes back when there is no room.
+    /// The entry of a key, or a new one with the value that `value` makes. The pair is handed back if there is no room.
     #[inline(always)]
     pub(crate) fn get_or_insert<F: Finder<K, V, S>>(
         &self,
@@ -205,7 +205,7 @@ where
             Insertion::Done(_) => {
                 // SAFETY: `insert` has put it into the slot, under the lock.
                 let kept = unsafe { finder.keep(fresh) };
-                // As after every insertion: a table may grow by these calls alone.
+                // As after every insertion: a table may grow by calls of this function only.
                 self.poll();
                 Ok(Found::Inserted(kept))
             }
@@ -267,7 +267,8 @@ where
         }
     }
 
-    /// Does what `decide` says, which sees what is there, and the value of its turn before, if that came too late. The pair comes back when there is no room.
+    /// Shows `decide` what is there, and does what it says. If an earlier turn came too late, `decide` also gets the value of that
+    /// turn. The pair is handed back if there is no room.
     pub(crate) fn compute<F: Finder<K, V, S>, T>(
         &self,
         finder: &mut F,
@@ -316,7 +317,7 @@ where
                             return Ok(Computed::Inserted(kept));
                         }
                         Insertion::Present(late, entry) => {
-                            // SAFETY: as in `get_or_insert`. Let go at once: it is looked for again.
+                            // SAFETY: as in `get_or_insert`. Let go at once: the entry is looked for again.
                             drop(unsafe { finder.keep(entry) });
                             late
                         }
@@ -337,7 +338,7 @@ where
         mut update: impl FnMut(&V) -> V,
         value: impl FnOnce() -> V,
     ) -> Result<F::Kept, (K, V)> {
-        // `value` is called once: what it made is kept for the case that an entry which came in between goes again.
+        // `value` is called once: what it made is kept, in case an entry that came in between is removed again.
         let (mut value, mut made, mut was_absent) = (Some(value), None, false);
         let computed = self.compute(finder, key, |present, unused| {
             if mem::replace(&mut was_absent, present.is_none()) {
@@ -365,7 +366,7 @@ where
         }
     }
 
-    /// Inserts a pair whose key is not there; false when it is, and the pair when there is no room.
+    /// Inserts a pair whose key is not there. Returns false if it is there, and hands back the pair if there is no room.
     pub(crate) fn insert_new(&self, key: K, value: V) -> Result<bool, (K, V)> {
         let hash = self.hash(&key);
         self.fetch(hash);

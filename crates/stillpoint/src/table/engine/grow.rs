@@ -18,7 +18,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 
 /// Buckets that a write moves beside its own: a growth is done after half as many writes as there are buckets.
 pub(crate) const SHARE: usize = 2;
-/// Buckets that whoever moves everything moves under one lock.
+/// How many buckets are moved under one lock when everything is moved.
 const PIECE: usize = 64;
 
 impl<K, V, S> Inner<K, V, S>
@@ -206,7 +206,7 @@ where
     }
 
     /// Moves everything to the smallest array that takes as many entries as there are, if it is smaller than the one that is
-    /// current. Without memory for its chains, what is left is moved by writers, once there is some.
+    /// current. If memory for its chains runs out, writers move what is left, once there is memory.
     pub(crate) fn shrink(&self) {
         if !self.move_everything() {
             return;
@@ -223,7 +223,7 @@ where
         }
     }
 
-    /// A stripe is locked for a piece at a time.
+    /// A stripe is locked for one piece at a time.
     fn move_everything(&self) -> bool {
         let mut complete = true;
         for (number, stripe) in self.stripes.iter().enumerate() {
@@ -251,8 +251,8 @@ fn is_moved(bucket: &Bucket) -> bool {
     bucket.link() == MOVED
 }
 
-/// Takes back the links in the next array, which no reader follows yet: nobody goes there for this chain before it is
-/// marked. A chain of a smaller array may have entries of other chains already, which stay.
+/// Takes back the links in the next array, which no reader follows yet: nobody goes there for this chain before this chain is
+/// marked. A chain of a smaller array may already have entries of other chains, which stay.
 struct Undo<'a> {
     array: &'a Array,
     index: usize,

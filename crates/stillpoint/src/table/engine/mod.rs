@@ -9,7 +9,7 @@
 //! | `search` | the readers' protocol |
 //! | `write`, `grow` | the writers' protocol; the move to a larger or smaller array |
 //! | `change` | writes that depend on what is there |
-//! | `sole` | what can be done with a table that nobody shares |
+//! | `sole` | what can be done with a table that is not shared |
 //! | `store` | what outlives the table when a removed entry waits elsewhere |
 //! | `bin`, `scrap` | removed entries, and old arrays, on their way to being freed |
 

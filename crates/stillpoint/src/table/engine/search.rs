@@ -319,15 +319,15 @@ pub(crate) struct Slots<'a> {
 pub(crate) struct Pins<'a> {
     pub(crate) slots: Slots<'a>,
     view: View<'a>,
-    /// Where the array is noted at the end, which stays pinned then.
+    /// Where the array is noted at the end; it then stays pinned.
     home: Option<&'a mut Home>,
 }
 
-/// The array that a reader has pinned from one of its [`Pins`] to the next, and the slots that it does it with.
+/// The array that a reader keeps pinned from one of its [`Pins`] to the next, and the slots that pin it.
 #[derive(Debug, Default)]
 pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
 
-// SAFETY: what it refers to may be used by any thread; but only a reader's, which stays on its own, uses it.
+// SAFETY: any thread may use what it refers to; in fact only a reader uses it, which stays on its own thread.
 unsafe impl Send for Home {}
 // SAFETY: as above.
 unsafe impl Sync for Home {}
@@ -348,7 +348,7 @@ impl<'a> Pins<'a> {
         Self { slots, view: pin_current(fence, current, inner).view(), home: None }
     }
 
-    /// Goes on with the array that was pinned before, if there is one.
+    /// Continues with the array that was pinned before, if there is one.
     ///
     /// # Safety
     /// As for [`new`](Pins::new) with the slots of `record`; `home` belongs to this record and this table, and the slots are

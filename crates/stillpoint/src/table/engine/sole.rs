@@ -1,4 +1,4 @@
-//! What can be done with a table that nobody shares: its owner has it by value, or by `&mut`.
+//! What can be done with a table that is not shared: its owner has it by value, or by `&mut`.
 
 use std::ptr::NonNull;
 
@@ -7,10 +7,10 @@ use super::array::Array;
 use super::bucket::{Bucket, NO_ENTRY, SLOTS};
 use super::{hint, Inner};
 
-/// Goes through the entries of a table, array by array: an index is in one word at a time, also in the middle of a growth.
+/// Goes through the entries of a table, array by array: an index is in only one word at a time, even in the middle of a growth.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// From `Inner::first` on; null behind the last one.
+    /// Begins at `Inner::first`; null after the last one.
     array: *const Array,
     bucket: usize,
     slot: usize,
@@ -50,7 +50,7 @@ impl Cursor {
         }
     }
 
-    /// The pair of the next entry, each once.
+    /// The pair of the next entry; returns each pair once.
     ///
     /// # Safety
     /// As for [`take`](Cursor::take); the table is the one that the cursor was made for.

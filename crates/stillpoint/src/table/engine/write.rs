@@ -292,7 +292,7 @@ where
         Ok(())
     }
 
-    /// Whether a key is in the table, by the lock of its stripe: for who has neither region nor hazard slot.
+    /// Whether a key is in the table; takes the lock of its stripe. For callers that have neither a region nor a hazard slot.
     #[cold]
     pub(crate) fn has(&self, hash: u64, key: &K) -> bool {
         let mut held = self.lock(hash);
@@ -310,8 +310,8 @@ where
             let (mut index_of_chain, mut chains) = (number, 0);
             loop {
                 let mut held = stripe.lock();
-                // A growth may begin meanwhile, and end: larger arrays are passed over the same way. When the stripe has left
-                // for a smaller one, what was still to come may be in a chain that was passed already.
+                // A growth may begin and end meanwhile: larger arrays are passed over in the same order. If the stripe has left for
+                // a smaller array, what was still to come may be in a chain that was already passed.
                 let now = held.array().len().max(held.newest().len());
                 if now < chains {
                     index_of_chain = number;

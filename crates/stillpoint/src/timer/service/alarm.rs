@@ -1,7 +1,7 @@
-//! How the owner is woken that sleeps between its calls.
+//! How an owner that sleeps between its calls is woken.
 //!
-//! A word says until when the owner sleeps, or that it is awake. Whoever changes it from a time to ROUSING has the alarm, and
-//! says AWAKE when the place of the alarm is empty again. The owner puts an alarm there only while it is awake.
+//! A word says until when the owner sleeps, or that it is awake. Whoever changes the word from a time to ROUSING owns the alarm, and
+//! sets the word to AWAKE when the place of the alarm is empty again. The owner puts an alarm there only while it is awake.
 
 use std::fmt;
 #[cfg(unix)]
@@ -32,9 +32,9 @@ pub enum Alarm {
     Thread(Thread),
     /// It is a task.
     Task(Waker),
-    /// It waits for an eventfd, which the number one is added to: for threads that wait in `epoll`. Any other descriptor that
-    /// takes eight bytes serves as well. One that takes nothing just now (a full pipe, a counter at its end) has something to
-    /// read already, if it does not block.
+    /// It waits for an eventfd, to which the number one is added: for threads that wait in `epoll`. Any other descriptor that
+    /// takes eight bytes works as well, if it does not block: one that takes nothing just now (a full pipe, a counter at its end)
+    /// already has something to read.
     #[cfg(unix)]
     Event(Arc<OwnedFd>),
 }
@@ -45,7 +45,7 @@ impl Alarm {
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => waker.wake(),
             #[cfg(unix)]
-            // An error says that there is something to be read already, or that nobody can.
+            // An error says that there is already something to read, or that nobody can read.
             Self::Event(event) => _ = rustix::io::write(&*event, &1u64.to_ne_bytes()),
         }
     }
@@ -84,7 +84,7 @@ pub enum Sleep {
 
 const AWAKE: u64 = 0;
 const ROUSING: u64 = 1;
-/// Times before this one count as this one: the owner is woken in vain at worst.
+/// Earlier times count as this one: at worst the owner is woken in vain.
 const FIRST: u64 = 2;
 
 /// Whether the owner sleeps, and its alarm.
@@ -111,7 +111,7 @@ impl Bed {
         Self { until: AtomicU64::new(AWAKE), alarm: UnsafeCell::new(None) }
     }
 
-    /// The owner says that it sleeps; it looks for messages after this. False when somebody is just rousing it.
+    /// The owner announces that it sleeps; it looks for messages after this. Returns false if somebody is just rousing it.
     pub(super) fn lie_down(&self, until: u64, alarm: Alarm) -> bool {
         // Acquire: pairs with the release in `rouse`: the place is empty.
         if self.until.load(Ordering::Acquire) != AWAKE {
@@ -121,7 +121,8 @@ impl Bed {
         self.alarm.with_mut(|place| unsafe { *place = Some(alarm) });
         self.until.store(until.max(FIRST), orders::sleep());
         if !busted::is(Variant::SleepUnfenced) {
-            // SeqCst: pairs with the same in `rouse`: either the owner sees the message, or its source that it sleeps.
+            // SeqCst: pairs with the same in `rouse`: either the owner sees the message, or the source of the message sees that the
+            // owner sleeps.
             fence(Ordering::SeqCst);
         }
         true
@@ -135,7 +136,7 @@ impl Bed {
             // Relaxed, both: as above.
             && self.until.compare_exchange(until, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine {
-            // SAFETY: the word was a time, and says AWAKE now: nobody else has the place.
+            // SAFETY: the word was a time, and says AWAKE now: nobody else uses the place of the alarm.
             let alarm = self.alarm.with_mut(|place| unsafe { (*place).take() });
             drop(alarm);
         }
@@ -148,7 +149,7 @@ impl Bed {
         while until >= FIRST && deadline < until {
             match self.until.compare_exchange(until, ROUSING, orders::rouse(), Ordering::Relaxed) {
                 Ok(_) => {
-                    // SAFETY: whoever has changed the word from a time has the place.
+                    // SAFETY: whoever has changed the word from a time owns the place of the alarm.
                     let alarm = self.alarm.with_mut(|place| unsafe { (*place).take() });
                     self.until.store(AWAKE, orders::roused());
                     if let Some(alarm) = alarm {

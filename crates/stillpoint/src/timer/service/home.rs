@@ -48,7 +48,7 @@ impl<T> Home<T> {
         }
     }
 
-    /// Wakes the owner if it sleeps until this time or longer. What the caller has published before is seen then.
+    /// Wakes the owner if it sleeps until this time or longer. The owner then sees what the caller has published before.
     #[inline]
     pub(super) fn rouse(&self, deadline: u64) {
         if let Some(bed) = &self.bed {
@@ -56,7 +56,7 @@ impl<T> Home<T> {
         }
     }
 
-    /// Whether there is nothing for the owner but what is in the rings that it knows.
+    /// Whether all work for the owner is in the rings that it knows.
     pub(super) fn is_quiet(&self) -> bool {
         // Relaxed: ordered by the fence in `Bed::sleep`.
         !self.has_rings.load(Ordering::Relaxed) && self.has_no_hints()
@@ -65,8 +65,8 @@ impl<T> Home<T> {
     /// The calling thread, of this name, is about to run a callback.
     #[inline]
     pub(super) fn run_in(&self, me: usize) {
-        // Relaxed, both: whoever sees that a callback has begun sees this. Seldom another thread than before: the line is not
-        // written to for nothing.
+        // Relaxed, both: whoever sees that a callback has begun sees this. It is rarely another thread than before, so the line is
+        // written to only if the name differs.
         if self.runner.load(Ordering::Relaxed) != me {
             self.runner.store(me, Ordering::Relaxed);
         }

@@ -77,8 +77,8 @@ impl<T> Mailbox<T> {
         self.add_with(timer, Schedule::at(deadline), value)
     }
 
-    /// Arms a timer to fire `delay` after the time of the owner's first [`manage`](super::TimerService::manage) after it has
-    /// taken the message: see [`Schedule::after`]. This thread needs no clock.
+    /// Arms a timer to fire `delay` after the time of the first [`manage`](super::TimerService::manage) that the owner calls after it
+    /// has taken the message: see [`Schedule::after`]. This thread needs no clock.
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
@@ -115,14 +115,14 @@ impl<T> Mailbox<T> {
         result
     }
 
-    /// Gives a timer that is armed another deadline, whoever has armed it, in one operation: there is no moment at which it is not
-    /// armed, and its value stays where it is. A periodic timer goes on from there; a coarse one stays coarse. Until the owner
-    /// has seen the message, the timer does not fire.
+    /// Gives an armed timer another deadline in one operation, no matter which thread has armed it. The timer stays armed throughout,
+    /// and its value stays where it is. A periodic timer goes on from the new deadline; a coarse one stays coarse. Until the owner has
+    /// seen the message, the timer does not fire.
     ///
     /// # Errors
-    /// [`ArmErrorKind::AtRest`] when the timer is not armed, or was cancelled meanwhile; `Busy` when its callback runs, or another
-    /// thread is just arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for [`add`](Self::add). The timer is
-    /// as it was then.
+    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile; `Busy` if its callback runs, or another
+    /// thread is just arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for [`add`](Self::add). In each case the
+    /// timer is unchanged.
     ///
     /// ```
     /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};

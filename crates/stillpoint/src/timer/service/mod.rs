@@ -32,7 +32,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// What is in the wheel of a service.
 enum Entry<T> {
     Local(T),
-    /// With the generation of the arming that it belongs to, and [`DELAYED`]. A third variant would make all entries larger.
+    /// With the generation of the arming that it belongs to, and the bit [`DELAYED`]: a third variant would make all entries larger.
     Shared(SharedTimer<T>, u64),
 }
 
@@ -120,11 +120,11 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// The same service, for a thread that [sleeps](Self::sleep) between its calls. Each message costs its sender a fence more,
-    /// or each burst.
+    /// The same service, for a thread that [sleeps](Self::sleep) between its calls. Each message, or each burst of messages, costs
+    /// its sender one more fence.
     ///
     /// # Panics
-    /// If other threads have a way to this service already, by [`remote`](Self::remote).
+    /// If [`remote`](Self::remote) was called before, so that other threads can already reach this service.
     ///
     /// ```
     /// use stillpoint::timer::TimerService;
@@ -134,7 +134,7 @@ impl<T> TimerService<T> {
     /// ```
     pub fn sleeping(mut self) -> Self {
         let Some(home) = Arc::get_mut(&mut self.home) else {
-            panic!("a service that sleeps is made so before `remote` is called: its senders have to know")
+            panic!("call `sleeping` before `remote`: the senders have to know that the service sleeps")
         };
         home.bed = Some(Bed::new());
         self
@@ -279,8 +279,8 @@ impl<T> TimerService<T> {
         Ok(())
     }
 
-    /// Gives a shared timer that is armed another deadline, from the owner's thread: as
-    /// [`Mailbox::reset`](super::Mailbox::reset), without a mailbox.
+    /// Gives an armed shared timer another deadline, from the owner's thread: as [`Mailbox::reset`](super::Mailbox::reset), without
+    /// a mailbox.
     ///
     /// # Errors
     /// As [`Mailbox::reset`](super::Mailbox::reset).
@@ -361,7 +361,7 @@ fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         wheel.cancel(key);
     }
     if schedule.flags & RELATIVE != 0 {
-        // It counts from the next time: so it waits among what is due by then.
+        // The delay counts from the next time that the wheel is told: until then the timer waits among those that are due.
         let next = Schedule::at(wheel.now());
         return file_apart(wheel, next, timer, generation | DELAYED);
     }
@@ -380,7 +380,7 @@ fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T
     }
 }
 
-/// The same, away from messages without a delay, which are to be taken in without a call.
+/// The same, out of line: messages without a delay are to be taken in without a call.
 #[cold]
 #[inline(never)]
 fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {

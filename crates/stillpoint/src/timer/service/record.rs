@@ -11,9 +11,9 @@
 //!                              `---> REVOKED --> CANCELLED
 //! ```
 //!
-//! In ARMED, whoever resets the timer sets a bit besides, the lock, writes the new schedule, and goes on to ARMED of the next
-//! generation. A cancellation does not wait for that: the bit stays until the one who has set it takes it away. STOPPING
-//! becomes WAITED when a canceller sleeps until the callback has ended.
+//! In ARMED, whoever resets the timer also sets a bit, the lock, writes the new schedule, and goes on to ARMED of the next
+//! generation. A cancellation does not wait for that: the bit stays until the thread that has set it clears it. STOPPING becomes
+//! WAITED when a canceller sleeps until the callback has ended.
 //!
 //! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has a generation of its own, which the state carries:
 //! so an entry in the wheel that belongs to an earlier arming is recognised.
@@ -174,8 +174,7 @@ impl<T> Record<T> {
         Ok(())
     }
 
-    /// Gives a timer that is armed another deadline, or delay. The value stays where it is, and the timer can be cancelled all
-    /// the time.
+    /// Gives an armed timer another deadline, or delay. The value stays where it is, and the timer can be cancelled at any time.
     pub(super) fn reset(&self, to: Schedule) -> Result<(), Occupied> {
         // Relaxed: the exchange below acquires.
         let mut found = self.state.load(Ordering::Relaxed);
@@ -190,7 +189,7 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
-        // Relaxed, all: nobody else writes them before the lock is taken away; ordered by the state.
+        // Relaxed, all: nobody else writes them before the lock is cleared; ordered by the state.
         self.deadline.store(to.deadline, Ordering::Relaxed);
         let flags = self.flags.load(Ordering::Relaxed) & !RELATIVE;
         self.flags.store(flags | to.flags & RELATIVE, Ordering::Relaxed);
@@ -209,8 +208,8 @@ impl<T> Record<T> {
         })
     }
 
-    /// Changes the phase of an arming whose value the caller has taken. The lock stays if somebody else has it, who may just
-    /// be taking it away; nobody sets it any more.
+    /// Changes the phase of an arming whose value the caller has taken. If another thread has the lock, the bit stays: that thread
+    /// may just be clearing it. Nobody sets it any more.
     fn settle(&self, found: u64, to: u64, order: Ordering) {
         if found & LOCKED == 0 || busted::is(Variant::SettleByStore) {
             self.state.store(state(generation(found), to), order);
@@ -227,7 +226,7 @@ impl<T> Record<T> {
     pub(super) fn schedule(&self) -> Option<(u64, Schedule)> {
         // Acquire: pairs with the release in `arm`: these loads see what this arming has stored, or a later one.
         let found = self.state.load(Ordering::Acquire);
-        // Whoever has the lock sends a message when the schedule is whole.
+        // The thread that has the lock sends a message when the schedule is complete.
         if found & (PHASES | LOCKED) != ARMED {
             return None;
         }
@@ -325,8 +324,7 @@ impl<T> Record<T> {
         }
     }
 
-    /// Sleeps, if the callback still runs, until one of this service has ended after `seen` was asked for. It may return
-    /// early.
+    /// If the callback still runs, sleeps until a callback of this service has ended after `seen` was read. It may return early.
     pub(super) fn await_end(&self, seen: u32) {
         let mut found = self.state.load(Ordering::Acquire);
         if phase(found) == STOPPING {
@@ -365,7 +363,7 @@ impl<T> Record<T> {
         matches!(phase(self.state.load(Ordering::Relaxed)), CANCELLED | TAKING | FIRED | GONE)
     }
 
-    /// The value of a timer that was revoked, for the owner, its generation, and the schedule it was armed with.
+    /// For the owner: the value of a revoked timer, its generation, and the schedule that it was armed with.
     pub(super) fn take_revoked(&self) -> Option<(T, u64, Schedule)> {
         // Acquire: reads from the release sequence of `arm`, or of `finish_beat`.
         let found = self.state.load(Ordering::Acquire);

@@ -173,21 +173,20 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Says that this thread is about to sleep, and how it is woken, in a service that was made so: by
-    /// [`sleeping`](Self::sleeping). After any answer but [`Sleep::Not`], the alarm is rung once, as soon as another thread
+    /// Announces that this thread is about to sleep, and how it is woken. Only for a service that was made by
+    /// [`sleeping`](Self::sleeping). After any answer except [`Sleep::Not`], the alarm is rung once, as soon as another thread
     ///
-    /// - arms a timer, or resets one, whose deadline is before that of the answer, or whose delay begins when this thread has
-    ///   seen it;
-    /// - [revokes](super::SharedTimer::revoke) a timer; or finds its mailbox full.
+    /// - arms or resets a timer whose deadline is before that of the answer, or whose delay begins when this thread has seen it;
+    /// - [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full.
     ///
     /// Cancellations do not wake anybody. The next [`run`](Self::run), [`process`](Self::process) or [`manage`](Self::manage)
-    /// takes the alarm back; one that was rung already may wake this thread in vain later. The time is that of
-    /// [`next_deadline`](Self::next_deadline), a bound from below.
+    /// takes the alarm back; an alarm that was rung already may wake this thread in vain later. The time in the answer is that of
+    /// [`next_deadline`](Self::next_deadline), a lower bound.
     ///
     /// Waits for nobody. Complexity: by the number of mailboxes.
     ///
     /// # Panics
-    /// If the service was not made so.
+    /// If the service was not made by [`sleeping`](Self::sleeping).
     ///
     /// ```
     /// use std::thread;
@@ -214,7 +213,7 @@ impl<T> TimerService<T> {
     pub fn sleep(&mut self, alarm: impl Into<Alarm>) -> Sleep {
         self.wake_up();
         let Some(bed) = &self.home.bed else {
-            panic!("a service whose thread sleeps is made by `TimerService::sleeping`")
+            panic!("a service whose thread sleeps has to be made by `TimerService::sleeping`")
         };
         let next = self.wheel.next_deadline();
         let is_due = next.is_some_and(|next| next <= self.wheel.now());
@@ -222,7 +221,7 @@ impl<T> TimerService<T> {
             return Sleep::Not;
         }
         self.asleep = true;
-        // What the wheel has no room for is no reason to stay awake before a timer has fired.
+        // A message that the wheel has no room for is no reason to stay awake: there is no room before a timer has fired.
         let has_messages = !self.held_up && self.sinks.iter_mut().any(|sink| sink.look() > 0);
         if has_messages || !self.home.is_quiet() {
             self.wake_up();
@@ -242,10 +241,10 @@ impl<T> TimerService<T> {
     }
 
     /// [`run`](Self::run) for a task: `Ready` as soon as the callback was called, or the limit was reached. Otherwise the task is
-    /// woken when it is to ask again on behalf of another thread, as after [`sleep`](Self::sleep); that time has come to
-    /// [`next_deadline`](Self::next_deadline) is up to the caller, who has the clock: with `tokio::time::Sleep`, say.
+    /// woken when another thread has something for it, as after [`sleep`](Self::sleep). The caller, who has the clock, must also poll
+    /// again when [`next_deadline`](Self::next_deadline) has come: with `tokio::time::Sleep`, for example.
     ///
-    /// The example `delay_queue` makes a queue of this, with `poll_expired`, which is the `poll_next` of a `Stream`.
+    /// The example `delay_queue` builds a queue on this; its `poll_expired` is the `poll_next` of a `Stream`.
     ///
     /// # Panics
     /// With the panic of the callback, and if the service was not made by [`sleeping`](Self::sleeping).
@@ -319,7 +318,7 @@ impl<T> TimerService<T> {
                         return false;
                     }
                     Lent::Given(Entry::Shared(timer, generation)) => {
-                        // Nothing, when it was cancelled and the hint has not been seen to yet, or was reset.
+                        // No value, if the timer was cancelled and the hint was not handled yet, or if it was reset.
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(generation) else { return false };
                         let _running = Running { record: &timer.0, generation };

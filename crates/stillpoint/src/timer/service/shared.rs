@@ -76,13 +76,13 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Cancels the timer, and waits for its callback if that runs: what the callback uses can be taken away after this,
-    /// whatever the answer is but `Running`. `Running` is the answer to a call from within that very callback, by its
-    /// thread, which would wait for itself: the callback runs for the last time.
+    /// Cancels the timer, and waits for its callback if it is running. After this, unless the answer is `Running`, what the callback
+    /// uses can be taken away. `Running` is the answer to a call from within the callback itself, which would wait for itself: the
+    /// callback is then running for the last time.
     ///
     /// Another thread may arm the timer again meanwhile: then that arming is cancelled, too.
     ///
-    /// Waits for as long as the callback takes, asleep. Two callbacks of two services that wait for each other's timers wait for
+    /// The calling thread sleeps as long as the callback takes. Callbacks of two services that wait for each other's timers wait for
     /// ever.
     ///
     /// ```
@@ -100,7 +100,7 @@ impl<T> SharedTimer<T> {
     /// ```
     pub fn cancel_wait(&self) -> Outcome<T> {
         loop {
-            // First: an end that comes after this is not slept through.
+            // Read first, so that an end that comes after this is not slept through.
             let ended = self.0.home().ended();
             match self.cancel() {
                 Outcome::Running if self.0.home().runs_here() => return Outcome::Running,

@@ -1,4 +1,4 @@
-//! The wheel itself, over any store of timers: their lists, and how time goes on among them (`moves.rs`).
+//! The wheel itself, over any store of timers: the lists of timers, and how time moves them on (`moves.rs`).
 
 use core::ops::DerefMut;
 
@@ -25,8 +25,8 @@ pub(super) type NameIn<S> = NameOf<<S as Store>::Links>;
 pub(super) struct Core<S> {
     pub(super) store: S,
     pub(super) now: u64,
-    /// No slot is to be looked at before this time: 0 when there is something to do already. A bound from below, since a
-    /// cancellation leaves it.
+    /// No slot has to be looked at before this time: 0 if there is something to do already. A lower bound, since a cancellation does
+    /// not change it.
     pub(super) next: u64,
     pub(super) moved: u64,
     pub(super) went_back: u64,
@@ -106,7 +106,7 @@ impl<S: Store> Core<S> {
         head
     }
 
-    /// A slot is to be looked at at this time.
+    /// Notes that a slot has to be looked at, at this time.
     #[inline]
     pub(super) fn expect(&mut self, due: u64) {
         // A branch: the compiler's conditional move would make each addition wait for the one before.

@@ -1,7 +1,7 @@
 //! The lists that timers wait in.
 //!
-//! Heads of lists are links, too, of the same kind: so a timer is unlinked by two stores, without a question. When
-//! its two neighbours are one and the same link, that is the head, and the list is empty now; the head tells row and slot.
+//! Heads of lists are links of the same kind, so a timer is unlinked by two stores, without a branch. If its two neighbours are
+//! the same link, that link is the head, and the list is empty now; the head tells row and slot.
 //! Neither is stored in a timer, since a list that is spliced onto another changes the place of all its timers at once.
 //!
 //! What a link is, and where it lies, is up to the [`Links`] below the lists: a vector of links that are named by indices
@@ -51,7 +51,8 @@ pub(super) struct Lists<L> {
     rows: u64,
 }
 
-/// Links by index: 8 bytes apart from all else of a timer, eight to a cache line, as neighbours in a list are none in memory.
+/// Links by index: 8 bytes, apart from the rest of a timer, eight to a cache line, as neighbours in a list are not neighbours in
+/// memory.
 impl Links for [Link<u32>] {
     type Name = u32;
 
@@ -137,7 +138,7 @@ impl Lists<Vec<Link<u32>>> {
         self.links.set_next(index, what);
     }
 
-    /// Links there is memory for.
+    /// How many links there is memory for.
     #[cfg(all(test, not(loom)))]
     pub(super) fn memory(&self) -> usize {
         self.links.capacity()

@@ -225,8 +225,8 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// The same for a schedule with a deadline, and a value that is made in its place: built before, and copied as a whole, it
-    /// would make the copy wait for its parts.
+    /// The same for a schedule with a deadline, and a value that is made in its place: a value that is built first and then copied as
+    /// a whole would make the copy wait for its parts.
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
@@ -326,9 +326,10 @@ impl<T> Wheel<T> {
     /// The earliest deadline of all timers, those that are due included: `None` when there is no timer. A thread that sleeps
     /// until then does not wake up in vain; a [coarse](Schedule::coarse) timer may fire later.
     ///
-    /// Complexity: the timers of one slot of each level are looked at, the first one that has any and that may begin
-    /// before what was found, and all those that are due and have not fired. So it depends on how crowded these slots are:
-    /// all timers, if all are in one slot. See [`next_deadline`](Self::next_deadline) for a bound in constant time.
+    /// Complexity: in each level, the timers of one slot are looked at: the first slot that has timers, unless it begins after the
+    /// earliest deadline found so far. All timers that are due and have not fired are looked at, too. So the cost depends on how
+    /// crowded these slots are: all timers, if all are in one slot. See [`next_deadline`](Self::next_deadline) for a bound in
+    /// constant time.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -346,7 +347,7 @@ impl<T> Wheel<T> {
     /// Sets the time, also to an earlier one: after a clock that has told a wrong time, say. What is not in the future is due
     /// then, and fires in the next poll; what is, is not due, even if it was before. All deadlines stay as they are.
     ///
-    /// Complexity: by the number of timers. Timers with the same deadline fire in no order afterwards.
+    /// Complexity: by the number of timers. Afterwards, timers with the same deadline fire in no particular order.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Wheel};

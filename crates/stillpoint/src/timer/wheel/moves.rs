@@ -4,7 +4,7 @@ use super::engine::{Core, NameIn, Store};
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
 use stillpoint_sys::bits::bits;
 
-/// Timers of each level that an advance moves, and a pop that finds none that is due.
+/// How many timers of each level an advance moves; the same for a pop that finds no timer due.
 pub(super) const MOVES: usize = 64;
 
 /// How many timers one call may still move, of each exact level.
@@ -43,7 +43,7 @@ impl<S: Store> Core<S> {
 
     /// Lets time go on, and moves at most that many timers of each level in use, all levels together.
     ///
-    /// Apart, so that the loop that fires has the registers.
+    /// Out of line, so that the loop that fires has the registers.
     #[inline(never)]
     pub(super) fn go_on(&mut self, now: u64, moves: usize) {
         let before = self.now;

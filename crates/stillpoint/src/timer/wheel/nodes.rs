@@ -1,8 +1,8 @@
 //! The wheel over nodes that lie in the user's own structures.
 //!
-//! Nodes are reached by the pointers that [`NodeWheel::add`] was given, and by no reference. **Every pointer in a link is that
-//! of a head or of a node in the wheel:** heads live as long as the wheel, and whoever adds a node promises that it stays
-//! where it is until it is out again. No pointer to a node is left when it is out.
+//! Nodes are reached by the pointers that were passed to [`NodeWheel::add`], never by references. **Every pointer in a link is that
+//! of a head or of a node in the wheel:** heads live as long as the wheel, and whoever adds a node promises that the node stays
+//! where it is until it is out again. When a node is out, no pointer to it is left.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -19,7 +19,7 @@ use super::lists::{touch, Link, Links, Lists};
 use super::moves::MOVES;
 use super::{Schedule, WheelStats};
 
-/// A timer of a [`NodeWheel`], to be put into a structure of the user's. It takes 32 bytes.
+/// A timer of a [`NodeWheel`], to be put into one of the user's own structures. It takes 32 bytes.
 ///
 /// ```
 /// use stillpoint::timer::Node;
@@ -53,7 +53,7 @@ struct NodeLink(Link<*mut NodeLink>);
 
 const APART: NodeLink = NodeLink(Link { prev: ptr::null_mut(), next: ptr::null_mut() });
 
-// SAFETY: a node in no wheel is plain data; one in a wheel goes where the wheel goes, which whoever adds it promises.
+// SAFETY: a node in no wheel is plain data; one in a wheel is used where the wheel is, which whoever adds it promises to allow.
 unsafe impl Send for Node {}
 
 impl Node {
@@ -84,7 +84,7 @@ struct Heads {
 /// Owns the heads.
 struct Owned(Heads);
 
-// SAFETY: it owns the heads; the nodes that it leads to go with it, which whoever adds them promises.
+// SAFETY: it owns the heads; the nodes that it leads to may go to another thread with it, as whoever adds them promises.
 unsafe impl Send for Owned {}
 // SAFETY: a shared reference only reads.
 unsafe impl Sync for Owned {}
@@ -205,13 +205,13 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 
 /// A [`Wheel`](super::Wheel) whose timers are [nodes](Node) in the user's own structures.
 ///
-/// It takes 34 KiB when it is made, and no memory after that: additions never fail. Nothing calls back: after
+/// It takes 34 KiB when it is made, and no memory after that: additions never fail. It makes no callbacks: after
 /// [`advance`](Self::advance), each [`pop`](Self::pop) takes one node that is due. From then on the wheel knows nothing of that
-/// node, so its memory may be used for anything, or given back, at once. The same holds after [`cancel`](Self::cancel), also for a
+/// node, so the node's memory may be used for anything, or freed, at once. The same holds after [`cancel`](Self::cancel), even for a
 /// node that is due and was not popped yet.
 ///
 /// Levels, lists and the order of expiries are those of [`Wheel`](super::Wheel), and so is what is said there about short
-/// polls. Nodes fire once; whoever wants beats adds them again.
+/// polls. Nodes fire once; for a periodic timer, add the node again.
 ///
 /// | operation | complexity |
 /// |---|---|
@@ -219,8 +219,8 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 /// | [`advance`](Self::advance) | by occupied slots that were reached, 2,112 at most; 64 nodes are moved for each level in use, at most |
 /// | [`pop`](Self::pop) | constant when a node is ready; otherwise at most 64 are moved for each level in use |
 ///
-/// When the wheel is dropped, nodes that are in it are left as they are: they are not touched, and are to be
-/// [made anew](Node::new) before they are added to another wheel.
+/// When the wheel is dropped, nodes that are in it are not touched: they have to be [made anew](Node::new) before they are added to
+/// another wheel.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -298,7 +298,7 @@ impl NodeWheel {
         self.len() == 0
     }
 
-    /// What the wheel has counted. Its capacity is that of the nodes that are in it.
+    /// What the wheel has counted. As its capacity, it gives the number of nodes that are in it.
     pub fn stats(&self) -> WheelStats {
         self.core.stats(self.len(), self.len())
     }
@@ -315,8 +315,8 @@ impl NodeWheel {
     /// - no reference to it, or to what it is part of, is made that excludes other accesses (`&mut`), and none that was made before
     ///   `node` is used again: structures are reached by pointers, or by shared references.
     ///
-    /// Where the wheel goes to another thread, so may accesses to the node. The pointer that `pop` returns is this one: it may be
-    /// used for as much memory around the node as this one.
+    /// If the wheel goes to another thread, that thread may access the node. `pop` returns the pointer that was passed here: it may
+    /// be used for as much memory around the node as this one.
     #[inline]
     pub unsafe fn add(&mut self, node: NonNull<Node>, schedule: Schedule) {
         let schedule = schedule.resolved(self.core.now);
@@ -331,7 +331,7 @@ impl NodeWheel {
         self.core.store.len += 1;
     }
 
-    /// Takes a node out, due or not; whether it was in the wheel. Afterwards the wheel does not know it any more.
+    /// Takes a node out, due or not; returns whether it was in the wheel. Afterwards the wheel does not know the node any more.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -364,7 +364,7 @@ impl NodeWheel {
         true
     }
 
-    /// Gives a node another deadline, due or not; whether it was in the wheel.
+    /// Gives a node another deadline, due or not; returns whether it was in the wheel.
     ///
     /// # Safety
     /// As [`cancel`](Self::cancel).
@@ -430,7 +430,7 @@ impl NodeWheel {
         found
     }
 
-    /// Takes any node out, due or not: all of them, call by call. Constant time.
+    /// Takes any node out, due or not; repeated calls take out all of them. Constant time.
     pub fn take_any(&mut self) -> Option<NonNull<Node>> {
         let list = self.core.store.lists.any()?;
         let found = self.core.store.lists.pop(list)?;

@@ -37,8 +37,9 @@ impl Schedule {
     }
 
     /// Once, `delay` ticks after the time of the wheel, at the end of time at the latest. For a timer that goes through a
-    /// [`Mailbox`](crate::timer::Mailbox), that is the time of the owner's first [`manage`](crate::timer::TimerService::manage) after it has
-    /// taken the message: so the timer is never early, whoever sleeps, and late by what the message took.
+    /// [`Mailbox`](crate::timer::Mailbox), the time of the wheel is that of the first
+    /// [`manage`](crate::timer::TimerService::manage) that the owner calls after it has taken the message. So the timer is never
+    /// early, even if the owner sleeps, and it is late by the time that the message took.
     ///
     /// ```
     /// use stillpoint::timer::{Schedule, Wheel};

@@ -139,7 +139,7 @@ impl<T> Slab<T> {
         self.has_room().then(|| self.fill(head, deadline, make))
     }
 
-    /// Takes a free timer, which there is.
+    /// Takes a free timer; there must be one.
     #[inline(always)]
     fn fill(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Key {
         let index = self.free;

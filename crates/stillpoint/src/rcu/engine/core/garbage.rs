@@ -76,7 +76,7 @@ pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
     first
 }
 
-/// What ends an object in a context: called with both, by any thread. Other languages can supply one; it may panic.
+/// A function that destroys an object in a context: called with both, by any thread. Other languages can supply one; it may panic.
 pub(crate) type Destroy = unsafe extern "C-unwind" fn(NonNull<()>, *const ());
 
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).

@@ -74,8 +74,8 @@ impl Protocol {
 
     /// Whether this is the number of a token.
     pub(crate) fn was_started(&self, number: u64) -> bool {
-        // The second look is a read-modify-write, which reads the newest number whatever the first one reads. Relaxed, both:
-        // who checks the token orders what it unlinked.
+        // The second look is a read-modify-write, which reads the newest number no matter what the first one reads. Relaxed, both:
+        // the thread that checks the token orders what it unlinked.
         number >= FIRST_TOKEN
             && (number <= self.token.load(Ordering::Relaxed)
                 || number <= self.token.fetch_add(0, Ordering::Relaxed))

@@ -61,7 +61,7 @@ impl Protocol {
         self.made
     }
 
-    /// Where the current token is: for readers' code elsewhere, which loads it.
+    /// Where the current token is: for code of readers in another language, which loads it.
     pub(crate) fn token_address(&self) -> NonNull<u64> {
         NonNull::from(&*self.token).cast()
     }
@@ -90,7 +90,7 @@ impl Protocol {
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
             if record.kind() == ReaderKind::ProtectedLoad || record.is_nobodys() {
-                // Whoever has it may be any thread, this one as well. It counts as no light reader.
+                // Any thread may hold it, this one as well. It does not count as a light reader.
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();

@@ -27,7 +27,7 @@ impl Protocol {
         (claim, fence, wants_attention)
     }
 
-    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, but
+    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, except
     /// for what a provider of fences does.
     pub(crate) fn register_in(
         &self,
@@ -85,8 +85,8 @@ impl Protocol {
         boost_state
     }
 
-    /// Pins what `source` points to by a record of its own, which no thread is bound to: until the record is
-    /// [released](Protocol::release_owned), the object is not freed. `None` when `source` holds null.
+    /// Pins what `source` points to by a record that is bound to no thread: until the record is
+    /// [released](Protocol::release_owned), the object is not freed. `None` if `source` holds null.
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
@@ -111,7 +111,7 @@ impl Protocol {
         self.records.release(claim);
     }
 
-    /// As [`unregister`](Protocol::unregister), but for the record, which stays the caller's.
+    /// As [`unregister`](Protocol::unregister), except that the caller keeps the record.
     pub(crate) fn vacate(&self, record: &Record) -> Option<&'static BoostState> {
         record.unbind(self.mode);
         record.abandon()
@@ -186,7 +186,7 @@ impl Protocol {
     }
 }
 
-/// Tells the compiler that it is seldom called: what is behind it is out of the way of what is not.
+/// Tells the compiler that it is rarely called: it moves the code after it out of the way of the common path.
 #[cold]
 #[inline]
 fn rare() {}
@@ -231,7 +231,7 @@ pub(crate) fn protect_from<T>(
 /// A reload that finds the same word proves that the object was linked *after* the slot was set, so a
 /// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
 /// been freed and its address used again, which is why the reload is the one that counts. The whole word is compared: a tag
-/// that has come meanwhile may say that the owner of the source is unlinked, and then an address there proves nothing.
+/// that was set meanwhile may say that the object which contains the source is unlinked, and then an address there proves nothing.
 #[inline(always)]
 pub(crate) fn protect_word<T>(
     fence: ReaderFence,

@@ -259,7 +259,7 @@ impl Record {
         );
     }
 
-    /// Writes down that the record belongs to no thread from now on, but to one protected load, which fences itself.
+    /// Notes that from now on the record belongs to no thread, but to one protected load, which issues its own fence.
     pub(crate) fn adopt_owned(&self) {
         // Release: as in `adopt`.
         self.kind.store(ReaderKind::ProtectedLoad as u32, Ordering::Release);
@@ -561,7 +561,7 @@ impl Record {
 
     /// Whether it belongs to no thread.
     pub(crate) fn is_nobodys(&self) -> bool {
-        // Relaxed: for who is alone in the process.
+        // Relaxed: for a caller that is the only thread of the process.
         self.thread.load(Ordering::Relaxed) == NOBODY
     }
 

@@ -1,4 +1,4 @@
-//! Callbacks in the user's own objects: any thread pushes, one at a time serves.
+//! Callbacks in the user's own objects: any thread pushes; one thread at a time serves.
 //!
 //! ```text
 //!   push --> lane --take, stamp--> segments [ token 7 | token 9 | ... ] --over--> called
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! There are two lanes: one of callbacks that keep their order and wait for regions only, and one of callbacks that know the
-//! address of an object, and wait for its protected loads as well. All state is here, and none with the thread that serves:
-//! it may end, pause, or be lost in a `fork`, and another one goes on. The argument is in `docs/design/rcu.md`.
+//! address of an object, and wait for its protected loads as well. All state is here, and none is with the thread that serves: that
+//! thread may end, pause, or be lost in a `fork`, and another one goes on. The argument is in `docs/design/rcu.md`.
 
 pub(crate) mod node;
 mod segments;
@@ -47,9 +47,9 @@ pub(crate) struct Callbacks {
     counters: Claim<Counters>,
     lanes: [CachePadded<Lane>; LANES],
     turn: Turn,
-    /// Used by who has the turn.
+    /// Used by the thread that has the turn.
     state: UnsafeCell<State>,
-    /// Where those sleep who serve when there is nothing to do, and those who wait for the end of a turn.
+    /// Where threads sleep that serve and have nothing to do, and threads that wait for the end of a turn.
     event: Event,
     /// Threads that serve until they are stopped.
     servers: AtomicUsize,
@@ -66,15 +66,15 @@ struct State {
     /// Past their grace period, and held by a hazard slot when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
-    /// Whether the odd one of a limit is for those held.
+    /// Whether, of an odd limit, the odd one is for those held.
     favours_held: bool,
     booster: Booster,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
 }
 
-// SAFETY: the state is used by who has the turn, on one thread at a time; what it holds may be used by any. The claim points
-// into the core, which is held.
+// SAFETY: only the thread that has the turn uses the state, one thread at a time; any thread may use what it holds. The claim
+// points into the core, which is held.
 unsafe impl Send for Callbacks {}
 // SAFETY: as above; everything else is atomic.
 unsafe impl Sync for Callbacks {}
@@ -97,7 +97,7 @@ pub(crate) enum Hindrance<'c> {
     Reader(&'c Record, Duration),
     /// Protected loads, of all that is left.
     Hazards,
-    /// A push that is not complete; a token that is not to be started yet; a fence that is refused; another thread's turn, or
+    /// A push that is not complete; a token that must not be started yet; a fence that is refused; another thread's turn, or
     /// a pause.
     Other,
 }
@@ -219,8 +219,8 @@ impl Callbacks {
         Outcome { called: called.number, next, panic: called.panic }
     }
 
-    /// Takes what was pushed, and starts a token for it. Whether it is too early for one: at most one heavy fence in the
-    /// interval that reclaimers have by default.
+    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for one: there is at most one heavy fence in
+    /// the interval that reclaimers have by default.
     fn take_in(&self, state: &mut State) -> bool {
         let is_early = |started| self.core.age().saturating_sub(started) < Pace::DEFAULT.interval;
         if self.lanes.iter().all(|lane| lane.is_empty()) {
@@ -278,7 +278,7 @@ impl Callbacks {
         }
     }
 
-    /// Looks at what was held, half of the limit at the most, and goes on with the next ones at the next call.
+    /// Looks at what was held, at most half of the limit; the next call goes on from there.
     fn call_held(&self, state: &mut State, limit: usize, called: &mut Called<'_>) {
         let share = limit / 2 + if state.favours_held { limit % 2 } else { 0 };
         state.favours_held = !state.favours_held;
@@ -390,7 +390,7 @@ struct Serving<'q>(&'q Callbacks);
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if self.0.turn.end() {
-            // For who pauses.
+            // For a thread that pauses the queue.
             self.0.event.notify();
         }
     }

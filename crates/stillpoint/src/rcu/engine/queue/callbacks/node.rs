@@ -4,8 +4,8 @@
 //!   first --> node --> node -x- node <-- tail        x: pushed, and not linked yet
 //! ```
 //!
-//! To push is an exchange of the tail, and a store that links the node to the one before it. Between the two the lane has a
-//! gap: who takes finds what is before it, and what is behind it when it is closed.
+//! A push is an exchange of the tail, and a store that links the node to the one before it. Between the two the lane has a gap: a
+//! take finds what is before the gap, and, once the gap is closed, what is behind it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,14 +14,14 @@ use std::ptr::{self, NonNull};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a callback is: it is called with the address of its [`Callback`] after a grace period, by the thread that serves its
-/// queue. It may push that callback again, or free the memory that it is in, and may panic.
+/// The function of a callback. The thread that serves the queue calls it after a grace period, with the address of its
+/// [`Callback`]. It may push that callback again, or free the memory that contains it, and may panic.
 pub type Function = unsafe extern "C-unwind" fn(callback: NonNull<Callback>);
 
-/// Two words in an object of the user's, for one callback at a time: see
+/// Two words in one of the user's own objects, for one callback at a time: see
 /// [`CallbackQueue::push`](crate::rcu::raw::CallbackQueue::push).
 ///
-/// Its memory may hold anything while it is in no queue; the contents that [`new`](Callback::new) gives need not be there.
+/// While it is in no queue, its memory may hold anything: it need not be initialised by [`new`](Callback::new).
 #[repr(C)]
 pub struct Callback {
     /// The next one: of its lane, of its segment, or of those held.
@@ -41,7 +41,7 @@ impl Callback {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
     }
 
-    /// Loom's atomics are not made by the compiler.
+    /// Loom's atomics cannot be made at compile time.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
@@ -60,7 +60,7 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// Three words in an object of the user's, for a callback that waits for protected loads of the object, too: see
+/// Three words in one of the user's own objects, for a callback that also waits for protected loads of the object: see
 /// [`CallbackQueue::push_object`](crate::rcu::raw::CallbackQueue::push_object).
 #[derive(Debug)]
 #[repr(C)]
@@ -89,12 +89,12 @@ impl Default for ObjectCallback {
     }
 }
 
-/// A node of the user's that the queue has, or that the caller is about to push.
+/// A node in the user's memory that the queue has, or that the caller is about to push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node(NonNull<Callback>);
 
 impl Node {
-    /// Makes a node of the user's memory.
+    /// Makes a node from the user's memory.
     ///
     /// # Safety
     /// The memory is the caller's until the callback is called.
@@ -232,8 +232,8 @@ impl Chain {
         Self { first: node, last: node }
     }
 
-    /// Parts the first one from the others. Neither, if there is a gap behind it: the thread that is about to close it uses the
-    /// node.
+    /// Separates the first one from the others. [`Gap`] if there is a gap behind it: the thread that is about to close the gap
+    /// still uses the node.
     pub(crate) fn pop(self) -> Result<(Node, Option<Self>), Gap> {
         if self.first == self.last {
             return Ok((self.first, None));

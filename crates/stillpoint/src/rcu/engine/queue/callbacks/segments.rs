@@ -1,7 +1,7 @@
 //! Callbacks that wait for a grace period: at most a fixed number of segments, each with one token.
 //!
-//! A new segment joins at the end. When there is no place for it, the two neighbours whose starts are closest to each other
-//! become one, with the later token. So starts are never put off, and what is merged waits no longer than that difference:
+//! A new segment joins at the end. If there is no place for it, the two neighbours whose starts are closest to each other become
+//! one, with the later token. So starts are never put off, and what is merged waits longer only by the difference of the two starts:
 //! the segments of a long grace period are spread over its time.
 
 use std::time::Duration;

@@ -52,8 +52,8 @@ impl Callbacks {
         }
     }
 
-    /// Waits a little for what is in the way. Who pushes meanwhile wakes nobody: a sleep is no longer than what has been waited
-    /// for already.
+    /// Waits a little for what is in the way. A push meanwhile wakes nobody: a sleep is no longer than the time that has been waited
+    /// already.
     fn wait(&self, next: Hindrance<'_>, patience: &mut Patience, changed: impl FnOnce() -> bool) {
         let event = self.core.event();
         let (next, due) = match next {
@@ -66,7 +66,7 @@ impl Callbacks {
         patience.wait(event, next, due, changed);
     }
 
-    /// Lets every [run](Callbacks::run) return when everything was called, now and later.
+    /// Lets every [run](Callbacks::run), now and later, return when everything was called.
     pub(crate) fn stop(&self) {
         // Release: pairs with the acquire loads in `run`.
         self.is_stopped.store(true, Ordering::Release);
@@ -100,7 +100,7 @@ impl Callbacks {
         self.event.notify();
     }
 
-    /// Waits until everything that was pushed before is called, but for objects that protected loads hold. Serves the queue
+    /// Waits until everything that was pushed before is called, except for objects that protected loads hold. Serves the queue
     /// itself if nobody else does.
     ///
     /// # Panics
