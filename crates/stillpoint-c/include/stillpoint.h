@@ -38,7 +38,8 @@
  *     -EBADF   for a handle that was freed, until its place is used again;
  *     -EBUSY   for a one-thread handle that a caller further up the stack is using: a destructor polls the reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
- *     -ENOTRECOVERABLE for a defect of the library, which has printed a message.
+ *     -EINVAL  for a time that is negative and not STILL_FOREVER;
+ *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. Who owns an object that was passed is unknown then.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
  *   message when they are given a wrong handle.
  *
@@ -46,8 +47,20 @@
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
  *   A reader and a local are for the thread that made them; a reclaimer, a hold and a wheel are for one thread at a time. Freeing
  *   a handle while another thread uses it is a defect of the program.
- *   A signal handler may call still_pin and still_unpin, in pairs, and no other function.
- *   Threads may be cancelled: a cancellation that arrives during a call waits until the call has returned.
+ *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
+ *   Threads may be cancelled, if their cancellation is deferred: one that arrives during a call waits until the call has returned.
+ *   A thread that may be cancelled asynchronously calls nothing here.
+ *   A thread frees its readers and locals before it ends, for example in the destructor of a key (pthread_key_create): no other
+ *   thread can do so, and a reader that was left in a region holds everything up.
+ *
+ * FORK
+ *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,
+ *   and refuses objects. A parent pauses its queues first, and forks while no other thread changes a table.
+ *
+ * MEMORY
+ *   Making things, retiring, second and further protected loads, and insertions of keys that lie behind a pointer allocate. As
+ *   everywhere in Rust, the process ends where that fails, except in still_table_new, still_wheel_new, still_pool_new and
+ *   insertions of short keys, which return. Pools, wheels, still_call, polls and lookups allocate nothing.
  *
  * DESTRUCTORS AND CALLBACKS
  *   They are called by whichever thread frees: within still_poll, still_flush, still_retire of a full reclaimer, still_synchronize,
@@ -66,6 +79,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#if UINTPTR_MAX != UINT64_MAX || !defined(__linux__)
+#error "stillpoint.h is for 64-bit Linux"
+#endif
+#if defined(__cplusplus) && __cplusplus < 201703L
+#error "stillpoint.h needs C++17 or newer"
+#elif !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L)
+#error "stillpoint.h needs C11 or newer"
+#endif
 
 #ifdef STILL_CHECKED
 #include <stdio.h>
@@ -215,7 +237,7 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Looks at each reader, unless the grace period is already known to be
  * over.
- * -EINVAL also for a number that the domain has not started. An error of the heavy fence is returned as its errno. */
+ * -EINVAL also for a number that the domain has not started; one of another domain is not told from it. An error of the heavy fence is returned as its errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
@@ -487,7 +509,7 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails, and the object stays the caller's */
     STILL_FULL_RECLAIM = 1,   /* background only: the caller frees a share of what others have submitted; still no room: it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails. In a region of its own it waits in vain */
 };
 
 struct still_reclaimer_options {
@@ -543,7 +565,8 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread. Also -EPIPE: the background reclaimer was stopped. */
+/* As still_retire, from any thread. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
+ * background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -552,7 +575,8 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 
 /* Stops the background reclaimer: frees everything that was submitted, waits for the thread's end, and frees the handle.
  * Objects that readers still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many
- * passed. -EDEADLK: called from a destructor that it runs, or in a region of this thread; the handle stays valid. */
+ * passed. A destructor that is running is waited for, however long it takes. -EDEADLK: called from a destructor, or in a region of
+ * this thread; the handle stays valid. In the child of a fork(2): frees the handle only, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -579,8 +603,8 @@ struct still_queue;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *domain) STILL_NOEXCEPT;
 
-/* Frees the handle. Callbacks that wait pass to the domain, whose reclaimers call them; this allocates. -EBUSY from a callback
- * of the queue. */
+/* Frees the handle. Callbacks that wait pass to the domain, whose reclaimers call them, also if the queue was paused; this
+ * allocates. Join the threads that serve it first. -EBUSY from a callback of the queue. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Calls function(callback) after a grace period, in the order in which callbacks were pushed. The grace period waits for
@@ -600,11 +624,12 @@ ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT
  * of this thread. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Lets still_queue_run return once every callback was called. This cannot be undone. */
+/* Lets still_queue_run return once every callback was called. Later calls of still_queue_run do the same: this cannot be undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Waits until every callback that was pushed before has been called. Serves the queue itself if no other thread does. -EDEADLK
- * from a callback of the queue, or in a region of this thread. */
+/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold. Serves
+ * the queue itself if no other thread does; waits on while the queue is paused. -EDEADLK from a callback of the queue, or in a
+ * region of this thread. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits for the callback that is running; from then on no callback runs, until still_queue_resume. Pauses nest. -EDEADLK from
@@ -617,7 +642,7 @@ int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
  * still_reset_after_fork. */
 int still_queue_reset_after_fork(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* How many callbacks were pushed and not called yet. */
+/* How many callbacks were pushed and not begun. */
 ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -629,7 +654,7 @@ ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
  * belongs to the program: retire that when a call has handed the value back. Any number of threads. */
 struct still_table;
 
-/* A hash of `bytes` bytes at `key`. */
+/* A hash of `bytes` bytes at `key`, which may lie at any address: always the same for the same key. It may call nothing of the table. */
 typedef uint64_t still_hash_fn(const void *key, size_t bytes, void *context) STILL_NOEXCEPT;
 
 struct still_table_options {
@@ -661,7 +686,7 @@ STILL_NODISCARD int still_table_get_many(const struct still_table *table, const 
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
 
 /* Puts a value under a key: 0 if there was none; 1, and the old value in `old`, if there was one. `old` may be NULL.
- * -ENOSPC: there are max_len entries; -ENOMEM. */
+ * -ENOSPC: with those that were replaced or removed and wait for readers, there are max_len entries and some; -ENOMEM. */
 STILL_NODISCARD int still_table_insert(struct still_table *table, const void *key, void *value, void **old) STILL_NOEXCEPT;
 
 /* Puts a value under a key that has none: 0. If the key has a value: -EEXIST, and that value in `found`, which may be NULL. */
@@ -673,11 +698,13 @@ int still_table_remove(struct still_table *table, const void *key, void **old) S
 /* The number of entries. */
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
 
+/* `key` may lie at any address. */
 typedef int still_entry_fn(const void *key, void *value, void *context) STILL_NOEXCEPT;
 
 /* Calls function(key, value, context) for one entry after the other, until the function returns a number other than 0; returns
  * that number, or 0 at the end. Entries that are there from beginning to end are visited once; those that come or go meanwhile
- * may or may not be. The whole call is one region of `reader`. The function may change the table. */
+ * may or may not be. The whole call is one region of `reader`. The function may change the table, read by the same reader, and
+ * pin and unpin it; it must not report a quiescent state. */
 int still_table_each(const struct still_table *table, const void *reader, still_entry_fn *function, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -705,8 +732,8 @@ int still_wheel_free(struct still_wheel *wheel) STILL_NOEXCEPT;
 /* Adds a timer: constant time. -EEXIST: it is in a wheel already. */
 int still_timer_add(struct still_wheel *wheel, struct still_timer *timer, uint64_t deadline) STILL_NOEXCEPT;
 
-/* Takes a timer out, due or not: 1, or 0 if it was in no wheel. Constant time. The timer must be in this wheel or in none.
- * Afterwards its memory is the program's. */
+/* Takes a timer out, due or not: 1, or 0 if it was in no wheel. Constant time. The timer must be in this wheel or in none,
+ * here and in the calls below: otherwise both wheels are damaged. Afterwards its memory is the program's. */
 int still_timer_cancel(struct still_wheel *wheel, struct still_timer *timer) STILL_NOEXCEPT;
 
 /* Gives a timer another deadline, or adds it: 1 if it was in the wheel, 0 if not. */
@@ -715,10 +742,10 @@ int still_timer_reset(struct still_wheel *wheel, struct still_timer *timer, uint
 /* 1 while it is in the wheel, 0 if not. */
 STILL_NODISCARD int still_timer_is_pending(const struct still_wheel *wheel, const struct still_timer *timer) STILL_NOEXCEPT;
 
-/* Sets the time, which only goes forward. */
+/* Sets the time. A time that is earlier than the last one is ignored. */
 int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
 
-/* Takes a timer that was due at the time of the last advance. NULL: there is none, and errno is unchanged. Afterwards the
+/* Takes a timer that was due at the last advance; one that was added since then, with a deadline in the past, is due at the next. NULL: there is none, and errno is unchanged. Afterwards the
  * timer's memory is the program's. */
 STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
 
@@ -762,12 +789,12 @@ struct still_pool_options {
     uint32_t max_locals; /* threads that may use the pool at the same time; 0: 256 */
     uint32_t pages;      /* enum still_pages */
     uint32_t hardening;  /* enum still_hardening */
-    int32_t node;        /* NUMA node; -1: any */
-    void *memory;        /* memory of the program, used until the pool is freed; NULL: the pool's own */
-    size_t memory_bytes;
+    uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
+    void *memory;        /* memory of the program at a multiple of `align`, used until the pool is freed; NULL: the pool's own */
+    size_t memory_bytes; /* of it; where these are too few, the error says how many are needed. Not together with max_objects */
 };
 
-#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, -1, NULL, 0 }
+#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 
 /* Makes a pool of at least `capacity` objects of `bytes` bytes at multiples of `align`. `options` may be NULL. errno: EINVAL,
  * ENOMEM. */
@@ -790,8 +817,8 @@ int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 STILL_NODISCARD void *still_get(struct still_local *local) STILL_NOEXCEPT;
 /* `count` objects, or none of them: 0, or -ENOMEM. */
 STILL_NODISCARD int still_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
-/* Puts back an object that any thread may have got. -EINVAL: it is not an object of the pool; -EALREADY: it is free already,
- * which only a hardened pool notices. */
+/* Puts back an object that any thread may have got. -EINVAL: its address is outside the pool, or in a hardened pool not that of an
+ * object; -EALREADY: it is free already, which only a hardened pool notices. */
 int still_put(struct still_local *local, void *object) STILL_NOEXCEPT;
 /* Puts objects back. If one is refused, those before it have been put back. */
 int still_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
@@ -805,6 +832,7 @@ struct still_block {
 
 /* 0, or -ENOMEM if there is no whole bucket. Its objects may be put back one by one. */
 STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
+/* Puts back a block that still_get_block gave, with all of its objects. The errors of still_put. */
 int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {

@@ -90,7 +90,11 @@ fn install(options: &Options) -> Result<(), String> {
     copy(&source.join("include/stillpoint.h"), &include.join("stillpoint.h"))?;
     copy(&built, &lib.join("libstillpoint.a"))?;
 
-    let soname = format!("libstillpoint.so.{}", VERSION.split('.').next().unwrap_or_default());
+    // Before 1.0, each minor version has an interface of its own.
+    let soname = match VERSION.split_once('.') {
+        Some(("0", rest)) => format!("libstillpoint.so.0.{}", rest.split('.').next().unwrap_or_default()),
+        _ => format!("libstillpoint.so.{}", VERSION.split('.').next().unwrap_or_default()),
+    };
     let shared = format!("libstillpoint.so.{VERSION}");
     link(&built, &lib.join(&shared), &soname)?;
     for (link, target) in [(&*soname, &*shared), ("libstillpoint.so", &*soname)] {

@@ -24,7 +24,7 @@ static void *uses(void *unused)
 
 int main(void)
 {
-    void *library = dlopen("libstillpoint.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen("libstillpoint.so.0.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
