@@ -213,7 +213,7 @@ fn a_woken_future_that_is_dropped_passes_on_its_share() {
 /// registers before its fence.
 #[test]
 fn a_request_stays_when_the_record_changes_hands() {
-    explore_requests(3, || {
+    explore_requests(4, || {
         let domain = domain();
         let other = domain.clone();
         let reader = thread::spawn(move || {
