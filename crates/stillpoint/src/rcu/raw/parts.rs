@@ -195,7 +195,7 @@ impl<'r> Parts<'r> {
 /// forget(reader.pin());
 /// // SAFETY: the region goes on.
 /// let guard = unsafe { raw::guard_of(&reader) };
-/// assert_eq!(cell.load(&guard), Some(&7));
+/// assert_eq!(cell.load(&*guard), Some(&7));
 /// drop(ManuallyDrop::into_inner(guard)); // ends it
 /// ```
 ///
