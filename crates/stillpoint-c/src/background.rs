@@ -9,7 +9,7 @@ use std::time::Duration;
 use stillpoint::rcu::{raw, Domain, RetireHandle};
 
 use crate::border::{call, time, Refusal};
-use crate::domain::{domain_of, still_domain};
+use crate::domain::{domain_of, outside, still_domain};
 use crate::handle::{self, find, Kind, Parts};
 use crate::reclaimer::{configure, object, still_destroy_fn, still_reclaimer_options};
 
@@ -174,11 +174,8 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
             std::mem::forget(unsafe { found.free() }.thread);
             return Ok(left);
         }
-        // A region of this thread's own is in the way of everything.
-        match value.domain.wait_timeout(value.domain.start(), Duration::ZERO) {
-            Err(error @ stillpoint::rcu::SynchronizeError::WouldDeadlock { .. }) => return Err(error.into()),
-            _ => value.handle.stop(),
-        }
+        outside(&value.domain)?;
+        value.handle.stop();
         let wait = |limit: Option<Duration>| {
             let there = value.end.is_there.lock().unwrap_or_else(PoisonError::into_inner);
             match limit {

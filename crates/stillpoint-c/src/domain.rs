@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, Token};
+use stillpoint::rcu::{
+    self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, SynchronizeError, Token,
+};
 
 use crate::border::{call, nanoseconds, time, Refusal};
 use crate::handle::{self, find, sized, Kind, Parts};
@@ -282,6 +284,14 @@ pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, ti
         }
         Ok(0)
     })
+}
+
+/// Refused in a region of the calling thread: what waits for everything would wait for itself.
+pub(crate) fn outside(domain: &Domain) -> Result<(), Refusal> {
+    match domain.wait_timeout(domain.start(), Duration::ZERO) {
+        Err(error @ SynchronizeError::WouldDeadlock { .. }) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> {

@@ -3,13 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, ObjectCallback, Paused};
-use stillpoint::rcu::{Domain, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use crate::border::{briefly, call, Refusal};
-use crate::domain::{domain_of, still_domain};
+use crate::domain::{domain_of, outside, still_domain};
 use crate::handle::{self, find, Kind, Parts};
 
 /// A queue of callbacks, to C.
@@ -61,14 +60,6 @@ impl Queue {
                 Err(Refusal::new(errno, "a callback would wait for its own queue; let another thread do it"))
             }
             false => Ok(()),
-        }
-    }
-
-    /// Refused in a region of the calling thread, which would wait for itself.
-    fn outside(&self) -> Result<(), Refusal> {
-        match self.domain.wait_timeout(self.domain.start(), Duration::ZERO) {
-            Err(error @ SynchronizeError::WouldDeadlock { .. }) => Err(error.into()),
-            _ => Ok(()),
         }
     }
 }
@@ -169,7 +160,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
-        queue.outside()?;
+        outside(&queue.domain)?;
         queue.queue.clone().run();
         Ok(0)
     })

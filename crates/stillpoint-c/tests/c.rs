@@ -80,33 +80,38 @@ fn prefix() -> &'static Path {
     })
 }
 
-/// Compiles a program of `tests/c` with every compiler that is there, and runs it.
+/// Compiles a program, linked with the static library, and runs it. Returns what it said.
+fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
+    let program = place().join(program);
+    let output = compiler
+        .command()
+        .args(flags)
+        .arg(source)
+        .args(["-x", "none"])
+        .arg(prefix().join("lib/libstillpoint.a"))
+        .args(LIBRARIES)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{} does not compile {}:\n{}",
+        compiler.name,
+        source.display(),
+        said(&output)
+    );
+    let output = Command::new(&program).output().unwrap();
+    assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
+    said(&output)
+}
+
+/// Runs a program of `tests/c` with every compiler that is there.
 fn runs(name: &str) {
     let source = root().join("tests/c").join(name).with_extension("c");
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
-        for checked in [&[][..], &["-DSTILL_CHECKED"]] {
-            let program = place().join(format!("{name}-{}-{}", compiler.name, checked.len()));
-            let output = compiler
-                .command()
-                .args(checked)
-                .args(["-O2", "-g"])
-                .arg(&source)
-                .args(["-x", "none"])
-                .arg(prefix().join("lib/libstillpoint.a"))
-                .args(LIBRARIES)
-                .arg("-o")
-                .arg(&program)
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{} does not compile {name}:\n{}", compiler.name, said(&output));
-            let output = Command::new(&program).output().unwrap();
-            assert!(
-                output.status.success(),
-                "{name}, by {}: {}\n{}",
-                compiler.name,
-                output.status,
-                said(&output)
-            );
+        for flags in [&["-O2", "-g"][..], &["-O2", "-g", "-DSTILL_CHECKED"]] {
+            compiled_and_run(compiler, &source, flags, &format!("{name}-{}-{}", compiler.name, flags.len()));
         }
     }
 }
@@ -154,22 +159,8 @@ fn stress() {
 #[test]
 fn the_examples_run() {
     for name in ["configuration", "flows", "packets", "events"] {
-        let program = place().join(name);
-        let output = CC
-            .command()
-            .arg("-O2")
-            .arg(root().join("examples").join(name).with_extension("c"))
-            .args(["-x", "none"])
-            .arg(prefix().join("lib/libstillpoint.a"))
-            .args(LIBRARIES)
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{name}:\n{}", said(&output));
-        let output = Command::new(&program).output().unwrap();
-        assert!(output.status.success(), "{name}: {}\n{}", output.status, said(&output));
-        println!("{}", said(&output));
+        let source = root().join("examples").join(name).with_extension("c");
+        println!("{}", compiled_and_run(CC, &source, &["-O2"], name));
     }
 }
 
@@ -184,7 +175,7 @@ fn the_header_compiles_by_itself() {
         for standard in standards {
             for checked in ["-USTILL_CHECKED", "-DSTILL_CHECKED"] {
                 let source =
-                    place().join(format!("alone.{}", if compiler.language == "c" { "c" } else { "cc" }));
+                    place().join(format!("header.{}", if compiler.language == "c" { "c" } else { "cc" }));
                 std::fs::write(&source, "#include \"stillpoint.h\"\n#include \"stillpoint.h\"\n").unwrap();
                 let output = compiler
                     .command()

@@ -97,8 +97,8 @@ fn measure(plan: &Plan, setting: &Setting, entrant: &Entrant, round: usize) -> R
                 let list = ours::make_list(contender(&entrant.name)).ok_or("there is no such list")?;
                 pending(&*list, plan.replacements, is_parked)
             };
-            let (parked, alone) = (pending(true)?, pending(false)?);
-            Ok(Figures::Pending(parked.zip(alone).map(<[f64; 2]>::from)))
+            let (parked, nobody) = (pending(true)?, pending(false)?);
+            Ok(Figures::Pending(parked.zip(nobody).map(<[f64; 2]>::from)))
         }
     }
 }
@@ -142,7 +142,7 @@ fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64,
             }
             PAIRS
         });
-        // Nobody leaves the others alone while they measure.
+        // Nobody ends while the others measure.
         barrier.wait();
         (pace.rate(), sum, was_empty)
     })?;

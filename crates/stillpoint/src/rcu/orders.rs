@@ -94,7 +94,7 @@ stillpoint_sys::orders! {
     /// A callback is pushed: what was unlinked, and its node, come before its taking. Acquire: the node before it, or the empty
     /// lane, was made ready before.
     push_callback: AcqRel, [take_callbacks], "30", [PushRelaxed];
-    /// A lane is taken: before the token is started. Release: the lane is empty for who pushes next.
+    /// A lane is taken: before the token is started. Release: the lane is empty for whoever pushes next.
     take_callbacks: AcqRel, [push_callback], "30", [PushRelaxed];
     /// A node is linked to the one before it, which the thread that pushes does not use any more.
     link: Release, [linked], "31", [LinkRelaxed];

@@ -10,6 +10,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Operation, Table};
 
 use crate::census::Census;
+use crate::identity::Identity;
 
 thread_local! {
     static HASHES: Cell<usize> = const { Cell::new(0) };
@@ -33,22 +34,6 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         HASHES.set(HASHES.get() + 1);
         state.write_u64(self.0);
-    }
-}
-
-/// The number itself, with the same tag for all: numbers one after the other fill chains evenly.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers")
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 

@@ -12,6 +12,7 @@ mod elsewhere;
 mod growth;
 mod hashing;
 mod history;
+mod identity;
 mod linearizable;
 mod operations;
 #[cfg(not(miri))]

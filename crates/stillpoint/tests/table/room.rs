@@ -8,6 +8,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table};
 
 use crate::census::{Census, Counted};
+use crate::identity::Identity;
 
 /// Slots for replacements beside the maximum, as `TableBuilder::max_len` says.
 const SPARE: u64 = 64;
@@ -395,22 +396,6 @@ fn a_maximum_limits_the_memory_of_entries() {
     let builder = Table::<u64, [u8; 1024]>::builder_in(&Domain::new()).capacity(10_000).max_len(10);
     let bytes = builder.build().unwrap().stats().bytes;
     assert!(bytes < 10_000 * 1024 / 4, "{bytes}");
-}
-
-/// The number itself: its lower bits choose the chain.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers")
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
 }
 
 fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {

@@ -9,6 +9,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::census::Census;
+use crate::identity::Identity;
 
 const FEW: u64 = if cfg!(miri) { 30 } else { 900 };
 const ROOM: usize = if cfg!(miri) { 3_000 } else { 40_000 };
@@ -191,21 +192,6 @@ impl Hash for Key {
         HASHES.set((calls + 1, limit));
         assert!(calls < limit, "as it is to");
         state.write_u64(self.0);
-    }
-}
-
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers")
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 

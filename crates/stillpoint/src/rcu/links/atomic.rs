@@ -199,13 +199,9 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         _scope: &'g S,
     ) -> Result<Shared<'g, T>, CompareExchangeError<P, Shared<'g, T>>> {
         let new = new.into_word();
-        self.word.compare_exchange(current.word(), new, success, failure).map(|_| Shared::new(new)).map_err(
-            |found| CompareExchangeError {
-                // SAFETY: the word came from `into_word` above, and was not linked.
-                new: unsafe { P::from_word(new) },
-                found: Shared::new(found),
-            },
-        )
+        let answer = self.word.compare_exchange(current.word(), new, success, failure);
+        // SAFETY: the word came from `into_word` above, and is linked only if the exchange took place.
+        unsafe { exchanged(answer, new) }
     }
 
     /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`. For loops: some
@@ -246,14 +242,9 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         _scope: &'g S,
     ) -> Result<Shared<'g, T>, CompareExchangeError<P, Shared<'g, T>>> {
         let new = new.into_word();
-        self.word
-            .compare_exchange_weak(current.word(), new, success, failure)
-            .map(|_| Shared::new(new))
-            .map_err(|found| CompareExchangeError {
-                // SAFETY: the word came from `into_word` above, and was not linked.
-                new: unsafe { P::from_word(new) },
-                found: Shared::new(found),
-            })
+        let answer = self.word.compare_exchange_weak(current.word(), new, success, failure);
+        // SAFETY: the word came from `into_word` above, and is linked only if the exchange took place.
+        unsafe { exchanged(answer, new) }
     }
 
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
@@ -351,6 +342,25 @@ impl<T: Pointee + ?Sized> From<Owned<T>> for Atomic<T> {
 impl<T: Pointee + ?Sized> From<Shared<'_, T>> for Atomic<T> {
     fn from(shared: Shared<'_, T>) -> Self {
         Self::with(shared.word())
+    }
+}
+
+/// What an exchange of words says of links.
+///
+/// # Safety
+/// `new` came from `into_word` of a value that is gone, and is not linked if the exchange did not take place.
+#[inline(always)]
+unsafe fn exchanged<'g, T: Pointee + ?Sized, P: Linkable<T>>(
+    answer: Result<*mut (), *mut ()>,
+    new: *mut (),
+) -> Result<Shared<'g, T>, CompareExchangeError<P, Shared<'g, T>>> {
+    match answer {
+        Ok(_) => Ok(Shared::new(new)),
+        Err(found) => Err(CompareExchangeError {
+            // SAFETY: the caller's promise.
+            new: unsafe { P::from_word(new) },
+            found: Shared::new(found),
+        }),
     }
 }
 

@@ -153,7 +153,7 @@ impl Bin {
         freed
     }
 
-    /// As [`poll_all`](Bin::poll_all), for who has no room left: starts a grace period at once, whatever the pace.
+    /// As [`poll_all`](Bin::poll_all), for whoever has no room left: starts a grace period at once, whatever the pace.
     ///
     /// # Panics
     /// As [`poll_all`](Bin::poll_all).

@@ -86,7 +86,7 @@ impl Bucket {
         self.link.load(Ordering::Acquire)
     }
 
-    /// The index in a slot, for who holds a region or the stripe's lock.
+    /// The index in a slot, for whoever holds a region or the stripe's lock.
     #[inline(always)]
     pub(crate) fn entry(&self, slot: usize) -> u32 {
         self.words[slot].load(orders::entry())

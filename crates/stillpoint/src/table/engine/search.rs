@@ -155,7 +155,7 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     }
 }
 
-/// Looks a key up in one bucket, for who holds a region.
+/// Looks a key up in one bucket, for whoever holds a region.
 ///
 /// # Safety
 /// The caller is in a region of the table's domain as long as it uses the pair.
@@ -179,7 +179,7 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     None
 }
 
-/// Looks a key up from an array on, for who holds a region.
+/// Looks a key up from an array on, for whoever holds a region.
 ///
 /// Most keys are in the first bucket of their chain, or nowhere. What else there is to do is out of the way, so that a
 /// loop of lookups is short: then the processor has more of their cache misses in flight.
@@ -287,7 +287,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
 }
 
 impl<K, V, S> Inner<K, V, S> {
-    /// The array where lookups begin, for who is in a region of the table's domain during `'g`.
+    /// The array where lookups begin, for whoever is in a region of the table's domain during `'g`.
     ///
     /// # Safety
     /// As said.

@@ -152,7 +152,7 @@ fn a_callback_has_run_when_a_cancellation_says_so() {
     });
 }
 
-/// The same for who revokes it.
+/// The same for whoever revokes it.
 #[test]
 fn a_callback_has_run_when_a_revocation_says_so() {
     explore(3, || {

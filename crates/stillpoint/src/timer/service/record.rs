@@ -351,7 +351,7 @@ impl<T> Record<T> {
         if self.move_on(state(of, RESTORING), state(of, ARMED), orders::finish_beat()).is_ok() {
             return None;
         }
-        // STOPPING or WAITED, which the owner alone leaves.
+        // STOPPING or WAITED, which only the owner leaves.
         let value = self.take();
         self.finish(of);
         value

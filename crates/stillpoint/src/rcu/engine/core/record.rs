@@ -382,7 +382,7 @@ impl Record {
         }
     }
 
-    /// The first hazard slot, for who has the reader to itself. What a forgotten protected load has left in it
+    /// The first hazard slot, for whoever has the reader to itself. What a forgotten protected load has left in it
     /// may be overwritten: no reference to it exists any more.
     #[inline(always)]
     pub(crate) fn first_hazard(&self) -> Slot<'_> {

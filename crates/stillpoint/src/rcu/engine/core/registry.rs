@@ -92,7 +92,7 @@ impl<T: Default> Registry<T> {
         })
     }
 
-    /// As [`iter`](Registry::iter), with the claims: for who may release what others hold.
+    /// As [`iter`](Registry::iter), with the claims: for whoever may release what others hold.
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
         // Acquire, both: as in `iter`.
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {

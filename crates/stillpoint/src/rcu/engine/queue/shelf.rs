@@ -17,13 +17,13 @@ use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};
 
-// Not modelled: a hint for who passes by.
+// Not modelled: a hint for those who pass by.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// An owner that has not polled for so long is silent.
+/// An owner that has not polled for that long is silent.
 const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
-/// An owner polls with each write while so few objects wait, and then with one write of so many.
+/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many.
 const EAGER: usize = 32;
 
 /// Objects that an owner's poll looks at: if protected loads hold a share of them, it frees more than have come since the last one.

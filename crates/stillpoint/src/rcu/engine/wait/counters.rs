@@ -141,7 +141,7 @@ pub(crate) struct Served<'c> {
 impl Served<'_> {
     /// Whether all of that has gone. What was retired before is passed over only if it is pinned. `age` tells the age of the domain.
     pub(crate) fn is_over(&mut self, age: impl FnOnce() -> Duration) -> bool {
-        // Acquire: pairs with the release in `set_pending`, for who relies on what was freed.
+        // Acquire: pairs with the release in `set_pending`, for those who rely on what was freed.
         if self.counters.pending.load(Ordering::Acquire) == 0 {
             return true;
         }
@@ -154,7 +154,7 @@ impl Served<'_> {
 
     /// Whether protected loads hold some of it, or something else that has waited as long.
     fn is_held(&self) -> bool {
-        // Acquire: pairs with the release in `set_pinned`, for who relies on what was freed.
+        // Acquire: pairs with the release in `set_pinned`, for those who rely on what was freed.
         let since = self.counters.held_since.load(Ordering::Acquire);
         since != 0 && (self.passed.is_none() || since <= nanoseconds(self.passed))
     }
