@@ -1,119 +1,15 @@
 //! The header and the library, used by C and C++ programs of their own: `tests/c`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::Command;
 
-#[path = "../../stillpoint/tests/support/skip.rs"]
-mod skip;
-use skip::skipped;
+mod programs;
+use programs::*;
 
-const FLAGS: [&str; 8] =
-    ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-pthread"];
-/// Of the static library.
-const LIBRARIES: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
-
-/// A compiler with a standard.
-#[derive(Clone, Copy)]
-struct Compiler {
-    name: &'static str,
-    language: &'static str,
-    standard: &'static str,
-}
-
-/// The one that Rust links with.
-const CC: Compiler = Compiler { name: "cc", language: "c", standard: "-std=gnu11" };
-const COMPILERS: [Compiler; 4] = [
-    Compiler { name: "gcc", language: "c", standard: "-std=gnu11" },
-    Compiler { name: "g++", language: "c++", standard: "-std=c++17" },
-    Compiler { name: "clang", language: "c", standard: "-std=gnu11" },
-    Compiler { name: "clang++", language: "c++", standard: "-std=c++17" },
-];
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where programs are built.
-fn place() -> PathBuf {
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    std::fs::create_dir_all(&place).unwrap();
-    place
-}
-
-impl Compiler {
-    fn is_there(self) -> bool {
-        let is_there =
-            Command::new(self.name).arg("--version").output().is_ok_and(|output| output.status.success());
-        if !is_there {
-            skipped(&format!("{} is not installed", self.name));
-        }
-        is_there
-    }
-
-    fn command(self) -> Command {
-        let mut command = Command::new(self.name);
-        command
-            .args(["-x", self.language, self.standard])
-            .args(FLAGS)
-            .arg("-I")
-            .arg(prefix().join("include"));
-        command
-    }
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// Where the libraries are installed, once, built with the profile of these tests.
-fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = place().join("installed");
-        let _ = std::fs::remove_dir_all(&prefix);
-        let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
-        let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
-        prefix
-    })
-}
-
-/// Compiles a program, linked with the static library, and runs it. Returns what it said.
-fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
-    let program = place().join(program);
-    let output = compiler
-        .command()
-        .args(flags)
-        .arg(source)
-        .args(["-x", "none"])
-        .arg(prefix().join("lib/libstillpoint.a"))
-        .args(LIBRARIES)
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{} does not compile {}:\n{}",
-        compiler.name,
-        source.display(),
-        said(&output)
-    );
-    let output = Command::new(&program).output().unwrap();
-    assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
-    said(&output)
-}
-
-/// Runs a program of `tests/c` with every compiler that is there.
+/// A program of `tests/c`.
 fn runs(name: &str) {
-    let source = root().join("tests/c").join(name).with_extension("c");
-    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
-        for flags in [&["-O2", "-g"][..], &["-O2", "-g", "-DSTILL_CHECKED"]] {
-            compiled_and_run(compiler, &source, flags, &format!("{name}-{}-{}", compiler.name, flags.len()));
-        }
-    }
+    programs::runs(&root().join("tests/c").join(name).with_extension("c"));
 }
 
 #[test]
@@ -309,10 +205,9 @@ fn called(text: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
 }
 
-/// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
-#[test]
-fn the_shared_library_exports_the_header() {
-    let header = std::fs::read_to_string(root().join("include/stillpoint.h")).unwrap();
+/// The functions that a header declares and does not define.
+fn declared(header: &Path) -> BTreeSet<String> {
+    let header = std::fs::read_to_string(header).unwrap();
     let mut code = header.as_str();
     let mut text = String::new();
     while let Some((before, rest)) = code.split_once("/*") {
@@ -327,9 +222,13 @@ fn the_shared_library_exports_the_header() {
         .collect();
     let types: BTreeSet<_> =
         text.split("typedef ").skip(1).flat_map(|rest| called(&rest[..rest.find(';').unwrap()])).collect();
-    let declared: BTreeSet<_> =
-        called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect();
+    called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect()
+}
 
+/// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
+#[test]
+fn the_shared_library_exports_the_header() {
+    let declared = declared(&root().join("include/stillpoint.h"));
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
     let Ok(output) = output else { return skipped("nm is not installed") };

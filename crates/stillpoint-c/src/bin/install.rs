@@ -82,12 +82,12 @@ fn install(options: &Options) -> Result<(), String> {
     );
     let (include, lib) = (root.join("include"), root.join(&options.libdir));
     let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/stillpoint"));
-    for folder in [&include, &pkgconfig, &cmake] {
+    for folder in [&pkgconfig, &cmake] {
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = build(source, &options.profile)?;
-    copy(&source.join("include/stillpoint.h"), &include.join("stillpoint.h"))?;
+    copy_folder(&source.join("include"), &include)?;
     copy(&built, &lib.join("libstillpoint.a"))?;
 
     // Before 1.0, each minor version has an interface of its own.
@@ -114,6 +114,20 @@ fn failed(path: &Path, error: &std::io::Error) -> String {
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(drop).map_err(|error| failed(to, &error))
+}
+
+/// With what is below it.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
+    fs::create_dir_all(to).map_err(|error| failed(to, &error))?;
+    for entry in fs::read_dir(from).map_err(|error| failed(from, &error))? {
+        let from = entry.map_err(|error| failed(from, &error))?.path();
+        let to = to.join(from.file_name().expect("an entry of a folder has a name"));
+        match from.is_dir() {
+            true => copy_folder(&from, &to)?,
+            false => copy(&from, &to)?,
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

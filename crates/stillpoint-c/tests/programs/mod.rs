@@ -1,0 +1,119 @@
+//! How tests install the library and build programs with it.
+
+// No test file uses all of it.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+#[path = "../../../stillpoint/tests/support/skip.rs"]
+mod skip;
+pub(crate) use skip::skipped;
+
+pub(crate) const FLAGS: [&str; 8] =
+    ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-pthread"];
+/// Of the static library.
+pub(crate) const LIBRARIES: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
+
+/// A compiler with a standard.
+#[derive(Clone, Copy)]
+pub(crate) struct Compiler {
+    pub(crate) name: &'static str,
+    pub(crate) language: &'static str,
+    pub(crate) standard: &'static str,
+}
+
+/// The one that Rust links with.
+pub(crate) const CC: Compiler = Compiler { name: "cc", language: "c", standard: "-std=gnu11" };
+pub(crate) const COMPILERS: [Compiler; 4] = [
+    Compiler { name: "gcc", language: "c", standard: "-std=gnu11" },
+    Compiler { name: "g++", language: "c++", standard: "-std=c++17" },
+    Compiler { name: "clang", language: "c", standard: "-std=gnu11" },
+    Compiler { name: "clang++", language: "c++", standard: "-std=c++17" },
+];
+
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where this file of tests builds its programs.
+pub(crate) fn place() -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
+    std::fs::create_dir_all(&place).unwrap();
+    place
+}
+
+impl Compiler {
+    pub(crate) fn is_there(self) -> bool {
+        let is_there =
+            Command::new(self.name).arg("--version").output().is_ok_and(|output| output.status.success());
+        if !is_there {
+            skipped(&format!("{} is not installed", self.name));
+        }
+        is_there
+    }
+
+    pub(crate) fn command(self) -> Command {
+        let mut command = Command::new(self.name);
+        command
+            .args(["-x", self.language, self.standard])
+            .args(FLAGS)
+            .arg("-I")
+            .arg(prefix().join("include"));
+        command
+    }
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Where the libraries are installed, once, built with the profile of these tests.
+pub(crate) fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = place().join("installed");
+        let _ = std::fs::remove_dir_all(&prefix);
+        let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
+        let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        prefix
+    })
+}
+
+/// Compiles a program, linked with the static library, and runs it. Returns what it said.
+pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
+    let program = place().join(program);
+    let output = compiler
+        .command()
+        .args(flags)
+        .arg(source)
+        .args(["-x", "none"])
+        .arg(prefix().join("lib/libstillpoint.a"))
+        .args(LIBRARIES)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{} does not compile {}:\n{}",
+        compiler.name,
+        source.display(),
+        said(&output)
+    );
+    let output = Command::new(&program).output().unwrap();
+    assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
+    said(&output)
+}
+
+/// Runs a program with every compiler that is there, also as one that checks its handles.
+pub(crate) fn runs(source: &Path) {
+    let name = source.file_stem().unwrap().to_string_lossy();
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        for flags in [&["-O2", "-g"][..], &["-O2", "-g", "-DSTILL_CHECKED"]] {
+            compiled_and_run(compiler, source, flags, &format!("{name}-{}-{}", compiler.name, flags.len()));
+        }
+    }
+}
