@@ -13,6 +13,8 @@ struct Peer {
     key: &'static str,
     modules: &'static [&'static str],
     sources: &'static [&'static str],
+    /// Folders of headers of ours, in front of those of the peer.
+    ours: &'static [&'static str],
     /// What the C files need, not all that pkg-config lists: of DPDK that would be a hundred libraries.
     libraries: &'static [&'static str],
     /// The further archives of a static program; `None` for a peer that static programs do without.
@@ -21,12 +23,24 @@ struct Peer {
     header_suffices: bool,
 }
 
-const PEERS: [Peer; 3] = [
+const PEERS: [Peer; 4] = [
+    // Our own C interface, whose library is the crate `stillpoint-c`.
+    Peer {
+        name: "stillpoint.h",
+        key: "c",
+        modules: &[],
+        sources: &["c/stillpoint.c"],
+        ours: &["../stillpoint-c/include"],
+        libraries: &[],
+        needed_when_static: Some(&[]),
+        header_suffices: true,
+    },
     Peer {
         name: "liburcu",
         key: "urcu",
         modules: &["liburcu-qsbr", "liburcu-memb", "liburcu-mb"],
         sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c"],
+        ours: &[],
         libraries: &["urcu-qsbr", "urcu-memb", "urcu-mb"],
         needed_when_static: Some(&["urcu-common"]),
         header_suffices: false,
@@ -36,6 +50,7 @@ const PEERS: [Peer; 3] = [
         key: "dpdk",
         modules: &["libdpdk"],
         sources: &["c/dpdk.c", "c/rte_hash.c", "c/rte_mempool.c", "c/rte_timer.c"],
+        ours: &[],
         libraries: &["rte_hash", "rte_mempool", "rte_rcu", "rte_ring", "rte_timer", "rte_eal"],
         // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
         needed_when_static: None,
@@ -46,6 +61,7 @@ const PEERS: [Peer; 3] = [
         key: "ck",
         modules: &["ck"],
         sources: &["c/ck.c"],
+        ours: &[],
         libraries: &["ck"],
         needed_when_static: Some(&[]),
         header_suffices: true,
@@ -70,9 +86,10 @@ const RUST_PEERS: [&str; 14] = [
 ];
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(peer_urcu, peer_dpdk, peer_ck)");
+    println!("cargo::rustc-check-cfg=cfg(peer_c, peer_urcu, peer_dpdk, peer_ck)");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
+    println!("cargo::rerun-if-changed=../stillpoint-c/include");
     println!("cargo::rerun-if-env-changed=STILLPOINT_PEERS");
     watch_pkg_config_directories();
 
@@ -113,7 +130,7 @@ fn build(peer: &Peer) -> Result<String, String> {
         (false, _) => None,
     };
 
-    let mut includes: Vec<PathBuf> = Vec::new();
+    let mut includes: Vec<PathBuf> = peer.ours.iter().map(PathBuf::from).collect();
     let mut link_paths: Vec<PathBuf> = Vec::new();
     let mut version = "unknown".to_owned();
     for module in peer.modules {
@@ -147,7 +164,7 @@ fn build(peer: &Peer) -> Result<String, String> {
         let error = error.to_string();
         let error = error.lines().next().unwrap_or("unknown error");
         if !includes.is_empty() {
-            println!("cargo::warning={} is installed, but left out of the benchmarks: {error}", peer.name);
+            println!("cargo::warning={} is here, but left out of the benchmarks: {error}", peer.name);
         }
         return Err(format!("its C file could not be compiled: {error}"));
     }

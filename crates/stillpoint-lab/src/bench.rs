@@ -8,7 +8,7 @@ use stillpoint_harness::output::json::{self, Row, Target};
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
-use crate::{membarrier, micro, peers, pool, preempt, reclaim, structures, table, timer};
+use crate::{capi, membarrier, micro, peers, pool, preempt, reclaim, structures, table, timer};
 
 /// An experiment that was planned; it is told whether to be silent.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
@@ -24,7 +24,7 @@ struct Offer {
 }
 
 /// All experiments, in their order.
-const EXPERIMENTS: [Offer; 8] = [
+const EXPERIMENTS: [Offer; 9] = [
     offer::<reclaim::Plan>(),
     offer::<preempt::Plan>(),
     offer::<micro::Plan>(),
@@ -33,6 +33,7 @@ const EXPERIMENTS: [Offer; 8] = [
     offer::<timer::Plan>(),
     offer::<pool::Plan>(),
     offer::<structures::Plan>(),
+    offer::<capi::Plan>(),
 ];
 
 const fn offer<P: Plan + 'static>() -> Offer {

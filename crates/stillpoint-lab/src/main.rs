@@ -1,6 +1,7 @@
 //! The program `stillpoint`: examines a machine, and measures stillpoint's memory reclamation beside its peers.
 
 mod bench;
+mod capi;
 mod cli;
 #[cfg(test)]
 mod defective;

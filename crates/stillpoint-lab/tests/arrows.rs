@@ -15,7 +15,7 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-c", &["stillpoint"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
-    ("stillpoint-peers", &[]),
+    ("stillpoint-peers", &["stillpoint-c"]),
     ("stillpoint-harness", &["stillpoint"]),
     ("stillpoint-torture", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),
     ("stillpoint-multicast-lab", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),

@@ -22,6 +22,8 @@ impl Entry {
 /// All contenders that this build has.
 pub fn catalogue() -> Vec<Entry> {
     let groups: &[&[Entry]] = &[
+        #[cfg(peer_c)]
+        crate::native::header::ENTRIES,
         #[cfg(peer_urcu)]
         crate::native::urcu::ENTRIES,
         #[cfg(peer_dpdk)]
@@ -68,6 +70,13 @@ pub struct MissingPeer {
 /// The peers that this build was made without.
 pub fn missing() -> &'static [MissingPeer] {
     &[
+        #[cfg(not(peer_c))]
+        MissingPeer {
+            peer: "stillpoint.h",
+            package: "gcc",
+            why: env!("STILLPOINT_PEER_C_WHY"),
+            contenders: &["c/protected", "c/guard", "c/qsbr"],
+        },
         #[cfg(not(peer_urcu))]
         MissingPeer {
             peer: "liburcu",
@@ -101,6 +110,8 @@ pub fn missing() -> &'static [MissingPeer] {
 /// The peers that this build has and the versions it was built against, `unknown` where a peer does not tell.
 pub fn versions() -> Vec<(&'static str, &'static str)> {
     vec![
+        #[cfg(peer_c)]
+        ("stillpoint.h", env!("CARGO_PKG_VERSION")),
         #[cfg(peer_urcu)]
         ("liburcu", env!("STILLPOINT_PEER_URCU_VERSION")),
         #[cfg(peer_dpdk)]

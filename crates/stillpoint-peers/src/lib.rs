@@ -24,7 +24,7 @@ mod delays;
 mod element;
 mod lookup;
 mod micro;
-#[cfg(any(peer_urcu, peer_dpdk, peer_ck))]
+#[cfg(any(peer_c, peer_urcu, peer_dpdk, peer_ck))]
 mod native;
 pub mod pool;
 mod rust;

@@ -10,6 +10,7 @@ use crate::rust;
 /// | `start` | begin a grace period |
 /// | `check` | ask whether a grace period is over that has long been |
 /// | `retire` | allocate and write an object of 64 bytes, exchange it for the one that a shared pointer holds, hand that to the scheme, and its share of the work that frees it, in batches of 64; with liburcu a worker on another CPU frees |
+/// | `lookup`, `burst` | look a key of 8 bytes up in a table of 1,000, by itself or 32 at a time |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
 /// A contender has the rows that it can have.
@@ -28,6 +29,8 @@ pub struct Micro {
 /// The single operations of all contenders that this build has.
 pub fn micro() -> Vec<Micro> {
     let groups: &[&[Micro]] = &[
+        #[cfg(peer_c)]
+        crate::native::header::MICRO,
         #[cfg(peer_urcu)]
         crate::native::urcu::MICRO,
         #[cfg(peer_dpdk)]

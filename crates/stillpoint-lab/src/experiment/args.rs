@@ -32,6 +32,8 @@ pub(crate) enum Experiment {
     Pool,
     /// A stack, a queue and a list: calls by one and two threads, and what a reader that stands still holds up
     Structures,
+    /// The C interface beside Rust's, and the drop-ins beside what they stand in for
+    Capi,
     /// All of them, one after the other
     All,
 }
@@ -69,7 +71,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) contenders: Vec<String>,
 
-    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer`, `pool` or `structures`, or operations of `micro` [default: all]
+    /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer`, `pool`, `structures` or `capi`, or operations of `micro` [default: all]
     // As above.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) scenarios: Vec<String>,

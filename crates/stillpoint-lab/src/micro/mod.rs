@@ -28,11 +28,11 @@ const FIRST_ITERATIONS: u64 = 64;
 const FIXED_COST_SHARE: u32 = 10;
 
 /// One operation of one contender.
-struct Operation {
-    contender: &'static str,
-    name: &'static str,
+pub(crate) struct Operation {
+    pub(crate) contender: &'static str,
+    pub(crate) name: &'static str,
     /// Performs it that many times on the calling thread.
-    run: Box<dyn Fn(u64) + Send + Sync>,
+    pub(crate) run: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 impl From<Micro> for Operation {
@@ -43,6 +43,8 @@ impl From<Micro> for Operation {
 
 /// What to measure.
 pub(crate) struct Plan {
+    /// Whose rows they are.
+    experiment: &'static str,
     operations: Vec<Operation>,
     rounds: u32,
     sample: Duration,
@@ -54,8 +56,9 @@ impl experiment::Plan for Plan {
     const SCENARIOS: &'static [&'static str] = OPERATIONS;
 
     fn contenders() -> Vec<&'static str> {
+        let known: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
         let mut names: Vec<&str> = all(None).map(|operation| operation.contender).collect();
-        names.sort_by_key(|name| order(name));
+        names.sort_by_key(|name| order(name, &known));
         names.dedup();
         names
     }
@@ -70,27 +73,57 @@ impl experiment::Plan for Plan {
         if operations.is_empty() {
             return Err(Stop::usage("none of these contenders has one of these operations"));
         }
-        let rounds = args.length.rounds_or(5, 9, 21);
-        let sample = args.length.slice(rounds, LEAST_SAMPLE);
-        Ok(Self { operations, rounds, sample, cpu })
+        Ok(Self::of("micro", operations, args, cpu))
     }
 
-    /// On a thread of its own.
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = std::thread::scope(|scope| {
-            scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .map_err(Stop::usage)?;
+        let rows = self.rows()?;
         if !silent {
-            show::table(&rows, self.cpu);
+            let order: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
+            self.show(&rows, OPERATIONS, &order);
+            show::notes();
         }
         Ok(rows)
     }
 }
 
+impl Plan {
+    /// For the operations of any experiment.
+    pub(crate) fn of(
+        experiment: &'static str,
+        operations: Vec<Operation>,
+        args: &BenchArgs,
+        cpu: usize,
+    ) -> Self {
+        let rounds = args.length.rounds_or(5, 9, 21);
+        Self { experiment, operations, rounds, sample: args.length.slice(rounds, LEAST_SAMPLE), cpu }
+    }
+
+    /// Measures, on a thread of its own.
+    pub(crate) fn rows(&self) -> Result<Vec<Row>, Stop> {
+        std::thread::scope(|scope| {
+            scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .map_err(Stop::usage)
+    }
+
+    /// Prints costs, a line for each contender and a column for each operation, both in the order that is given; other
+    /// contenders come last.
+    pub(crate) fn show(&self, rows: &[Row], operations: &[&str], contenders: &[&str]) {
+        show::table(rows, operations, contenders, self.cpu);
+    }
+}
+
+/// Our operations in Rust, those that one thread does.
+pub(crate) fn ours() -> Vec<Operation> {
+    ours::operations()
+}
+
 /// Where there is another CPU, also what takes two.
 fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
-    let peers = stillpoint_peers::micro().into_iter().map(Operation::from);
+    // What is ours in C has an experiment of its own.
+    let is_peer = |micro: &Micro| CONTENDERS.iter().any(|entry| entry.name == micro.contender);
+    let peers = stillpoint_peers::micro().into_iter().filter(is_peer).map(Operation::from);
     ours::operations().into_iter().chain(other_cpu.map(ours::of_two).into_iter().flatten()).chain(peers)
 }
 
@@ -100,7 +133,7 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     let again = plan.operations.iter().filter(|operation| Some(operation.contender) == first);
     let progress = Progress::new((plan.operations.len() + again.clone().count()) * plan.rounds as usize);
     let begin = |operation: &Operation| {
-        progress.begin(format!("micro {} {}", operation.name, operation.contender));
+        progress.begin(format!("{} {}", operation.name, operation.contender));
     };
     let calibrate = |operation| {
         begin(operation);
@@ -117,7 +150,7 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     let samples = in_turns(
         &calibrated,
         plan.rounds,
-        |round| progress.stage(&format!("micro, round {} of {}", round + 1, plan.rounds)),
+        |round| progress.stage(&format!("operations, round {} of {}", round + 1, plan.rounds)),
         |&(_, operation, calibration), ()| {
             begin(operation);
             let sample = nanoseconds(operation, calibration);
@@ -127,7 +160,10 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     );
     samples
         .into_iter()
-        .map(|((name, operation, calibration), samples)| Ok(row(name, operation, &samples?, *calibration)))
+        .map(|((name, operation, calibration), samples)| {
+            let row = Row::new(plan.experiment, operation.name, name);
+            Ok(figures(row, &samples?, *calibration))
+        })
         .collect()
 }
 
@@ -162,17 +198,15 @@ fn nanoseconds(operation: &Operation, calibration: Calibration) -> f64 {
     time.as_secs_f64() * 1e9 / calibration.iterations as f64
 }
 
-fn row(name: &str, operation: &Operation, samples: &[f64], calibration: Calibration) -> Row {
-    let mut row = Row::new("micro", operation.name, name)
-        .with("rounds", samples.len())
-        .with("iterations", calibration.iterations);
+fn figures(row: Row, samples: &[f64], calibration: Calibration) -> Row {
+    let mut row = row.with("rounds", samples.len()).with("iterations", calibration.iterations);
     row.put_median("ns_per_op", 3, samples, |&sample| sample);
     row.put_spread("ns_per_op", samples.iter().copied());
     row
 }
 
 /// The position of a contender in the tables, the control behind its contender.
-fn order(name: &str) -> (usize, usize) {
-    let place = CONTENDERS.iter().position(|entry| entry.name == contender(name));
-    (place.unwrap_or(CONTENDERS.len()), name.len())
+fn order(name: &str, contenders: &[&str]) -> (usize, usize) {
+    let place = contenders.iter().position(|&entry| entry == contender(name));
+    (place.unwrap_or(contenders.len()), name.len())
 }

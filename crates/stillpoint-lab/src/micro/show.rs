@@ -3,17 +3,17 @@
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
-use crate::micro::{OPERATIONS, order};
+use crate::micro::order;
 
 /// Prints the costs, a line for each contender and a column for each operation.
-pub(crate) fn table(rows: &[Row], cpu: usize) {
-    let operations: Vec<&str> = OPERATIONS
+pub(super) fn table(rows: &[Row], operations: &[&str], order_of: &[&str], cpu: usize) {
+    let operations: Vec<&str> = operations
         .iter()
         .copied()
         .filter(|operation| rows.iter().any(|row| row.scenario == *operation))
         .collect();
     let mut contenders: Vec<&str> = rows.iter().map(|row| row.contender.as_str()).collect();
-    contenders.sort_by_key(|contender| order(contender));
+    contenders.sort_by_key(|contender| order(contender, order_of));
     contenders.dedup();
 
     let header: Vec<&str> = std::iter::once("contender").chain(operations.iter().copied()).collect();
@@ -26,7 +26,12 @@ pub(crate) fn table(rows: &[Row], cpu: usize) {
     };
     let caption = format!("Nanoseconds for one operation, on CPU {cpu}");
     table::of_lines(&caption, &header, 1, contenders.into_iter().map(line));
-    say("Median of rounds; the loop is included, set-up is not. pin and protect include the way out.");
+    say("Median of rounds; the loop is included, set-up is not.");
+}
+
+/// Says what the operations of this experiment are.
+pub(super) fn notes() {
+    say("pin and protect include the way out.");
     say(
         "retire: an object of 64 bytes is allocated, written, and exchanged for the one in a shared pointer; that one is",
     );

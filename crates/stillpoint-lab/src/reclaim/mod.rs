@@ -35,7 +35,7 @@ use crate::reclaim::round::{Outcome, Round};
 pub(crate) use plan::Plan;
 
 /// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
-fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         stillpoint_harness::output::tell(line);
     }

@@ -16,7 +16,7 @@ use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENAR
 use crate::reclaim::ours;
 use crate::reclaim::setting::{Setting, settings};
 
-const BUDGET: Budget = Budget {
+pub(crate) const BUDGET: Budget = Budget {
     set_up: Duration::from_secs(6),
     // Starting and ending up to 16 threads on one CPU, and the last delays of the slowest contender.
     round_overhead: Duration::from_millis(120),
@@ -116,7 +116,7 @@ impl Plan {
         self.parts.iter().map(|part| part.setting.readers()).max().unwrap_or(1)
     }
 
-    fn check_memory(&self) -> Result<(), Stop> {
+    pub(crate) fn check_memory(&self) -> Result<(), Stop> {
         let names = self.parts.iter().flat_map(|part| &part.contenders).map(|entry| entry.name);
         let theirs = match self.structure {
             Structure::Array => usize::from(self.has(|name| !is_ours(name))),

@@ -17,7 +17,7 @@ use stillpoint_harness::experiment::child;
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
 
-use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::peers;
 
 /// The contenders, in the order of the tables: those that are told the time as an integer, as the standard library has it,
@@ -112,6 +112,21 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
+    /// Ten thousand timers of one thread, of those of these contenders that are here and were asked for.
+    pub(crate) fn of(args: &BenchArgs, cpus: &[usize], contenders: &[&str]) -> Option<Self> {
+        let is_here = |name: &&&str| asked_for(name, &args.contenders) && peers::missing_dpdk(name).is_none();
+        let contenders: Vec<String> =
+            contenders.iter().filter(is_here).map(|&name| name.to_owned()).collect();
+        (!contenders.is_empty()).then(|| Self {
+            scenarios: vec!["own".to_owned()],
+            contenders,
+            timers: vec![10_000],
+            rounds: args.length.rounds_or(5, 7, 21),
+            cpus: cpus.to_vec(),
+            seed: args.seed,
+        })
+    }
+
     fn has(&self, scenario: &str) -> bool {
         self.scenarios.iter().any(|name| name == scenario)
     }

@@ -11,6 +11,8 @@ use crate::{Element, ReadJob, Slots, Work};
 pub(crate) mod ck;
 #[cfg(peer_dpdk)]
 pub(crate) mod dpdk;
+#[cfg(peer_c)]
+pub(crate) mod header;
 #[cfg(peer_urcu)]
 pub(crate) mod urcu;
 #[cfg(peer_urcu)]

@@ -1,0 +1,184 @@
+//! The experiment `capi`: the C interface beside the same things in Rust, and the drop-ins beside the libraries that they stand
+//! in for.
+//!
+//! It has no loops of its own: single operations are measured as in `micro`, delays as in `reclaim`, timers as in `timer`.
+
+mod bars;
+mod ours;
+
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::rounds;
+use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::{heading, say};
+
+use crate::experiment::{self, BenchArgs, Experiment, Structure, asked_for, in_scenario};
+use crate::micro::{self, Operation};
+use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
+use crate::reclaim::plan::{BUDGET, contenders};
+use crate::reclaim::setting::settings;
+use crate::{reclaim, timer};
+
+/// Single operations; from unlink to free; from `call_rcu` to its callback; `rte_timer`.
+const SCENARIOS: &[&str] = &[CALLS, DELAYS, CALLBACKS, TIMERS];
+const CALLS: &str = "calls";
+const DELAYS: &str = "delays";
+const CALLBACKS: &str = "callbacks";
+const TIMERS: &str = "timers";
+
+/// The operations, in the order of the table.
+const OPERATIONS: &[&str] =
+    &["quiescent", "pin", "pin-linked", "protect", "check", "retire", "call", "lookup", "burst"];
+
+/// Whose operations they are, in the order of the table.
+const CALLERS: &[&str] = &[
+    "stillpoint/qsbr",
+    "c/qsbr",
+    "stillpoint/guard",
+    "c/guard",
+    "stillpoint/protected",
+    "c/protected",
+    "liburcu/qsbr",
+    "drop-in/urcu-qsbr",
+    "liburcu/memb",
+    "drop-in/urcu-memb",
+    "dpdk/rcu",
+    "drop-in/rte_rcu_qsbr",
+];
+
+/// Who frees by polling, in Rust and in C.
+const POLLED: &[Entry] = &[
+    entry("stillpoint/protected", Policy::Poll, Quick::Always),
+    entry("c/protected", Policy::Poll, Quick::Always),
+    entry("stillpoint/guard", Policy::Poll, Quick::Always),
+    entry("c/guard", Policy::Poll, Quick::Always),
+    entry("stillpoint/qsbr+poll", Policy::Poll, Quick::Always),
+    entry("c/qsbr", Policy::Poll, Quick::Always),
+];
+
+/// Who hands objects to `call_rcu`.
+const CALLING: &[Entry] = &[
+    entry("liburcu/memb", Policy::Background, Quick::Always),
+    entry("drop-in/urcu-memb", Policy::Background, Quick::Always),
+    entry("drop-in/urcu-bp+boost", Policy::Background, Quick::Always),
+    entry("liburcu/qsbr", Policy::Background, Quick::Always),
+    entry("drop-in/urcu-qsbr", Policy::Background, Quick::Always),
+];
+
+const OF_TIMERS: &[&str] = &["drop-in/rte_timer", "dpdk/rte_timer"];
+
+/// The readers of the figures that bars compare.
+const READERS: usize = 8;
+
+/// What to measure; each part is the plan of another experiment.
+pub(crate) struct Plan {
+    calls: Option<micro::Plan>,
+    delays: Option<reclaim::Plan>,
+    timers: Option<timer::Plan>,
+}
+
+impl experiment::Plan for Plan {
+    const EXPERIMENT: Experiment = Experiment::Capi;
+    const SCENARIOS: &'static [&'static str] = SCENARIOS;
+
+    fn contenders() -> Vec<&'static str> {
+        let delayed = POLLED.iter().chain(CALLING).map(|entry| entry.name);
+        let mut names: Vec<&str> = Vec::new();
+        for name in CALLERS.iter().copied().chain(delayed).chain(OF_TIMERS.iter().copied()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
+        let asked = |name| in_scenario(name, scenarios);
+        let plan = Self {
+            calls: if asked(CALLS) { calls(args, cpus)? } else { None },
+            delays: delays(args, cpus, scenarios)?,
+            timers: if asked(TIMERS) { timer::Plan::of(args, cpus, OF_TIMERS) } else { None },
+        };
+        match plan {
+            Self { calls: None, delays: None, timers: None } => {
+                Err(Stop::usage("none of these contenders takes part in one of these scenarios"))
+            }
+            plan => Ok(plan),
+        }
+    }
+
+    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        let mut rows = Vec::new();
+        if let Some(calls) = &self.calls {
+            rows = calls.rows()?;
+            if !silent {
+                calls.show(&rows, OPERATIONS, CALLERS);
+                say(
+                    "lookup, burst: a key of 8 bytes in a table of 1,000, by itself or 32 at a time. call: call_rcu, without the callback.",
+                );
+            }
+        }
+        if let Some(delays) = &self.delays {
+            rows.extend(reclaim::run(delays, silent)?);
+        }
+        if let Some(timers) = &self.timers {
+            rows.extend(timers.run(silent)?);
+        }
+        for row in &mut rows {
+            row.experiment = "capi".into();
+        }
+        if !silent {
+            let verdicts = bars::verdicts(&rows);
+            if !verdicts.is_empty() {
+                heading("Bars");
+                verdicts.iter().for_each(say);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The single operations of those that were asked for.
+fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
+    let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
+    let all =
+        ours::operations().into_iter().chain(stillpoint_peers::micro().into_iter().map(Operation::from));
+    let is_asked = |operation: &Operation| {
+        CALLERS.contains(&operation.contender)
+            && OPERATIONS.contains(&operation.name)
+            && asked_for(operation.contender, &args.contenders)
+    };
+    let operations: Vec<Operation> = all.filter(is_asked).collect();
+    Ok((!operations.is_empty()).then(|| micro::Plan::of("capi", operations, args, cpu)))
+}
+
+/// One reader on a CPU of its own, and as many as bars compare on one CPU.
+fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Option<reclaim::Plan>, Stop> {
+    let (mut parts, mut left_out) = (Vec::new(), Vec::new());
+    for (scenario, entries) in [(DELAYS, POLLED), (CALLBACKS, CALLING)] {
+        let is_asked = |entry: &Entry| asked_for(entry.name, &args.contenders);
+        if !in_scenario(scenario, scenarios) || !entries.iter().any(is_asked) {
+            continue;
+        }
+        let (present, missing) = contenders(entries, &args.contenders)?;
+        left_out.extend(missing);
+        for (place, readers) in [(OWN_CORE, 1), (ONE_CORE, READERS)] {
+            match settings(cpus, &[place.to_owned()], &[readers], false) {
+                Ok((settings, _)) => parts.extend(
+                    settings.into_iter().map(|setting| rounds::Part { contenders: present.clone(), setting }),
+                ),
+                Err(reason) => left_out.push(format!("left out: {reason}")),
+            }
+        }
+    }
+    if parts.is_empty() {
+        left_out.iter().for_each(stillpoint_harness::output::tell);
+        return Ok(None);
+    }
+    left_out.dedup();
+    let (rounds, round) = BUDGET.timing(&args.length, rounds::rows(&parts));
+    let structure = Structure::Array;
+    let plan =
+        reclaim::Plan { parts, rounds, round, elements: args.elements, seed: args.seed, structure, left_out };
+    plan.check_memory()?;
+    Ok(Some(plan))
+}

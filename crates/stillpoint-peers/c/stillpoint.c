@@ -1,0 +1,310 @@
+/*
+ * stillpoint through its C header: readers of the three kinds, and a writer that polls. What the C interface costs beside Rust.
+ */
+#include <stillpoint.h>
+
+#include "peer.h"
+
+/* Out of memory, or a defect: nothing that a measurement could go on without. */
+static void *made(void *handle)
+{
+    if (handle == NULL) {
+        fprintf(stderr, "stillpoint.h: %s\n", still_error());
+        abort();
+    }
+    return handle;
+}
+
+static void worked(int answer)
+{
+    if (answer < 0) {
+        fprintf(stderr, "stillpoint.h: %s\n", still_error());
+        abort();
+    }
+}
+
+struct still_domain *stillpoint_c_new(void)
+{
+    return made(still_domain_new(NULL));
+}
+
+void stillpoint_c_free(struct still_domain *domain)
+{
+    worked(still_domain_free(domain));
+}
+
+/* Which reader: `Reading` in src/native/header.rs. */
+enum reading { PROTECTED, GUARD, QSBR };
+
+/* What a thread reads with: one of the two. */
+union reader {
+    struct still_reader *reader;
+    struct still_qsbr *qsbr;
+};
+
+union reader stillpoint_c_join(struct still_domain *domain, enum reading reading)
+{
+    union reader joined;
+
+    if (reading == QSBR) {
+        joined.qsbr = made(still_qsbr_new(domain));
+        worked(still_offline(joined.qsbr));
+    } else {
+        joined.reader = made(still_reader_new(domain));
+    }
+    return joined;
+}
+
+void stillpoint_c_leave(union reader joined, enum reading reading)
+{
+    worked(reading == QSBR ? still_qsbr_free(joined.qsbr) : still_reader_free(joined.reader));
+}
+
+/* As `look_up`, with the protected element in place of a loaded one. */
+static bool is_right(const struct element *element, uint64_t index)
+{
+    return element->key == index && atomic_load_explicit(&element->value, memory_order_relaxed) == index;
+}
+
+static struct read_outcome read_protected(struct still_reader *reader, const struct read_job *job)
+{
+    const struct read_job copy = *job;
+    struct read_outcome outcome = {0, 0};
+    uint64_t state = copy.seed;
+
+    while (!atomic_load_explicit(copy.stop, memory_order_relaxed)) {
+        uint64_t index = next_random(&state) & copy.mask;
+        struct still_protected held = still_protect(reader, (struct element *const *)&copy.slots[index]);
+
+        outcome.mismatches += !is_right(held.object, index);
+        still_release(held);
+        outcome.lookups++;
+    }
+    return outcome;
+}
+
+struct read_outcome stillpoint_c_read(union reader joined, enum reading reading, const struct read_job *job)
+{
+    struct read_outcome outcome;
+
+    if (reading == PROTECTED)
+        return read_protected(joined.reader, job);
+    if (reading == GUARD) {
+        READ_UNTIL_STOPPED(job, &outcome, still_pin(joined.reader), still_unpin(joined.reader));
+        return outcome;
+    }
+    worked(still_online(joined.qsbr));
+    READ_UNTIL_STOPPED(job, &outcome, (void)0, still_quiescent(joined.qsbr));
+    worked(still_offline(joined.qsbr));
+    return outcome;
+}
+
+static struct read_outcome sections_protected(struct still_reader *reader, const struct section_job *job)
+{
+    struct read_outcome outcome = {0, 0};
+    uint64_t state = job->read.seed;
+
+    do {
+        uint64_t index = next_random(&state) & job->read.mask;
+        struct still_protected held = still_protect(reader, (struct element *const *)&job->read.slots[index]);
+
+        outcome.mismatches += !job->inside(job->work, held.object, index);
+        still_release(held);
+        outcome.lookups++;
+        if (job->rest != NULL)
+            job->rest(job->work);
+    } while (!atomic_load_explicit(job->read.stop, memory_order_relaxed));
+    return outcome;
+}
+
+struct read_outcome stillpoint_c_read_sections(union reader joined, enum reading reading, const struct section_job *job)
+{
+    struct read_outcome outcome;
+
+    if (reading == PROTECTED)
+        return sections_protected(joined.reader, job);
+    if (reading == GUARD) {
+        READ_SECTIONS(job, &outcome, still_pin(joined.reader), still_unpin(joined.reader), (void)0, (void)0);
+        return outcome;
+    }
+    worked(still_online(joined.qsbr));
+    READ_SECTIONS(job, &outcome, (void)0, still_quiescent(joined.qsbr), worked(still_offline(joined.qsbr)),
+                  worked(still_online(joined.qsbr)));
+    worked(still_offline(joined.qsbr));
+    return outcome;
+}
+
+/* Without a limit, as the peers are. */
+struct still_reclaimer *stillpoint_c_reclaimer(struct still_domain *domain)
+{
+    struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+
+    options.max_pending = SIZE_MAX;
+    return made(still_reclaimer_new(domain, &options));
+}
+
+/* Nothing may be pending. */
+void stillpoint_c_end(struct still_reclaimer *reclaimer)
+{
+    worked(still_reclaimer_free(reclaimer));
+}
+
+void stillpoint_c_retire(struct still_reclaimer *reclaimer, struct element *element, still_destroy_fn *release)
+{
+    worked(still_retire(reclaimer, element, sizeof *element, release, NULL));
+}
+
+void stillpoint_c_poll(struct still_reclaimer *reclaimer)
+{
+    worked((int)still_poll(reclaimer, STILL_ALL));
+}
+
+/* Waits until everything is freed; readers may hold some of it for long. */
+void stillpoint_c_flush(struct still_reclaimer *reclaimer)
+{
+    worked(still_flush(reclaimer, STILL_FOREVER));
+}
+
+void stillpoint_c_micro_quiescent(uint64_t iterations)
+{
+    struct still_domain *domain = stillpoint_c_new();
+    struct still_qsbr *qsbr = made(still_qsbr_new(domain));
+
+    REPEAT(iterations, still_quiescent(qsbr));
+    worked(still_qsbr_free(qsbr));
+    stillpoint_c_free(domain);
+}
+
+void stillpoint_c_micro_pin(uint64_t iterations)
+{
+    struct still_domain *domain = stillpoint_c_new();
+    struct still_reader *reader = made(still_reader_new(domain));
+
+    REPEAT(iterations, { still_pin(reader); still_unpin(reader); });
+    worked(still_reader_free(reader));
+    stillpoint_c_free(domain);
+}
+
+void stillpoint_c_micro_protect(uint64_t iterations)
+{
+    struct still_domain *domain = stillpoint_c_new();
+    struct still_reader *reader = made(still_reader_new(domain));
+    uint64_t object[8] = {7};
+    uint64_t *link = object;
+
+    REPEAT(iterations, still_release(still_protect(reader, &link)));
+    worked(still_reader_free(reader));
+    stillpoint_c_free(domain);
+}
+
+void stillpoint_c_micro_check(uint64_t iterations)
+{
+    struct still_domain *domain = stillpoint_c_new();
+    struct still_qsbr *qsbr = made(still_qsbr_new(domain));
+    uint64_t token = still_start(domain);
+    volatile int is_over;
+
+    still_quiescent(qsbr);
+    REPEAT(iterations, is_over = still_check(domain, token));
+    (void)is_over;
+    worked(still_qsbr_free(qsbr));
+    stillpoint_c_free(domain);
+}
+
+static void release_object(void *object, void *context)
+{
+    (void)context;
+    free(object);
+}
+
+static void retire_object(struct still_reclaimer *reclaimer, _Atomic(void *) *shared, uint64_t number)
+{
+    void *old = exchange_object(shared, new_object(number));
+
+    if (old != NULL)
+        worked(still_retire(reclaimer, old, 64, release_object, NULL));
+    if ((number + 1) % RETIRED_TOGETHER == 0)
+        (void)still_poll(reclaimer, STILL_ALL);
+}
+
+/* With a reader whose protected loads every poll has to look at. */
+void stillpoint_c_micro_retire(uint64_t iterations)
+{
+    struct still_domain *domain = stillpoint_c_new();
+    struct still_reader *reader = made(still_reader_new(domain));
+    struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+    struct still_reclaimer *reclaimer;
+    _Atomic(void *) shared = NULL;
+
+    options.batch = RETIRED_TOGETHER;
+    reclaimer = made(still_reclaimer_new(domain, &options));
+    REPEAT(iterations, retire_object(reclaimer, &shared, i_));
+    worked(still_flush(reclaimer, STILL_FOREVER));
+    stillpoint_c_end(reclaimer);
+    free(exchange_object(&shared, NULL));
+    worked(still_reader_free(reader));
+    stillpoint_c_free(domain);
+}
+
+/* As many keys of 8 bytes as fit into a cache, each with itself as its value; as in src/native/header.rs. */
+enum { KEYS = 1000, BURST = 32 };
+
+static struct still_table *new_table(struct still_domain *domain)
+{
+    struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
+    struct still_table *table;
+
+    options.capacity = KEYS;
+    table = made(still_table_new(domain, sizeof(uint64_t), &options));
+    for (uint64_t key = 0; key < KEYS; key++)
+        worked(still_table_insert(table, &key, (void *)(uintptr_t)key, NULL));
+    return table;
+}
+
+static void has(bool is_right_value)
+{
+    if (!is_right_value) {
+        fputs("stillpoint.h: a table has lost a key\n", stderr);
+        abort();
+    }
+}
+
+/* Looks up, reporting nothing: the reader stays online. */
+#define LOOKUPS(OPERATION)                                                                 \
+    do {                                                                                   \
+        struct still_domain *domain = stillpoint_c_new();                                  \
+        struct still_table *table = new_table(domain);                                     \
+        struct still_qsbr *reader = made(still_qsbr_new(domain));                          \
+        uint64_t state = 1;                                                                \
+                                                                                           \
+        OPERATION;                                                                         \
+        worked(still_qsbr_free(reader));                                                   \
+        worked(still_table_free(table));                                                   \
+        stillpoint_c_free(domain);                                                         \
+    } while (0)
+
+void stillpoint_c_micro_lookup(uint64_t iterations)
+{
+    uint64_t key;
+    void *value;
+
+    LOOKUPS(REPEAT(iterations, {
+        key = next_random(&state) % KEYS;
+        has(still_table_get(table, reader, &key, &value) == 1 && (uintptr_t)value == key);
+    }));
+}
+
+/* `iterations` lookups, 32 at a time. */
+void stillpoint_c_micro_burst(uint64_t iterations)
+{
+    uint64_t keys[BURST], hits;
+    void *values[BURST];
+
+    LOOKUPS(REPEAT((iterations + BURST - 1) / BURST, {
+        for (int i = 0; i < BURST; i++)
+            keys[i] = next_random(&state) % KEYS;
+        has(still_table_get_many(table, reader, keys, BURST, values, &hits) == BURST);
+        for (int i = 0; i < BURST; i++)
+            has((uintptr_t)values[i] == keys[i]);
+    }));
+}
