@@ -364,10 +364,11 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
     STILL_TEST_(head, STILL_MARK_QSBR_);
     /* Acquire: pairs with the read-modify-write of start. */
     uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token)
+    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {
         /* Release: pairs with the acquire load of check. */
         __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);
-    still_tell_(head);
+        still_tell_(head);
+    }
 }
 
 /* Takes a QSBR reader offline before its thread blocks: nobody waits for it, and it holds nothing. Calling it again is harmless.

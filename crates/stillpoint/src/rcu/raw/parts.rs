@@ -34,7 +34,7 @@ const _: () = {
 ///
 /// | | |
 /// |---|---|
-/// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier; if attention ≠ 0: [`answer`](Parts::answer) |
+/// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier, and, if attention ≠ 0, [`answer`](Parts::answer) |
 /// | a region begins, if state = 0 | *t* = token, acquire; state ← *t*, release; barrier |
 /// | it ends | state ← 0, release; compiler barrier; if attention ≠ 0: [`answer`](Parts::answer) |
 /// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |

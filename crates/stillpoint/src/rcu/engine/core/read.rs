@@ -142,17 +142,18 @@ impl Protocol {
     /// A quiescent state of a QSBR reader, or the first state of one that comes online.
     ///
     /// No fence: a state that a scan takes for passed carries a token of an acquire load, so the reader has
-    /// seen the unlink; and until then the old state blocks. No store either while the token has not moved: the section goes
-    /// on then, in a state that says the same.
+    /// seen the unlink; and until then the old state blocks. Nothing at all while the token has not moved: the section goes
+    /// on then, in a state that says the same, and who asked for attention waits for its end.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) -> bool {
         let token = self.token.load(orders::report_token());
         let state = record.state();
         let is_kept = state == token || (state == PASSIVE && busted::is(Variant::PassiveKept));
-        if !is_kept {
-            rare();
-            record.publish(token, orders::report());
+        if is_kept {
+            return false;
         }
+        rare();
+        record.publish(token, orders::report());
         self.wants_attention(record)
     }
 
