@@ -13,8 +13,8 @@ struct Peer {
     key: &'static str,
     modules: &'static [&'static str],
     sources: &'static [&'static str],
-    /// Folders of headers of ours, in front of those of the peer.
-    ours: &'static [&'static str],
+    /// Files that are compiled with `DROP_IN` defined and a folder of our headers in front of the peer's.
+    drop_in: Option<(&'static str, &'static [&'static str])>,
     /// What the C files need, not all that pkg-config lists: of DPDK that would be a hundred libraries.
     libraries: &'static [&'static str],
     /// The further archives of a static program; `None` for a peer that static programs do without.
@@ -23,6 +23,9 @@ struct Peer {
     header_suffices: bool,
 }
 
+/// Our own headers.
+const HEADERS: &str = "../stillpoint-c/include";
+
 const PEERS: [Peer; 4] = [
     // Our own C interface, whose library is the crate `stillpoint-c`.
     Peer {
@@ -30,7 +33,7 @@ const PEERS: [Peer; 4] = [
         key: "c",
         modules: &[],
         sources: &["c/stillpoint.c"],
-        ours: &["../stillpoint-c/include"],
+        drop_in: None,
         libraries: &[],
         needed_when_static: Some(&[]),
         header_suffices: true,
@@ -39,8 +42,11 @@ const PEERS: [Peer; 4] = [
         name: "liburcu",
         key: "urcu",
         modules: &["liburcu-qsbr", "liburcu-memb", "liburcu-mb"],
-        sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c"],
-        ours: &[],
+        sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c", "c/urcu_linked.c"],
+        drop_in: Some((
+            "liburcu",
+            &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_bp_boosted.c", "c/urcu_linked.c"],
+        )),
         libraries: &["urcu-qsbr", "urcu-memb", "urcu-mb"],
         needed_when_static: Some(&["urcu-common"]),
         header_suffices: false,
@@ -50,7 +56,7 @@ const PEERS: [Peer; 4] = [
         key: "dpdk",
         modules: &["libdpdk"],
         sources: &["c/dpdk.c", "c/rte_hash.c", "c/rte_mempool.c", "c/rte_timer.c"],
-        ours: &[],
+        drop_in: Some(("dpdk", &["c/dpdk_drop_in.c", "c/rte_timer.c"])),
         libraries: &["rte_hash", "rte_mempool", "rte_rcu", "rte_ring", "rte_timer", "rte_eal"],
         // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
         needed_when_static: None,
@@ -61,7 +67,7 @@ const PEERS: [Peer; 4] = [
         key: "ck",
         modules: &["ck"],
         sources: &["c/ck.c"],
-        ours: &[],
+        drop_in: None,
         libraries: &["ck"],
         needed_when_static: Some(&[]),
         header_suffices: true,
@@ -89,7 +95,7 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(peer_c, peer_urcu, peer_dpdk, peer_ck)");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
-    println!("cargo::rerun-if-changed=../stillpoint-c/include");
+    println!("cargo::rerun-if-changed={HEADERS}");
     println!("cargo::rerun-if-env-changed=STILLPOINT_PEERS");
     watch_pkg_config_directories();
 
@@ -130,7 +136,7 @@ fn build(peer: &Peer) -> Result<String, String> {
         (false, _) => None,
     };
 
-    let mut includes: Vec<PathBuf> = peer.ours.iter().map(PathBuf::from).collect();
+    let mut includes: Vec<PathBuf> = Vec::new();
     let mut link_paths: Vec<PathBuf> = Vec::new();
     let mut version = "unknown".to_owned();
     for module in peer.modules {
@@ -145,26 +151,15 @@ fn build(peer: &Peer) -> Result<String, String> {
         }
     }
 
-    let mut compiler = cc::Build::new();
-    compiler
-        .files(peer.sources)
-        .opt_level(3)
-        // The objects end up in executables alone, where this is the model of thread-local variables.
-        .flag_if_supported("-ftls-model=initial-exec")
-        .cargo_warnings(false);
-    // A static program may be made for another processor: that of an emulated machine.
-    if env::var("HOST") == env::var("TARGET") && archives.is_none() {
-        compiler.flag_if_supported("-march=native");
-    }
-    for include in &includes {
-        // System headers: warnings in them are not ours.
-        compiler.flag("-isystem").flag(include);
-    }
-    if let Err(error) = compiler.try_compile(&format!("stillpoint_peer_{}", peer.key)) {
-        let error = error.to_string();
-        let error = error.lines().next().unwrap_or("unknown error");
+    let is_native = env::var("HOST") == env::var("TARGET") && archives.is_none();
+    let compiled = compile(peer.key, peer.sources, &[], &includes, is_native).and_then(|()| {
+        let Some((folder, sources)) = peer.drop_in else { return Ok(()) };
+        let key = format!("{}_drop_in", peer.key);
+        compile(&key, sources, &[Path::new(HEADERS).join("stillpoint").join(folder)], &includes, is_native)
+    });
+    if let Err(error) = compiled {
         if !includes.is_empty() {
-            println!("cargo::warning={} is here, but left out of the benchmarks: {error}", peer.name);
+            println!("cargo::warning={} is installed, but left out of the benchmarks: {error}", peer.name);
         }
         return Err(format!("its C file could not be compiled: {error}"));
     }
@@ -177,6 +172,38 @@ fn build(peer: &Peer) -> Result<String, String> {
         println!("cargo::rustc-link-lib={kind}={library}");
     }
     Ok(version)
+}
+
+/// Compiles some files. What stands in for a peer has `in_front` of the peer's folders.
+fn compile(
+    key: &str,
+    sources: &[&str],
+    in_front: &[PathBuf],
+    includes: &[PathBuf],
+    is_native: bool,
+) -> Result<(), String> {
+    let mut compiler = cc::Build::new();
+    compiler
+        .files(sources)
+        .opt_level(3)
+        // The objects end up in executables alone, where this is the model of thread-local variables.
+        .flag_if_supported("-ftls-model=initial-exec")
+        .cargo_warnings(false);
+    // A static program may be made for another processor: that of an emulated machine.
+    if is_native {
+        compiler.flag_if_supported("-march=native");
+    }
+    if !in_front.is_empty() {
+        compiler.define("DROP_IN", None);
+    }
+    for include in in_front.iter().chain([&PathBuf::from(HEADERS)]).chain(includes) {
+        // System headers: warnings in them are not ours.
+        compiler.flag("-isystem").flag(include);
+    }
+    compiler.try_compile(&format!("stillpoint_peer_{key}")).map_err(|error| {
+        let error = error.to_string();
+        error.lines().next().unwrap_or("unknown error").to_owned()
+    })
 }
 
 /// Whether the program is built with `-C target-feature=+crt-static`, or for a target where that is usual.

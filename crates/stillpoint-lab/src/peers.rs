@@ -34,9 +34,14 @@ pub(crate) fn missing_for(contender: &str) -> Option<&'static MissingPeer> {
     stillpoint_peers::missing().iter().find(|missing| missing.contenders.contains(&contender))
 }
 
+/// Whether a contender is of DPDK, or uses its headers.
+pub(crate) fn needs_dpdk(contender: &str) -> bool {
+    group(contender) == "dpdk" || contender.starts_with("drop-in/rte_")
+}
+
 /// What to do to have a contender of DPDK's that is none of a catalogue.
 pub(crate) fn missing_dpdk(contender: &str) -> Option<String> {
-    if HAS_DPDK || group(contender) != "dpdk" {
+    if HAS_DPDK || !needs_dpdk(contender) {
         return None;
     }
     Some(missing_for("dpdk/rcu").map_or_else(|| "this build does not have DPDK".to_owned(), how_to_get))

@@ -15,39 +15,8 @@
 
 #include "peer.h"
 
-/* Memory in whole cache lines; NULL when there is none left. */
-static void *aligned_memory(size_t size)
-{
-    return aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(size, RTE_CACHE_LINE_SIZE));
-}
-
-/* A quiescent state variable for `max_readers` threads, or NULL. */
-struct rte_rcu_qsbr *stillpoint_dpdk_new(uint32_t max_readers)
-{
-    struct rte_rcu_qsbr *qsbr = aligned_memory(rte_rcu_qsbr_get_memsize(max_readers));
-
-    if (qsbr != NULL && rte_rcu_qsbr_init(qsbr, max_readers) != 0) {
-        free(qsbr);
-        qsbr = NULL;
-    }
-    return qsbr;
-}
-
-void stillpoint_dpdk_free(struct rte_rcu_qsbr *qsbr)
-{
-    free(qsbr);
-}
-
-/* Registers the calling thread as reader `id`, offline as yet; false when there is no such id. */
-bool stillpoint_dpdk_join(struct rte_rcu_qsbr *qsbr, uint32_t id)
-{
-    return rte_rcu_qsbr_thread_register(qsbr, id) == 0;
-}
-
-void stillpoint_dpdk_leave(struct rte_rcu_qsbr *qsbr, uint32_t id)
-{
-    (void)rte_rcu_qsbr_thread_unregister(qsbr, id);
-}
+#define NAME(function) stillpoint_dpdk_##function
+#include "dpdk_qsbr.h"
 
 struct read_outcome stillpoint_dpdk_read(struct rte_rcu_qsbr *qsbr, uint32_t id, const struct read_job *job)
 {
@@ -123,48 +92,6 @@ bool stillpoint_dpdk_ring_push(struct rte_ring *ring, const struct pending *pend
 bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
 {
     return rte_ring_sc_dequeue_elem(ring, pending, sizeof *pending) == 0;
-}
-
-/* Runs OPERATION with `qsbr`, in which the calling thread is reader 0, online. */
-#define MICRO(iterations, BEFORE, OPERATION, AFTER)                                            \
-    do {                                                                                   \
-        struct rte_rcu_qsbr *qsbr = stillpoint_dpdk_new(1);                                \
-        if (qsbr == NULL) {                                                                \
-            fputs("out of memory: no room for a quiescent state variable\n", stderr);      \
-            abort();                                                                       \
-        }                                                                                  \
-        (void)stillpoint_dpdk_join(qsbr, 0);                                               \
-        rte_rcu_qsbr_thread_online(qsbr, 0);                                               \
-        BEFORE;                                                                            \
-        REPEAT(iterations, OPERATION);                                                     \
-        AFTER;                                                                             \
-        rte_rcu_qsbr_thread_offline(qsbr, 0);                                              \
-        stillpoint_dpdk_leave(qsbr, 0);                                                    \
-        stillpoint_dpdk_free(qsbr);                                                        \
-    } while (0)
-
-void stillpoint_dpdk_micro_quiescent(uint64_t iterations)
-{
-    MICRO(iterations, (void)0, rte_rcu_qsbr_quiescent(qsbr, 0), (void)0);
-}
-
-void stillpoint_dpdk_micro_start(uint64_t iterations)
-{
-    MICRO(iterations, (void)0, (void)rte_rcu_qsbr_start(qsbr), (void)0);
-}
-
-/* The first check completes the token, and the variable remembers it. */
-void stillpoint_dpdk_micro_check(uint64_t iterations)
-{
-    volatile int done;
-    uint64_t token;
-
-    MICRO(iterations, {
-        token = rte_rcu_qsbr_start(qsbr);
-        rte_rcu_qsbr_quiescent(qsbr, 0);
-        done = rte_rcu_qsbr_check(qsbr, token, false);
-    }, done = rte_rcu_qsbr_check(qsbr, token, false), (void)0);
-    (void)done;
 }
 
 /* Where the calling thread runs. */

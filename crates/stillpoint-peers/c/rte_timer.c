@@ -1,5 +1,5 @@
 /*
- * DPDK's rte_timer, with one list of its own: that of the thread that has initialised the environment abstraction layer.
+ * rte_timer, DPDK's or ours, with one list of its own: that of the thread that has initialised the environment abstraction layer.
  */
 #include <rte_config.h>
 
@@ -13,6 +13,12 @@
 
 #include "peer.h"
 
+#ifdef DROP_IN
+#define NAME(function) stillpoint_drop_in_timers_##function
+#else
+#define NAME(function) stillpoint_timers_##function
+#endif
+
 static uint64_t fired;
 
 static void count(struct rte_timer *timer, void *argument)
@@ -22,7 +28,7 @@ static void count(struct rte_timer *timer, void *argument)
 }
 
 /* `count` timers at rest, or NULL. */
-struct rte_timer *stillpoint_timers_new(size_t number)
+struct rte_timer *NAME(new)(size_t number)
 {
     static bool ready;
     struct rte_timer *timers;
@@ -37,13 +43,13 @@ struct rte_timer *stillpoint_timers_new(size_t number)
 }
 
 /* None of them may be pending. */
-void stillpoint_timers_free(struct rte_timer *timers)
+void NAME(free)(struct rte_timer *timers)
 {
     free(timers);
 }
 
 /* Arms the timers, pending or not, to fire after so many cycles; the number of those that could be. */
-size_t stillpoint_timers_reset(struct rte_timer *timers, const uint64_t *delays, size_t number)
+size_t NAME(reset)(struct rte_timer *timers, const uint64_t *delays, size_t number)
 {
     unsigned lcore = rte_lcore_id();
     size_t done = 0;
@@ -54,7 +60,7 @@ size_t stillpoint_timers_reset(struct rte_timer *timers, const uint64_t *delays,
 }
 
 /* Stops timers in this order; the number of those that were pending. */
-size_t stillpoint_timers_stop(struct rte_timer *timers, const uint32_t *order, size_t number)
+size_t NAME(stop)(struct rte_timer *timers, const uint32_t *order, size_t number)
 {
     size_t done = 0;
 
@@ -68,7 +74,7 @@ size_t stillpoint_timers_stop(struct rte_timer *timers, const uint32_t *order, s
 }
 
 /* The number of timers that have fired. */
-uint64_t stillpoint_timers_manage(size_t times)
+uint64_t NAME(manage)(size_t times)
 {
     uint64_t before = fired;
 
@@ -78,7 +84,7 @@ uint64_t stillpoint_timers_manage(size_t times)
 }
 
 /* Waits until so many cycles have passed. */
-void stillpoint_timers_wait(uint64_t cycles)
+void NAME(wait)(uint64_t cycles)
 {
     uint64_t begin = rte_get_timer_cycles();
 

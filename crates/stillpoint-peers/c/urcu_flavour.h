@@ -193,3 +193,83 @@ void NAME(micro_heavy)(uint64_t iterations)
     REPEAT(iterations, synchronize_rcu());
     NAME(leave)();
 }
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void count_call(struct rcu_head *head)
+{
+    (void)head;
+}
+
+/* How many heads there are: those that were called are used again. */
+enum { HEADS = 1 << 20 };
+
+/* The time of so many calls of `call_rcu`, in nanoseconds, without that of their callbacks; the worker runs elsewhere. */
+uint64_t NAME(calls_ns)(uint64_t iterations)
+{
+    struct rcu_head *heads = calloc(HEADS, sizeof *heads);
+    uint64_t spent = 0;
+
+    if (heads == NULL) {
+        fputs("out of memory: no room for heads of callbacks\n", stderr);
+        abort();
+    }
+    NAME(join)();
+    free_worker();
+    while (iterations > 0) {
+        uint64_t count = iterations < HEADS ? iterations : HEADS, begin;
+
+        rcu_thread_online();
+        begin = now_ns();
+        for (uint64_t i = 0; i < count; i++)
+            call_rcu(&heads[i], count_call);
+        spent += now_ns() - begin;
+        rcu_thread_offline();
+        rcu_barrier();
+        iterations -= count;
+    }
+    NAME(leave)();
+    free(heads);
+    return spent;
+}
+
+/* Makes so many workers, has each call something, and measures how long it takes to free them when all are idle; in nanoseconds. */
+uint64_t NAME(free_workers_ns)(unsigned count)
+{
+    struct call_rcu_data **workers = calloc(count, sizeof(struct call_rcu_data *));
+    struct rcu_head *heads = calloc(count, sizeof *heads);
+    uint64_t begin;
+
+    if (workers == NULL || heads == NULL) {
+        fputs("out of memory: no room for workers\n", stderr);
+        abort();
+    }
+    NAME(join)();
+    for (unsigned i = 0; i < count; i++) {
+        workers[i] = create_call_rcu_data(0, -1);
+        if (workers[i] == NULL) {
+            fputs("a worker could not be made\n", stderr);
+            abort();
+        }
+        set_thread_call_rcu_data(workers[i]);
+        rcu_thread_online();
+        call_rcu(&heads[i], count_call);
+        rcu_thread_offline();
+    }
+    set_thread_call_rcu_data(NULL);
+    rcu_barrier();
+    begin = now_ns();
+    for (unsigned i = 0; i < count; i++)
+        call_rcu_data_free(workers[i]);
+    begin = now_ns() - begin;
+    NAME(leave)();
+    free(workers);
+    free(heads);
+    return begin;
+}

@@ -6,5 +6,9 @@
 #define URCU_API_MAP
 #include <urcu/urcu-mb.h>
 
+#ifdef DROP_IN
+#define NAME(function) stillpoint_drop_in_mb_##function
+#else
 #define NAME(function) stillpoint_urcu_mb_##function
+#endif
 #include "urcu_flavour.h"

@@ -6,5 +6,9 @@
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
 
+#ifdef DROP_IN
+#define NAME(function) stillpoint_drop_in_memb_##function
+#else
 #define NAME(function) stillpoint_urcu_memb_##function
+#endif
 #include "urcu_flavour.h"

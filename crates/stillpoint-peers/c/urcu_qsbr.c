@@ -7,5 +7,9 @@
 #include <urcu/urcu-qsbr.h>
 
 #define FLAVOUR_QSBR
+#ifdef DROP_IN
+#define NAME(function) stillpoint_drop_in_qsbr_##function
+#else
 #define NAME(function) stillpoint_urcu_qsbr_##function
+#endif
 #include "urcu_flavour.h"

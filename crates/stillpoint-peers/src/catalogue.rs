@@ -88,6 +88,9 @@ pub fn missing() -> &'static [MissingPeer] {
                 "liburcu/qsbr+rt",
                 "liburcu/memb",
                 "liburcu/mb",
+                "drop-in/urcu-qsbr",
+                "drop-in/urcu-memb",
+                "drop-in/urcu-bp+boost",
             ],
         },
         #[cfg(not(peer_dpdk))]

@@ -38,5 +38,5 @@ pub use contender::{Contender, ReadJob, ReadOutcome, Writer};
 pub use delays::Delays;
 pub use element::{Element, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};
-pub use micro::{Micro, micro};
+pub use micro::{Micro, Timed, micro, timed};
 pub use sections::{Work, read_sections};

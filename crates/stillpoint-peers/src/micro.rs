@@ -5,7 +5,7 @@ use crate::rust;
 /// | operation | what it is |
 /// |---|---|
 /// | `quiescent` | report a quiescent state, with no grace period waiting |
-/// | `pin` | enter and leave a read-side critical section |
+/// | `pin`, `pin-linked` | enter and leave a read-side critical section, by inline code or by functions of the library |
 /// | `protect` | load a pointer under protection, release the protection |
 /// | `start` | begin a grace period |
 /// | `check` | ask whether a grace period is over that has long been |
@@ -24,6 +24,30 @@ pub struct Micro {
     /// at the end add some microseconds (with liburcu's `retire` some milliseconds, as it waits for the worker):
     /// choose many iterations, or subtract the time of a run of 0.
     pub run: fn(u64),
+}
+
+/// An operation of one contender that measures itself: only a part of what it does counts.
+///
+/// | operation | what it is |
+/// |---|---|
+/// | `call` | so many times `call_rcu`, without the callbacks, which a worker on another CPU calls |
+/// | `free-workers` | so many workers of `call_rcu`, all idle, are freed one after the other |
+#[derive(Debug, Clone, Copy)]
+pub struct Timed {
+    /// Name of the contender.
+    pub contender: &'static str,
+    /// Name of the operation.
+    pub operation: &'static str,
+    /// Performs it on the calling thread, and returns the time of all in nanoseconds.
+    pub nanoseconds: fn(u64) -> u64,
+}
+
+/// The operations that measure themselves.
+pub fn timed() -> Vec<Timed> {
+    #[cfg(peer_urcu)]
+    return crate::native::urcu::TIMED.to_vec();
+    #[cfg(not(peer_urcu))]
+    Vec::new()
 }
 
 /// The single operations of all contenders that this build has.

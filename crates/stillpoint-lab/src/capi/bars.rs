@@ -3,6 +3,7 @@
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
 
+use super::WORKERS;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE};
 
 /// What `metric` of `ours` may be at most, or must be at least, of `other`'s in one scenario.
@@ -21,6 +22,8 @@ enum Limit {
     Times(f64),
     /// The other's, and this many more.
     More(f64),
+    /// This, whatever the other's is.
+    Of(f64),
 }
 
 const fn ns(
@@ -80,6 +83,14 @@ const BARS: &[Bar] = &[
     delay("call_rcu to callback, 1 reader", OWN_CORE, "drop-in/urcu-memb", "liburcu/memb", 1.0 / 50.0),
     delay("call_rcu to callback, 8 on a core", ONE_CORE, "drop-in/urcu-memb", "liburcu/memb", 0.7),
     delay("call_rcu to callback, 8, boosted", ONE_CORE, "drop-in/urcu-bp+boost", "liburcu/memb", 1.0 / 20.0),
+    Bar {
+        what: "the end of 64 idle workers, ms",
+        scenario: WORKERS,
+        metric: "ms",
+        ours: "drop-in/urcu-memb",
+        other: "liburcu/memb",
+        limit: Limit::Of(20.0),
+    },
     cycles("rte_timer, add", "add_cycles", 0.6),
     cycles("rte_timer, reset", "reset_cycles", 0.35),
 ];
@@ -94,6 +105,7 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
         let (ours, other) = (metric(bar, bar.ours)?, metric(bar, bar.other)?);
         let (is_met, limit) = match bar.limit {
             Limit::Times(times) => (ours <= times * other, format!("at most {times:.3} of it")),
+            Limit::Of(most) => (ours <= most, format!("at most {most} itself")),
             Limit::More(more) => (ours <= other + more, format!("at most {more} more")),
         };
         let is_met = if is_met { "met" } else { "missed" };

@@ -5,25 +5,28 @@
 
 mod bars;
 mod ours;
+mod workers;
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{heading, say};
+use stillpoint_harness::output::{self, heading, say};
 
+use self::workers::Workers;
 use crate::experiment::{self, BenchArgs, Experiment, Structure, asked_for, in_scenario};
 use crate::micro::{self, Operation};
 use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
 use crate::reclaim::plan::{BUDGET, contenders};
 use crate::reclaim::setting::settings;
-use crate::{reclaim, timer};
+use crate::{peers, reclaim, timer};
 
-/// Single operations; from unlink to free; from `call_rcu` to its callback; `rte_timer`.
-const SCENARIOS: &[&str] = &[CALLS, DELAYS, CALLBACKS, TIMERS];
+/// Single operations; from unlink to free; from `call_rcu` to its callback; `rte_timer`; the end of workers.
+const SCENARIOS: &[&str] = &[CALLS, DELAYS, CALLBACKS, TIMERS, WORKERS];
 const CALLS: &str = "calls";
 const DELAYS: &str = "delays";
 const CALLBACKS: &str = "callbacks";
 const TIMERS: &str = "timers";
+const WORKERS: &str = "free-workers";
 
 /// The operations, in the order of the table.
 const OPERATIONS: &[&str] =
@@ -74,6 +77,7 @@ pub(crate) struct Plan {
     calls: Option<micro::Plan>,
     delays: Option<reclaim::Plan>,
     timers: Option<timer::Plan>,
+    workers: Option<Workers>,
 }
 
 impl experiment::Plan for Plan {
@@ -93,13 +97,15 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let asked = |name| in_scenario(name, scenarios);
+        stillpoint_peers::missing().iter().map(peers::how_to_get).for_each(output::tell);
         let plan = Self {
             calls: if asked(CALLS) { calls(args, cpus)? } else { None },
             delays: delays(args, cpus, scenarios)?,
             timers: if asked(TIMERS) { timer::Plan::of(args, cpus, OF_TIMERS) } else { None },
+            workers: if asked(WORKERS) { Workers::new(args) } else { None },
         };
         match plan {
-            Self { calls: None, delays: None, timers: None } => {
+            Self { calls: None, delays: None, timers: None, workers: None } => {
                 Err(Stop::usage("none of these contenders takes part in one of these scenarios"))
             }
             plan => Ok(plan),
@@ -122,6 +128,13 @@ impl experiment::Plan for Plan {
         }
         if let Some(timers) = &self.timers {
             rows.extend(timers.run(silent)?);
+        }
+        if let Some(workers) = &self.workers {
+            let freed = workers.rows();
+            if !silent {
+                workers.show(&freed);
+            }
+            rows.extend(freed);
         }
         for row in &mut rows {
             row.experiment = "capi".into();
@@ -159,8 +172,8 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
         if !in_scenario(scenario, scenarios) || !entries.iter().any(is_asked) {
             continue;
         }
-        let (present, missing) = contenders(entries, &args.contenders)?;
-        left_out.extend(missing);
+        // Who is missing has been told of.
+        let (present, _) = contenders(entries, &args.contenders)?;
         for (place, readers) in [(OWN_CORE, 1), (ONE_CORE, READERS)] {
             match settings(cpus, &[place.to_owned()], &[readers], false) {
                 Ok((settings, _)) => parts.extend(
@@ -171,7 +184,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
         }
     }
     if parts.is_empty() {
-        left_out.iter().for_each(stillpoint_harness::output::tell);
+        left_out.iter().for_each(output::tell);
         return Ok(None);
     }
     left_out.dedup();

@@ -14,7 +14,7 @@ const BURST: usize = 32;
 
 /// Those of `micro`, and lookups.
 pub(super) fn operations() -> Vec<Operation> {
-    let of = |name, run: fn(u64)| Operation { contender: "stillpoint/qsbr", name, run: Box::new(run) };
+    let of = |name, run: fn(u64)| Operation::whole("stillpoint/qsbr", name, run);
     let mut all = micro::ours();
     all.extend([of("lookup", lookup), of("burst", burst)]);
     all

@@ -9,7 +9,7 @@ use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output;
 use stillpoint_harness::output::json::Row;
 
-use crate::peers::group;
+use crate::peers::{self, group};
 
 pub(crate) use args::{BenchArgs, Experiment, Inside, MAX_READERS, Structure};
 
@@ -86,7 +86,7 @@ pub(crate) fn in_scenario(name: &str, asked: &[String]) -> bool {
 
 /// Whether one of the contenders needs DPDK.
 pub(crate) fn has_dpdk(contenders: &[String]) -> bool {
-    contenders.iter().any(|name| group(name) == "dpdk")
+    contenders.iter().any(|name| peers::needs_dpdk(name))
 }
 
 /// A plan, and the huge pages that its parent has reserved for it.

@@ -12,7 +12,7 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_peers::Micro;
+use stillpoint_peers::{Micro, Timed};
 
 use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::reclaim::names::CONTENDERS;
@@ -31,13 +31,36 @@ const FIXED_COST_SHARE: u32 = 10;
 pub(crate) struct Operation {
     pub(crate) contender: &'static str,
     pub(crate) name: &'static str,
-    /// Performs it that many times on the calling thread.
-    pub(crate) run: Box<dyn Fn(u64) + Send + Sync>,
+    /// Performs it that many times on the calling thread, and returns how long that took.
+    pub(crate) time: Box<dyn Fn(u64) -> Duration + Send + Sync>,
+}
+
+impl Operation {
+    /// Everything that `run` does counts.
+    pub(crate) fn whole(
+        contender: &'static str,
+        name: &'static str,
+        run: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Self {
+        let time = move |iterations| {
+            let begin = Instant::now();
+            run(iterations);
+            begin.elapsed()
+        };
+        Self { contender, name, time: Box::new(time) }
+    }
+}
+
+impl From<Timed> for Operation {
+    fn from(timed: Timed) -> Self {
+        let time = move |count| Duration::from_nanos((timed.nanoseconds)(count));
+        Self { contender: timed.contender, name: timed.operation, time: Box::new(time) }
+    }
 }
 
 impl From<Micro> for Operation {
     fn from(micro: Micro) -> Self {
-        Self { contender: micro.contender, name: micro.operation, run: Box::new(micro.run) }
+        Self::whole(micro.contender, micro.operation, micro.run)
     }
 }
 
@@ -177,24 +200,21 @@ struct Calibration {
 
 /// Finds the number of iterations that take at least `sample`, and long beside the fixed cost, which varies.
 fn calibrate(operation: &Operation, sample: Duration) -> Calibration {
-    let fixed = (0..3).map(|_| time(operation, 0)).max().unwrap_or_default();
+    let fixed = (0..3).map(|_| (operation.time)(0)).max().unwrap_or_default();
     let enough = sample.max(fixed * FIXED_COST_SHARE) + fixed;
     let mut iterations = FIRST_ITERATIONS;
-    while time(operation, iterations) < enough && !interrupt::requested() {
+    while (operation.time)(iterations) < enough && !interrupt::requested() {
         iterations *= 2;
     }
-    Calibration { iterations, fixed: (0..3).map(|_| time(operation, 0)).min().unwrap_or_default().min(fixed) }
-}
-
-fn time(operation: &Operation, iterations: u64) -> Duration {
-    let begin = Instant::now();
-    (operation.run)(iterations);
-    begin.elapsed()
+    Calibration {
+        iterations,
+        fixed: (0..3).map(|_| (operation.time)(0)).min().unwrap_or_default().min(fixed),
+    }
 }
 
 /// The cost of one iteration, without the fixed cost.
 fn nanoseconds(operation: &Operation, calibration: Calibration) -> f64 {
-    let time = time(operation, calibration.iterations).saturating_sub(calibration.fixed);
+    let time = (operation.time)(calibration.iterations).saturating_sub(calibration.fixed);
     time.as_secs_f64() * 1e9 / calibration.iterations as f64
 }
 

@@ -21,7 +21,7 @@ pub(super) const MALLOC: &str = "malloc";
 /// The operations of stillpoint's readers and writers. `retire` of `protected` pays for the fences that a domain
 /// with readers of objects needs.
 pub(super) fn operations() -> Vec<Operation> {
-    let of = |contender, name, run: fn(u64)| Operation { contender, name, run: Box::new(run) };
+    let of = |contender, name, run: fn(u64)| Operation::whole(contender, name, run);
     vec![
         of("stillpoint/qsbr", "quiescent", quiescent),
         of("stillpoint/guard", "pin", pin),
@@ -41,10 +41,8 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// What two threads do at a time, the second one on `other_cpu`: each its own iterations, in one domain.
 pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
-    let of = |contender, run: fn(&Domain, u64)| Operation {
-        contender,
-        name: "retire-2",
-        run: Box::new(move |iterations| {
+    let of = |contender, run: fn(&Domain, u64)| {
+        Operation::whole(contender, "retire-2", move |iterations| {
             let domain = Domain::new();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -54,7 +52,7 @@ pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
                 });
                 run(&domain, iterations);
             });
-        }),
+        })
     };
     vec![
         of("stillpoint/qsbr", |domain, iterations| {

@@ -9,7 +9,9 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 use stillpoint_harness::stats::median;
-use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer};
+use stillpoint_peers::timer::{
+    Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer, rte_timer_drop_in,
+};
 
 use super::cycles::Bracket;
 use super::floor::Floor;
@@ -58,6 +60,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "stillpoint/queue" => Box::new(Queue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
         "dpdk/rte_timer" => rte_timer(timers)?,
+        "drop-in/rte_timer" => rte_timer_drop_in(timers)?,
         "nexus-timer" => Box::new(Nexus::new(timers, false)?),
         "nexus-timer+clock" => Box::new(Nexus::new(timers, true)?),
         "tokio-util" => Box::new(DelayQueues::new(timers)?),
@@ -194,7 +197,7 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
         contender.forget();
     }
     // In time that passes by itself, these would take hours.
-    if contender.can(Ability::Expire) && !contender.name().starts_with("dpdk") {
+    if contender.can(Ability::Expire) && !contender.name().ends_with("/rte_timer") {
         figures.extend(in_steps(contender, work, bracket)?);
     }
     if contender.name().starts_with("stillpoint") {

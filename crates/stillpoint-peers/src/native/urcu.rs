@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::{RawElement, RawJob, RawSections};
 use crate::element::free_by_head;
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Work, Writer};
 
 /// `struct call_rcu_data`.
 #[repr(C)]
@@ -30,88 +30,82 @@ pub(super) struct Flavour {
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
 }
 
-unsafe extern "C" {
-    fn stillpoint_urcu_qsbr_join();
-    fn stillpoint_urcu_qsbr_leave();
-    fn stillpoint_urcu_qsbr_read(job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_qsbr_worker(realtime: bool) -> *mut Worker;
-    fn stillpoint_urcu_qsbr_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
-    fn stillpoint_urcu_qsbr_barrier();
-    fn stillpoint_urcu_qsbr_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_qsbr_synchronize();
-    fn stillpoint_urcu_qsbr_worker_cpu_ns(worker: *mut Worker) -> u64;
-    safe fn stillpoint_urcu_qsbr_micro_quiescent(iterations: u64);
-    safe fn stillpoint_urcu_qsbr_micro_retire(iterations: u64);
-    safe fn stillpoint_urcu_qsbr_micro_heavy(iterations: u64);
-
-    fn stillpoint_urcu_memb_join();
-    fn stillpoint_urcu_memb_leave();
-    fn stillpoint_urcu_memb_read(job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_memb_worker(realtime: bool) -> *mut Worker;
-    fn stillpoint_urcu_memb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
-    fn stillpoint_urcu_memb_barrier();
-    fn stillpoint_urcu_memb_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_memb_synchronize();
-    fn stillpoint_urcu_memb_worker_cpu_ns(worker: *mut Worker) -> u64;
-    safe fn stillpoint_urcu_memb_micro_pin(iterations: u64);
-    safe fn stillpoint_urcu_memb_micro_retire(iterations: u64);
-    safe fn stillpoint_urcu_memb_micro_heavy(iterations: u64);
-
-    fn stillpoint_urcu_mb_join();
-    fn stillpoint_urcu_mb_leave();
-    fn stillpoint_urcu_mb_read(job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_mb_worker(realtime: bool) -> *mut Worker;
-    fn stillpoint_urcu_mb_retire(worker: *mut Worker, element: *mut RawElement, release: Release);
-    fn stillpoint_urcu_mb_barrier();
-    fn stillpoint_urcu_mb_read_sections(job: *const RawSections<'_>) -> ReadOutcome;
-    fn stillpoint_urcu_mb_synchronize();
-    fn stillpoint_urcu_mb_worker_cpu_ns(worker: *mut Worker) -> u64;
-    safe fn stillpoint_urcu_mb_micro_pin(iterations: u64);
-    safe fn stillpoint_urcu_mb_micro_retire(iterations: u64);
-    safe fn stillpoint_urcu_mb_micro_heavy(iterations: u64);
+/// A flavour, by what the names of its functions begin with.
+macro_rules! flavour {
+    ($prefix:literal) => {{
+        unsafe extern "C" {
+            #[link_name = concat!($prefix, "join")]
+            fn join();
+            #[link_name = concat!($prefix, "leave")]
+            fn leave();
+            #[link_name = concat!($prefix, "read")]
+            fn read(job: *const RawJob<'_>) -> ReadOutcome;
+            #[link_name = concat!($prefix, "worker")]
+            fn worker(realtime: bool) -> *mut Worker;
+            #[link_name = concat!($prefix, "retire")]
+            fn retire(worker: *mut Worker, element: *mut RawElement, release: Release);
+            #[link_name = concat!($prefix, "barrier")]
+            fn barrier();
+            #[link_name = concat!($prefix, "read_sections")]
+            fn read_sections(job: *const RawSections<'_>) -> ReadOutcome;
+            #[link_name = concat!($prefix, "synchronize")]
+            fn synchronize();
+            #[link_name = concat!($prefix, "worker_cpu_ns")]
+            fn worker_cpu_ns(worker: *mut Worker) -> u64;
+        }
+        Flavour { join, leave, read, worker, retire, barrier, read_sections, synchronize, worker_cpu_ns }
+    }};
 }
 
-pub(super) static QSBR: Flavour = Flavour {
-    join: stillpoint_urcu_qsbr_join,
-    leave: stillpoint_urcu_qsbr_leave,
-    read: stillpoint_urcu_qsbr_read,
-    worker: stillpoint_urcu_qsbr_worker,
-    retire: stillpoint_urcu_qsbr_retire,
-    barrier: stillpoint_urcu_qsbr_barrier,
-    read_sections: stillpoint_urcu_qsbr_read_sections,
-    synchronize: stillpoint_urcu_qsbr_synchronize,
-    worker_cpu_ns: stillpoint_urcu_qsbr_worker_cpu_ns,
-};
+/// An operation of a flavour, by the name of its function.
+macro_rules! micro {
+    ($contender:expr, $operation:literal, $function:literal) => {
+        Micro {
+            contender: $contender,
+            operation: $operation,
+            run: |iterations| {
+                unsafe extern "C" {
+                    #[link_name = $function]
+                    safe fn run(iterations: u64);
+                }
+                run(iterations);
+            },
+        }
+    };
+}
 
-static MEMB: Flavour = Flavour {
-    join: stillpoint_urcu_memb_join,
-    leave: stillpoint_urcu_memb_leave,
-    read: stillpoint_urcu_memb_read,
-    worker: stillpoint_urcu_memb_worker,
-    retire: stillpoint_urcu_memb_retire,
-    barrier: stillpoint_urcu_memb_barrier,
-    read_sections: stillpoint_urcu_memb_read_sections,
-    synchronize: stillpoint_urcu_memb_synchronize,
-    worker_cpu_ns: stillpoint_urcu_memb_worker_cpu_ns,
-};
+/// What a function of C has measured itself.
+macro_rules! timed {
+    ($contender:expr, $operation:literal, $function:literal) => {
+        Timed {
+            contender: $contender,
+            operation: $operation,
+            nanoseconds: |count| {
+                unsafe extern "C" {
+                    #[link_name = $function]
+                    safe fn run(count: u64) -> u64;
+                }
+                run(count)
+            },
+        }
+    };
+}
 
-static MB: Flavour = Flavour {
-    join: stillpoint_urcu_mb_join,
-    leave: stillpoint_urcu_mb_leave,
-    read: stillpoint_urcu_mb_read,
-    worker: stillpoint_urcu_mb_worker,
-    retire: stillpoint_urcu_mb_retire,
-    barrier: stillpoint_urcu_mb_barrier,
-    read_sections: stillpoint_urcu_mb_read_sections,
-    synchronize: stillpoint_urcu_mb_synchronize,
-    worker_cpu_ns: stillpoint_urcu_mb_worker_cpu_ns,
-};
+pub(super) static QSBR: Flavour = flavour!("stillpoint_urcu_qsbr_");
+static MEMB: Flavour = flavour!("stillpoint_urcu_memb_");
+static OUR_QSBR: Flavour = flavour!("stillpoint_drop_in_qsbr_");
+static OUR_MEMB: Flavour = flavour!("stillpoint_drop_in_memb_");
+static OUR_BP: Flavour = flavour!("stillpoint_drop_in_bp_");
+static MB: Flavour = flavour!("stillpoint_urcu_mb_");
 
 pub(super) const PEER: &str = "liburcu";
 const NAME_QSBR: &str = "liburcu/qsbr";
 const NAME_REALTIME: &str = "liburcu/qsbr+rt";
 const NAME_MEMB: &str = "liburcu/memb";
 const NAME_MB: &str = "liburcu/mb";
+const NAME_OUR_QSBR: &str = "drop-in/urcu-qsbr";
+const NAME_OUR_MEMB: &str = "drop-in/urcu-memb";
+const NAME_OUR_BP: &str = "drop-in/urcu-bp+boost";
 
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
@@ -167,7 +161,55 @@ pub(crate) const ENTRIES: &[Entry] = &[
             })
         },
     },
+    Entry {
+        name: NAME_OUR_QSBR,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &OUR_QSBR,
+                realtime: false,
+                name: NAME_OUR_QSBR,
+                note: "the same program as liburcu/qsbr, compiled against stillpoint's headers",
+            })
+        },
+    },
+    Entry {
+        name: NAME_OUR_MEMB,
+        peer: PEER,
+        make: |slots, _| {
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &OUR_MEMB,
+                realtime: false,
+                name: NAME_OUR_MEMB,
+                note: "the same program as liburcu/memb, compiled against stillpoint's headers",
+            })
+        },
+    },
+    Entry {
+        name: NAME_OUR_BP,
+        peer: PEER,
+        make: |slots, _| {
+            static CONFIGURED: Once = Once::new();
+            CONFIGURED.call_once(|| {
+                // Where this process may not boost, `can_boost` has said so; without boosting, the flavour is there all the same.
+                stillpoint_drop_in_bp_configure();
+            });
+            Box::new(Urcu {
+                slots: Arc::clone(slots),
+                flavour: &OUR_BP,
+                realtime: false,
+                name: NAME_OUR_BP,
+                note: "flavour bp, whose preempted readers are raised to a real-time priority",
+            })
+        },
+    },
 ];
+
+unsafe extern "C" {
+    safe fn stillpoint_drop_in_bp_configure() -> bool;
+}
 
 struct Urcu {
     slots: Arc<Slots>,
@@ -321,13 +363,28 @@ impl Drop for UrcuWriter<'_> {
 }
 
 pub(crate) const MICRO: &[Micro] = &[
-    Micro { contender: NAME_QSBR, operation: "quiescent", run: |n| stillpoint_urcu_qsbr_micro_quiescent(n) },
-    Micro { contender: NAME_QSBR, operation: "retire", run: |n| stillpoint_urcu_qsbr_micro_retire(n) },
-    Micro { contender: NAME_QSBR, operation: "heavy", run: |n| stillpoint_urcu_qsbr_micro_heavy(n) },
-    Micro { contender: NAME_MEMB, operation: "pin", run: |n| stillpoint_urcu_memb_micro_pin(n) },
-    Micro { contender: NAME_MEMB, operation: "retire", run: |n| stillpoint_urcu_memb_micro_retire(n) },
-    Micro { contender: NAME_MEMB, operation: "heavy", run: |n| stillpoint_urcu_memb_micro_heavy(n) },
-    Micro { contender: NAME_MB, operation: "pin", run: |n| stillpoint_urcu_mb_micro_pin(n) },
-    Micro { contender: NAME_MB, operation: "retire", run: |n| stillpoint_urcu_mb_micro_retire(n) },
-    Micro { contender: NAME_MB, operation: "heavy", run: |n| stillpoint_urcu_mb_micro_heavy(n) },
+    micro!(NAME_QSBR, "quiescent", "stillpoint_urcu_qsbr_micro_quiescent"),
+    micro!(NAME_QSBR, "retire", "stillpoint_urcu_qsbr_micro_retire"),
+    micro!(NAME_QSBR, "heavy", "stillpoint_urcu_qsbr_micro_heavy"),
+    micro!(NAME_MEMB, "pin", "stillpoint_urcu_memb_micro_pin"),
+    micro!(NAME_MEMB, "retire", "stillpoint_urcu_memb_micro_retire"),
+    micro!(NAME_MEMB, "heavy", "stillpoint_urcu_memb_micro_heavy"),
+    micro!(NAME_MB, "pin", "stillpoint_urcu_mb_micro_pin"),
+    micro!(NAME_MB, "retire", "stillpoint_urcu_mb_micro_retire"),
+    micro!(NAME_MB, "heavy", "stillpoint_urcu_mb_micro_heavy"),
+    micro!(NAME_MEMB, "pin-linked", "stillpoint_urcu_linked_micro_pin"),
+    micro!(NAME_OUR_QSBR, "quiescent", "stillpoint_drop_in_qsbr_micro_quiescent"),
+    micro!(NAME_OUR_QSBR, "retire", "stillpoint_drop_in_qsbr_micro_retire"),
+    micro!(NAME_OUR_MEMB, "pin", "stillpoint_drop_in_memb_micro_pin"),
+    micro!(NAME_OUR_MEMB, "pin-linked", "stillpoint_drop_in_linked_micro_pin"),
+    micro!(NAME_OUR_MEMB, "retire", "stillpoint_drop_in_memb_micro_retire"),
+];
+
+pub(crate) const TIMED: &[Timed] = &[
+    timed!(NAME_MEMB, "call", "stillpoint_urcu_memb_calls_ns"),
+    timed!(NAME_QSBR, "call", "stillpoint_urcu_qsbr_calls_ns"),
+    timed!(NAME_OUR_MEMB, "call", "stillpoint_drop_in_memb_calls_ns"),
+    timed!(NAME_OUR_QSBR, "call", "stillpoint_drop_in_qsbr_calls_ns"),
+    timed!(NAME_MEMB, "free-workers", "stillpoint_urcu_memb_free_workers_ns"),
+    timed!(NAME_OUR_MEMB, "free-workers", "stillpoint_drop_in_memb_free_workers_ns"),
 ];

@@ -9,17 +9,45 @@ struct RawTimer {
     opaque: [u8; 0],
 }
 
-unsafe extern "C" {
-    safe fn stillpoint_timers_new(number: usize) -> *mut RawTimer;
-    fn stillpoint_timers_free(timers: *mut RawTimer);
-    fn stillpoint_timers_reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
-    fn stillpoint_timers_stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
-    fn stillpoint_timers_manage(times: usize) -> u64;
-    safe fn stillpoint_timers_wait(cycles: u64);
+/// The functions of c/rte_timer.c.
+struct Functions {
+    new: unsafe extern "C" fn(usize) -> *mut RawTimer,
+    free: unsafe extern "C" fn(*mut RawTimer),
+    reset: unsafe extern "C" fn(*mut RawTimer, *const u64, usize) -> usize,
+    stop: unsafe extern "C" fn(*mut RawTimer, *const u32, usize) -> usize,
+    manage: unsafe extern "C" fn(usize) -> u64,
+    wait: unsafe extern "C" fn(u64),
 }
+
+/// Those whose names begin so.
+macro_rules! functions {
+    ($prefix:literal) => {{
+        unsafe extern "C" {
+            #[link_name = concat!($prefix, "new")]
+            fn new(number: usize) -> *mut RawTimer;
+            #[link_name = concat!($prefix, "free")]
+            fn free(timers: *mut RawTimer);
+            #[link_name = concat!($prefix, "reset")]
+            fn reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
+            #[link_name = concat!($prefix, "stop")]
+            fn stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
+            #[link_name = concat!($prefix, "manage")]
+            fn manage(times: usize) -> u64;
+            #[link_name = concat!($prefix, "wait")]
+            fn wait(cycles: u64);
+        }
+        Functions { new, free, reset, stop, manage, wait }
+    }};
+}
+
+static DPDKS: Functions = functions!("stillpoint_timers_");
+/// Compiled against stillpoint's header in the place of DPDK's.
+static OURS: Functions = functions!("stillpoint_drop_in_timers_");
 
 /// Not `Send`: the timers are those of the thread that has initialised DPDK.
 struct RteTimer {
+    name: &'static str,
+    functions: &'static Functions,
     timers: NonNull<RawTimer>,
     number: usize,
     /// Those that were added last.
@@ -32,42 +60,60 @@ struct RteTimer {
 /// # Errors
 /// When there is no memory.
 pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    let raw = NonNull::new(stillpoint_timers_new(timers)).ok_or("rte_timer could not be set up")?;
-    Ok(Box::new(RteTimer { timers: raw, number: timers, added: 0 }))
+    made("dpdk/rte_timer", &DPDKS, timers)
+}
+
+/// The same, from the program that was compiled against stillpoint's `rte_timer.h`.
+///
+/// # Errors
+/// When there is no memory.
+pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, String> {
+    made("drop-in/rte_timer", &OURS, timers)
+}
+
+fn made(
+    name: &'static str,
+    functions: &'static Functions,
+    number: usize,
+) -> Result<Box<dyn TimerContender>, String> {
+    // SAFETY: any number will do.
+    let timers = NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
+    Ok(Box::new(RteTimer { name, functions, timers, number, added: 0 }))
 }
 
 impl TimerContender for RteTimer {
     fn name(&self) -> &'static str {
-        "dpdk/rte_timer"
+        self.name
     }
 
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         assert!(delays.len() <= self.number, "more timers than were made");
         self.added = delays.len();
         // SAFETY: there are as many timers, and as many delays.
-        let done = unsafe { stillpoint_timers_reset(self.timers.as_ptr(), delays.as_ptr(), delays.len()) };
+        let done = unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) };
         if done == delays.len() { Ok(()) } else { Err("rte_timer_reset refused a timer".to_owned()) }
     }
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
         assert!(delays.len() <= self.number, "more timers than were made");
         // SAFETY: as in `add`.
-        unsafe { stillpoint_timers_reset(self.timers.as_ptr(), delays.as_ptr(), delays.len()) as u64 }
+        unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) as u64 }
     }
 
     fn cancel(&mut self, order: &[u32]) -> u64 {
         assert!(order.iter().all(|&which| (which as usize) < self.number), "a timer that was not made");
         // SAFETY: every number is that of a timer.
-        unsafe { stillpoint_timers_stop(self.timers.as_ptr(), order.as_ptr(), order.len()) as u64 }
+        unsafe { (self.functions.stop)(self.timers.as_ptr(), order.as_ptr(), order.len()) as u64 }
     }
 
     fn idle(&mut self, polls: usize) -> u64 {
         // SAFETY: this thread has initialised DPDK, and the timers that it may fire are alive.
-        unsafe { stillpoint_timers_manage(polls) }
+        unsafe { (self.functions.manage)(polls) }
     }
 
     fn wait(&mut self, ticks: u64) {
-        stillpoint_timers_wait(ticks);
+        // SAFETY: any number of cycles will do.
+        unsafe { (self.functions.wait)(ticks) };
     }
 
     fn expire(&mut self, _ticks: u64) -> u64 {
@@ -82,6 +128,6 @@ impl Drop for RteTimer {
         let all: Vec<u32> = (0..self.number as u32).collect();
         self.cancel(&all);
         // SAFETY: no timer is pending any more.
-        unsafe { stillpoint_timers_free(self.timers.as_ptr()) };
+        unsafe { (self.functions.free)(self.timers.as_ptr()) };
     }
 }

@@ -172,7 +172,10 @@ fn a_reader_that_was_asked_wakes_its_waiter() {
     let mut reader = domain.qsbr_reader();
     assert!(!is_notified_by(&domain, || reader.quiescent()));
     reader.record().ask_for_attention();
-    assert!(!is_notified_by(&domain, || reader.quiescent()), "no grace period has begun: the section goes on");
+    assert!(
+        !is_notified_by(&domain, || reader.quiescent()),
+        "no grace period has begun: the section goes on"
+    );
     domain.start();
     assert!(is_notified_by(&domain, || reader.quiescent()));
     reader.record().ask_for_attention();

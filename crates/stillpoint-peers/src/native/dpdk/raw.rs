@@ -41,7 +41,13 @@ unsafe extern "C" {
     fn stillpoint_dpdk_micro_retire(iterations: u64);
     safe fn stillpoint_dpdk_cpu() -> c_int;
     safe fn stillpoint_dpdk_micro_heavy(iterations: u64);
+    safe fn stillpoint_drop_in_rcu_qsbr_micro_quiescent(iterations: u64);
+    safe fn stillpoint_drop_in_rcu_qsbr_micro_start(iterations: u64);
+    safe fn stillpoint_drop_in_rcu_qsbr_micro_check(iterations: u64);
 }
+
+/// The same operations, compiled against stillpoint's header in the place of DPDK's.
+const NAME_OURS: &str = "drop-in/rte_rcu_qsbr";
 
 pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: super::NAME, operation: "quiescent", run: |n| stillpoint_dpdk_micro_quiescent(n) },
@@ -49,6 +55,13 @@ pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: super::NAME, operation: "check", run: |n| stillpoint_dpdk_micro_check(n) },
     Micro { contender: super::NAME, operation: "retire", run: retire_by_defer_queue },
     Micro { contender: super::NAME, operation: "heavy", run: |n| stillpoint_dpdk_micro_heavy(n) },
+    Micro {
+        contender: NAME_OURS,
+        operation: "quiescent",
+        run: |n| stillpoint_drop_in_rcu_qsbr_micro_quiescent(n),
+    },
+    Micro { contender: NAME_OURS, operation: "start", run: |n| stillpoint_drop_in_rcu_qsbr_micro_start(n) },
+    Micro { contender: NAME_OURS, operation: "check", run: |n| stillpoint_drop_in_rcu_qsbr_micro_check(n) },
 ];
 
 /// Megabytes of the environment abstraction layer, in which defer queues live.
