@@ -62,11 +62,17 @@ fn defer() {
     runs("defer");
 }
 
+#[test]
+fn timer() {
+    runs("timer");
+}
+
 /// The program says the same of either header.
 #[test]
 fn the_layout_is_that_of_dpdk() {
     let Some(dpdk) = dpdk() else { return };
-    let mut flags: Vec<_> = dpdk.iter().map(String::as_str).collect();
+    let mut flags = vec!["-DWITH_TIMER"];
+    flags.extend(dpdk.iter().map(String::as_str));
     let theirs = compiled_and_run(CC, &source("layout"), &flags, "layout-theirs");
     let drop_in = drop_in();
     flags.push(&drop_in);
@@ -76,13 +82,23 @@ fn the_layout_is_that_of_dpdk() {
     assert!(ours.contains("sizeof(struct rte_rcu_qsbr) = 128, 64"), "{ours}");
 }
 
-/// Programs with DPDK's environment, over its hash table, which was compiled against its header.
-#[test]
-fn tables_of_dpdk_take_our_variable() {
+/// A program with DPDK's environment.
+fn runs_in_dpdk(name: &str) {
     let Some(dpdk) = dpdk() else { return };
     let drop_in = drop_in();
     let mut flags = vec!["-O2", "-g", &drop_in];
     flags.extend(dpdk.iter().map(String::as_str));
     flags.extend(["-Wl,--no-as-needed"].iter().chain(&DPDK_LIBRARIES).chain(&["-Wl,--as-needed"]));
-    println!("{}", compiled_and_run(CC, &source("hash"), &flags, "hash"));
+    println!("{}", compiled_and_run(CC, &source(name), &flags, name));
+}
+
+/// They were compiled by others, against DPDK's header.
+#[test]
+fn tables_of_dpdk_take_our_variable() {
+    runs_in_dpdk("hash");
+}
+
+#[test]
+fn timers_run_on_lcores_of_dpdk() {
+    runs_in_dpdk("lcores");
 }

@@ -3,7 +3,7 @@
 mod defer;
 mod lcore;
 mod qsbr;
-// mod timer;
+mod timer;
 mod weak;
 
 use std::ffi::c_int;
@@ -14,7 +14,7 @@ use crate::border::{call, set_errno, Answer, Refusal};
 pub use defer::*;
 pub use lcore::*;
 pub use qsbr::*;
-// pub use timer::*;
+pub use timer::*;
 
 /// What a function of DPDK's answers when it has failed.
 trait Failure {

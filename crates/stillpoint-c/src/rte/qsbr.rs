@@ -442,9 +442,8 @@ impl Display for Variable {
         writeln!(f, "  memory size = {}", size(max_threads))?;
         writeln!(f, "  max threads = {max_threads}")?;
         writeln!(f, "  current threads = {}", head.num_threads.load(Ordering::Relaxed))?;
-        let registered = |id: &usize| {
-            self.bitmap()[id / BITS].load(Ordering::Acquire) >> (id % BITS) & 1 == 1
-        };
+        let registered =
+            |id: &usize| self.bitmap()[id / BITS].load(Ordering::Acquire) >> (id % BITS) & 1 == 1;
         let ids: Vec<_> = (0..max_threads as usize).filter(registered).collect();
         let list: Vec<_> = ids.iter().map(usize::to_string).collect();
         writeln!(f, "  registered thread ids = {}", list.join(" "))?;

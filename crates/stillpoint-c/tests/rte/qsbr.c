@@ -163,12 +163,10 @@ static void reports(void)
     FAILS(rte_rcu_qsbr_dump(NULL, v), EINVAL);
     FAILS(rte_rcu_qsbr_dump(file, NULL), EINVAL);
     CHECK(rte_rcu_qsbr_dump(file, v) == 0 && fclose(file) == 0);
-    for (const char *const *words = (const char *const[]){ "memory size = 384", "max threads = 3", "current threads = 3",
-                                                            "registered thread ids = 0 1 2", "token = 3",
-                                                            "least acknowledged token = 3",
-                                                            "thread id = 1, count = 3, lock count = 0", NULL };
-         *words != NULL; words++)
-        CHECK(strstr(text, *words) != NULL);
+    static const char *const words[] = { "memory size = 384", "max threads = 3", "current threads = 3", "registered thread ids = 0 1 2",
+                                         "token = 3", "least acknowledged token = 3", "thread id = 1, count = 3, lock count = 0" };
+    for (size_t at = 0; at < sizeof words / sizeof words[0]; at++)
+        CHECK(strstr(text, words[at]) != NULL);
     free(text);
     free(v);
 }
