@@ -109,7 +109,7 @@ impl<T> Answer for *mut T {
     }
 }
 
-fn set_errno(errno: c_int) {
+pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the address is the calling thread's own.
     unsafe { *libc::__errno_location() = errno };
 }

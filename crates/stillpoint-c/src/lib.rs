@@ -20,6 +20,7 @@ mod pool;
 mod queue;
 mod reader;
 mod reclaimer;
+mod rte;
 mod table;
 mod timer;
 
@@ -31,5 +32,6 @@ pub use pool::*;
 pub use queue::*;
 pub use reader::*;
 pub use reclaimer::*;
+pub use rte::*;
 pub use table::*;
 pub use timer::*;

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * rte_rcu_qsbr.h of stillpoint, in the place of DPDK's: the same names, the same memory, the same results.
+ *
+ * Put the folder of this file in front of DPDK's, recompile, and link stillpoint in the place of librte_rcu:
+ *
+ *     cc -I$prefix/include/stillpoint/dpdk $(pkg-config --cflags libdpdk) ... -lstillpoint $(pkg-config --libs libdpdk)
+ *
+ * A variable may be handed to rte_hash, rte_lpm and rte_fib as they were compiled, and may lie in memory that processes share.
+ *
+ * WHAT IT IS
+ *   A variable joins up to max_threads readers, which have ids. A reader is online, and then holds up every grace period that began
+ *   since its last quiescent state, or it is offline, and holds up nothing. A grace period has a number, its token.
+ *   Any thread may use any id, but one at a time.
+ *
+ * WHAT IS BETTER THAN IN DPDK'S
+ *   Starting orders what was unlinked before the check on every machine. A check acquires what it remembers, and remembers no token that
+ *   began during its scan. An id that unregisters lets a waiting check go, even when all ids are taken. A quiescent state of an offline id puts
+ *   it online properly. A waiting check spins for some microseconds, and then sleeps, 10 ms at most at a time.
+ *   still_rte_rcu_check_timeout waits no longer than it is told, still_rte_rcu_stall names the thread that holds a token up.
+ *
+ * WHAT IS NOT
+ *   These are the quiescent states of DPDK: a reader that is preempted, or blocks while it is online, holds up everything. For readers
+ *   that may be preempted, see still_protect in stillpoint.h.
+ *
+ * ERRORS
+ *   Functions that fail return 1, or NULL, and set rte_errno, and errno; still_error() of stillpoint.h has the reason in words. Without DPDK's
+ *   headers rte_errno is errno. Inline functions check nothing but what RTE_ASSERT checks.
+ *
+ * THREADS
+ *   All functions may be called by any number of threads at once, but for init, dump and dq_delete.
+ *
+ * C11 or C++17; GCC or Clang; cache lines of 64 bytes.
+ */
+#ifndef STILL_RTE_RCU_QSBR_H
+#define STILL_RTE_RCU_QSBR_H
+
+/* DPDK's own header must not follow. */
+#ifdef _RTE_RCU_QSBR_H_
+#error "rte_rcu_qsbr.h of DPDK was included: put the folder stillpoint/dpdk in front of DPDK's"
+#endif
+#define _RTE_RCU_QSBR_H_
+
+#include "still_rte.h"
+
+#ifdef STILL_RTE_DPDK
+#include <rte_atomic.h>
+#include <rte_ring.h>
+#else
+#define RTE_RING_NAMESIZE 29
+#endif
+
+#if RTE_CACHE_LINE_SIZE != 64
+#error "rte_rcu_qsbr.h of stillpoint needs cache lines of 64 bytes"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The memory of a variable
+ */
+
+#define __RTE_QSBR_THRID_ARRAY_ELM_SIZE (sizeof(uint64_t) * 8)
+#define __RTE_QSBR_THRID_ARRAY_SIZE(max_threads) \
+    RTE_ALIGN(RTE_ALIGN_MUL_CEIL(max_threads, __RTE_QSBR_THRID_ARRAY_ELM_SIZE) >> 3, RTE_CACHE_LINE_SIZE)
+#define __RTE_QSBR_THRID_ARRAY_ELM(v, i) (((uint64_t *)(void *)((struct rte_rcu_qsbr_cnt *)((v) + 1) + (v)->max_threads)) + (i))
+#define __RTE_QSBR_THRID_INDEX_SHIFT 6
+#define __RTE_QSBR_THRID_MASK 0x3f
+#define RTE_QSBR_THRID_INVALID 0xffffffff
+
+#define __RTE_QSBR_CNT_THR_OFFLINE 0
+#define __RTE_QSBR_CNT_INIT 1
+#define __RTE_QSBR_CNT_MAX ((uint64_t)~0)
+#define __RTE_QSBR_TOKEN_SIZE sizeof(uint64_t)
+
+/* One id. */
+struct rte_rcu_qsbr_cnt {
+    uint64_t cnt;        /* the last token that was reported; 0: offline */
+    uint32_t lock_cnt;   /* locks that are held; counted with RTE_LIBRTE_RCU_DEBUG */
+    uint32_t still_tid_; /* the thread that is online, for reports; in DPDK's padding */
+} __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
+
+/* Followed by a struct rte_rcu_qsbr_cnt for each id, and the bitmap of the ids that are registered. */
+struct rte_rcu_qsbr {
+    uint64_t token __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
+    uint64_t acked_token;
+    uint64_t still_acked_;     /* in DPDK's padding, as the next */
+    uint32_t still_attention_;
+    uint32_t num_elems __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
+    uint32_t num_threads;
+    uint32_t max_threads;
+    __extension__ struct rte_rcu_qsbr_cnt qsbr_cnt[0] __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
+} __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
+
+/* Bytes that a variable for this many ids takes. 1, EINVAL: max_threads is 0. */
+size_t rte_rcu_qsbr_get_memsize(uint32_t max_threads) __asm__("still_rte_rcu_qsbr_get_memsize");
+
+/* Makes a variable of memory of that size, at a multiple of 64. 0; or 1, EINVAL: v is NULL, or max_threads is 0. The memory may be given back
+ * whenever nobody uses the variable any more. */
+int rte_rcu_qsbr_init(struct rte_rcu_qsbr *v, uint32_t max_threads) __asm__("still_rte_rcu_qsbr_init");
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Readers
+ */
+
+/* Has checks look at an id, which is offline at first. 0, also if it was registered; or 1, EINVAL: v is NULL, or there is no such id. */
+int rte_rcu_qsbr_thread_register(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_register");
+
+/* Takes an id offline, and has checks look at it no more. Those that wait for it go on. 0 or 1 as above. */
+int rte_rcu_qsbr_thread_unregister(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_unregister");
+
+/* For the inline functions: wakes the checks that sleep; notes the calling thread; reports a lock that is held where it must not be. */
+void still_rte_rcu_wake_(struct rte_rcu_qsbr *v);
+void still_rte_rcu_here_(uint32_t *tid);
+
+#ifdef RTE_LIBRTE_RCU_DEBUG
+
+/* Without DPDK, a program may define this function to be told of misuse; else it goes to standard error. */
+void still_rte_rcu_misuse(const char *function, unsigned int thread_id, unsigned int locks) __attribute__((__weak__));
+
+static inline void still_rte_rcu_held_(const char *function, unsigned int thread_id, unsigned int locks)
+{
+#ifdef STILL_RTE_DPDK
+    rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, "%s(): id %u holds %u locks\n", function, thread_id, locks);
+#else
+    if (still_rte_rcu_misuse)
+        still_rte_rcu_misuse(function, thread_id, locks);
+    else
+        (void)fprintf(stderr, "%s(): id %u holds %u locks\n", function, thread_id, locks);
+#endif
+}
+
+#define __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, level, ...)                                            \
+    do {                                                                                                \
+        uint32_t still_locks_ = __atomic_load_n(&(v)->qsbr_cnt[thread_id].lock_cnt, __ATOMIC_RELAXED);   \
+        if (unlikely(still_locks_ != 0))                                                                \
+            still_rte_rcu_held_(__func__, thread_id, still_locks_);                                     \
+    } while (0)
+
+#else
+
+#define __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, level, ...) ((void)0)
+
+#endif
+
+#define __RTE_RCU_DP_LOG(level, ...) ((void)0)
+
+/* What a reader looks at when it has stored its count. */
+static __rte_always_inline void still_rte_rcu_answer_(struct rte_rcu_qsbr *v)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (unlikely(__atomic_load_n(&v->still_attention_, __ATOMIC_RELAXED) != 0))
+        still_rte_rcu_wake_(v);
+}
+
+/* Puts an id online: grace periods wait for it from now on. */
+static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *v, unsigned int thread_id)
+{
+    RTE_ASSERT(v != NULL && thread_id < v->max_threads);
+    __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
+    struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
+    uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (unlikely(__atomic_load_n(&id->still_tid_, __ATOMIC_RELAXED) == 0))
+        still_rte_rcu_here_(&id->still_tid_);
+}
+
+/* Takes an id offline: grace periods do not wait for it. To be called before the thread blocks. */
+static __rte_always_inline void rte_rcu_qsbr_thread_offline(struct rte_rcu_qsbr *v, unsigned int thread_id)
+{
+    RTE_ASSERT(v != NULL && thread_id < v->max_threads);
+    __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
+    struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
+    __atomic_store_n(&id->still_tid_, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&id->cnt, __RTE_QSBR_CNT_THR_OFFLINE, __ATOMIC_RELEASE);
+    still_rte_rcu_answer_(v);
+}
+
+/* Says that the reader holds nothing at this moment. It is online afterwards. */
+static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, unsigned int thread_id)
+{
+    RTE_ASSERT(v != NULL && thread_id < v->max_threads);
+    __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
+    struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
+    uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
+    uint64_t before = __atomic_load_n(&id->cnt, __ATOMIC_RELAXED);
+    if (token != before) {
+        if (unlikely(before == __RTE_QSBR_CNT_THR_OFFLINE)) {
+            rte_rcu_qsbr_thread_online(v, thread_id);
+        } else {
+            __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
+            still_rte_rcu_answer_(v);
+        }
+    }
+}
+
+/* Around accesses, for programs that are tested with RTE_LIBRTE_RCU_DEBUG: a quiescent state, or going on- or offline, within is reported. */
+static __rte_always_inline void rte_rcu_qsbr_lock(__rte_unused struct rte_rcu_qsbr *v, __rte_unused unsigned int thread_id)
+{
+    RTE_ASSERT(v != NULL && thread_id < v->max_threads);
+#ifdef RTE_LIBRTE_RCU_DEBUG
+    (void)__atomic_fetch_add(&v->qsbr_cnt[thread_id].lock_cnt, 1, __ATOMIC_ACQUIRE);
+#endif
+}
+
+static __rte_always_inline void rte_rcu_qsbr_unlock(__rte_unused struct rte_rcu_qsbr *v, __rte_unused unsigned int thread_id)
+{
+    RTE_ASSERT(v != NULL && thread_id < v->max_threads);
+#ifdef RTE_LIBRTE_RCU_DEBUG
+    (void)__atomic_fetch_sub(&v->qsbr_cnt[thread_id].lock_cnt, 1, __ATOMIC_RELEASE);
+    __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, WARNING, "nested locks");
+#endif
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Writers
+ */
+
+/* Starts a grace period for what was unlinked before: its token, never 0. */
+static __rte_always_inline uint64_t rte_rcu_qsbr_start(struct rte_rcu_qsbr *v)
+{
+    RTE_ASSERT(v != NULL);
+    uint64_t token = __atomic_add_fetch(&v->token, 1, __ATOMIC_SEQ_CST);
+#if !defined(__x86_64__)
+    /* There, the addition is a full fence. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    return token;
+}
+
+/* For the inline functions. */
+int still_rte_rcu_check_(struct rte_rcu_qsbr *v, uint64_t t, int wait);
+
+static __rte_always_inline int __rte_rcu_qsbr_check_selective(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
+{
+    return still_rte_rcu_check_(v, t, wait);
+}
+
+static __rte_always_inline int __rte_rcu_qsbr_check_all(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
+{
+    return still_rte_rcu_check_(v, t, wait);
+}
+
+/* 1 if the grace period is over, else 0. With `wait`, it waits until then: the calling thread must not be online meanwhile with a count that is
+ * older than t. */
+static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
+{
+    RTE_ASSERT(v != NULL);
+    if (likely(t <= __atomic_load_n(&v->still_acked_, __ATOMIC_ACQUIRE)))
+        return 1;
+    return still_rte_rcu_check_(v, t, wait);
+}
+
+/* Starts a grace period, and waits for it. `thread_id` is the id that the calling thread is online with, for which a quiescent state is reported;
+ * RTE_QSBR_THRID_INVALID if it is not online. */
+void rte_rcu_qsbr_synchronize(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_synchronize");
+
+/* As a check that waits, but for `nanoseconds` at most: 1 if the grace period is over, else 0. -1: without an end. -EINVAL: v is NULL, or the time is
+ * negative. */
+int still_rte_rcu_check_timeout(struct rte_rcu_qsbr *v, uint64_t t, int64_t nanoseconds);
+
+/* Who holds up a grace period. */
+struct still_rte_rcu_report {
+    size_t size;        /* set by the caller: sizeof(struct still_rte_rcu_report) */
+    uint32_t thread_id; /* the lowest id of those that hold it up */
+    uint32_t tid;       /* its thread, as gettid(2) says; 0: code of DPDK's header put it online */
+    uint32_t others;    /* how many ids besides hold it up */
+    uint32_t locks;     /* what rte_rcu_qsbr_lock has counted for the id */
+    uint64_t reported;  /* the token that it reported last */
+    char name[16];      /* the thread's name, as in /proc; "" if it is not known */
+};
+
+/* 1 and who holds up the grace period t; 0 if nobody does. -EINVAL: a NULL, or an unknown size. */
+int still_rte_rcu_stall(struct rte_rcu_qsbr *v, uint64_t t, struct still_rte_rcu_report *stall);
+
+/* Prints what the variable holds. 0; or 1, EINVAL: f or v is NULL. */
+int rte_rcu_qsbr_dump(FILE *f, struct rte_rcu_qsbr *v) __asm__("still_rte_rcu_qsbr_dump");
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Defer queues
+ */
+
+/* Frees the element `e` (n is 1), which is a copy that lives until the function returns. Called without a lock; it may call anything but
+ * rte_rcu_qsbr_dq_delete for this queue. */
+typedef void (*rte_rcu_qsbr_free_resource_t)(void *p, void *e, unsigned int n);
+
+#define RTE_RCU_QSBR_DQ_NAMESIZE RTE_RING_NAMESIZE
+
+/* The queue is used by one thread at a time. Without it, by any number. (Here it makes no difference.) */
+#define RTE_RCU_QSBR_DQ_MT_UNSAFE 1
+
+struct rte_rcu_qsbr_dq_parameters {
+    const char *name;                     /* of the queue; copied */
+    uint32_t flags;                       /* 0 or RTE_RCU_QSBR_DQ_MT_UNSAFE */
+    uint32_t size;                        /* elements; there is room for the next power of two above it, less one */
+    uint32_t esize;                       /* bytes of an element, a multiple of 4 */
+    uint32_t trigger_reclaim_limit;       /* more elements than these have an enqueue reclaim; above size: never */
+    uint32_t max_reclaim_size;            /* how many at the most, then */
+    rte_rcu_qsbr_free_resource_t free_fn;
+    void *p;                              /* passed to free_fn; may be NULL */
+    struct rte_rcu_qsbr *v;
+};
+
+struct rte_rcu_qsbr_dq;
+
+/* NULL: EINVAL for a parameter that is missing or wrong, ENOMEM. */
+struct rte_rcu_qsbr_dq *rte_rcu_qsbr_dq_create(const struct rte_rcu_qsbr_dq_parameters *params) __asm__("still_rte_rcu_qsbr_dq_create");
+
+/* Copies an element that was unlinked into the queue, and starts its grace period. 0; or 1: EINVAL for NULL; ENOSPC: the queue is full, and the
+ * element is the caller's. */
+int rte_rcu_qsbr_dq_enqueue(struct rte_rcu_qsbr_dq *dq, void *e) __asm__("still_rte_rcu_qsbr_dq_enqueue");
+
+/* Frees at most n elements, in order, up to the first whose grace period is not over. Sets how many were freed, how many wait, and how many there is room
+ * for; each may be NULL. 0; or 1, EINVAL: dq is NULL, or n is 0. */
+int rte_rcu_qsbr_dq_reclaim(struct rte_rcu_qsbr_dq *dq, unsigned int n, unsigned int *freed, unsigned int *pending,
+                            unsigned int *available) __asm__("still_rte_rcu_qsbr_dq_reclaim");
+
+/* Frees the queue with its elements: 0, for NULL too. 1, EAGAIN: the grace period of an element is not over, and the queue is as it was, less what
+ * could be freed. */
+int rte_rcu_qsbr_dq_delete(struct rte_rcu_qsbr_dq *dq) __asm__("still_rte_rcu_qsbr_dq_delete");
+
+#ifdef __cplusplus
+}
+#endif
+
+/* As docs/design/capi.md has it, and the library. */
+#ifdef __cplusplus
+#define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
+#else
+#define STILL_RTE_AT_(what, number) _Static_assert(what == number, "the layout of DPDK")
+#endif
+STILL_RTE_AT_(sizeof(struct rte_rcu_qsbr), 128);
+STILL_RTE_AT_(sizeof(struct rte_rcu_qsbr_cnt), 64);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, acked_token), 8);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, still_acked_), 16);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, still_attention_), 24);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, num_elems), 64);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, num_threads), 68);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr, max_threads), 72);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr_cnt, lock_cnt), 8);
+STILL_RTE_AT_(offsetof(struct rte_rcu_qsbr_cnt, still_tid_), 12);
+#undef STILL_RTE_AT_
+
+#endif

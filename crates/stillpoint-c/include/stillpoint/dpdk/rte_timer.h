@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * rte_timer.h of stillpoint, in the place of DPDK's: the same names, the same results. Each lcore has a timer wheel, in which adding, stopping and
+ * resetting take constant time, where DPDK has a skip list.
+ *
+ * Put the folder of this file in front of DPDK's, recompile, and link stillpoint in the place of librte_timer. Without DPDK a thread says which lcore it is
+ * (still_rte_lcore_set), and cycles are nanoseconds.
+ *
+ * WHAT IS DIFFERENT FROM DPDK'S
+ *   A timer that is due, and whose function was not called yet, can still be stopped or reset, for example by the function of another one.
+ *   rte_timer_alt_manage takes its lists one after the other, each in order. Lists that nobody looks at cost 34 KiB each.
+ *   Timers belong to one process: neither they nor instances may be shared with another one.
+ *
+ * THREADS
+ *   All functions may be called by any number of threads at once, but for subsystem_init, finalize, data_alloc and data_dealloc. An lcore's list is managed by
+ *   one thread at a time. No lock is held during callbacks: they may call every function of this header, but those that end on _sync only for timers
+ *   whose callbacks do not wait for them.
+ *
+ * C11 or C++17; GCC or Clang.
+ */
+#ifndef STILL_RTE_TIMER_H
+#define STILL_RTE_TIMER_H
+
+/* DPDK's own header must not follow. */
+#ifdef _RTE_TIMER_H_
+#error "rte_timer.h of DPDK was included: put the folder stillpoint/dpdk in front of DPDK's"
+#endif
+#define _RTE_TIMER_H_
+
+#include <sched.h>
+
+#include "still_rte.h"
+
+#ifdef STILL_RTE_DPDK
+#include <rte_spinlock.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* States. */
+#define RTE_TIMER_STOP 0    /* in no list */
+#define RTE_TIMER_PENDING 1 /* in the list of its owner */
+#define RTE_TIMER_RUNNING 2 /* its owner calls its function */
+#define RTE_TIMER_CONFIG 3  /* its owner resets or stops it */
+
+#define RTE_TIMER_NO_OWNER -2
+
+enum rte_timer_type { SINGLE, PERIODICAL };
+
+union rte_timer_status {
+    __extension__ struct {
+        uint16_t state;
+        int16_t owner; /* an lcore, or RTE_TIMER_NO_OWNER */
+    };
+    uint32_t u32;
+};
+
+struct rte_timer;
+
+/* May stop, reset or free the timer, if it stops it before. */
+typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
+
+/* Of DPDK's size. A program may read expire, status, period, f and arg, and write none. */
+struct rte_timer {
+    uint64_t expire;                        /* when it is due, in cycles */
+    uint64_t still_node_[4];
+    uint64_t still_unused_[6];
+    volatile union rte_timer_status status;
+    uint64_t period;                        /* in cycles; 0: once */
+    rte_timer_cb_t f;
+    void *arg;
+};
+
+#ifdef __cplusplus
+#define RTE_TIMER_INITIALIZER { 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 }, { { RTE_TIMER_STOP, RTE_TIMER_NO_OWNER } }, 0, NULL, NULL }
+#else
+#define RTE_TIMER_INITIALIZER { .status = { { .state = RTE_TIMER_STOP, .owner = RTE_TIMER_NO_OWNER } } }
+#endif
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * For the inline functions
+ */
+
+/* The instance that the functions without an instance use. */
+#define STILL_RTE_TIMER_DEFAULT_ 0u
+
+int still_rte_timer_init_(uint32_t lcores);
+uint32_t *still_rte_timer_turn_(uint32_t data, unsigned int lcore);
+int still_rte_timer_reset_(uint32_t data, struct rte_timer *timer, uint64_t now, uint64_t ticks, uint64_t period, unsigned int lcore,
+                           unsigned int target, rte_timer_cb_t f, void *arg);
+int still_rte_timer_stop_(uint32_t data, struct rte_timer *timer, unsigned int lcore);
+int still_rte_timer_manage_(uint32_t data, unsigned int lcore, uint64_t now);
+int still_rte_timer_alt_manage_(uint32_t data, unsigned int lcore, uint64_t now, const unsigned int *lists, int count,
+                                void (*f)(struct rte_timer *));
+int64_t still_rte_timer_next_(uint32_t data, unsigned int lcore, uint64_t now);
+
+/* Between two tries. */
+static inline void still_rte_timer_try_again_(unsigned int *tries)
+{
+    if (++*tries % 128 == 0)
+        (void)sched_yield();
+    else
+        rte_pause();
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Instances
+ */
+
+/* To be called first, where DPDK is used after rte_eal_init. 0; -EALREADY: it was called already; -ENOMEM. */
+static inline int rte_timer_subsystem_init(void)
+{
+    return still_rte_timer_init_(RTE_MAX_LCORE);
+}
+
+/* Frees all instances. Timers that are pending are not touched: they are to be initialised before they are used again. */
+void rte_timer_subsystem_finalize(void) __asm__("still_rte_timer_subsystem_finalize");
+
+/* Makes an instance: lists of its own for all lcores. 0; -ENOSPC: there are 64; -ENOMEM: no memory, or no rte_timer_subsystem_init. */
+int rte_timer_data_alloc(uint32_t *id_ptr) __asm__("still_rte_timer_data_alloc");
+
+/* Frees an instance, as finalize does. 0; -EINVAL: there is none. */
+int rte_timer_data_dealloc(uint32_t id) __asm__("still_rte_timer_data_dealloc");
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Timers
+ */
+
+/* Makes a timer of memory that holds anything but a pending timer. */
+static inline void rte_timer_init(struct rte_timer *tim)
+{
+    union rte_timer_status status;
+    for (int word = 0; word < 4; word++)
+        tim->still_node_[word] = 0;
+    status.state = RTE_TIMER_STOP;
+    status.owner = RTE_TIMER_NO_OWNER;
+    __atomic_store_n(&tim->status.u32, status.u32, __ATOMIC_RELEASE);
+}
+
+/* As rte_timer_reset, in an instance. -EINVAL: there is none, or no such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
+static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type,
+                                      unsigned int tim_lcore, rte_timer_cb_t fct, void *arg)
+{
+    unsigned int lcore = rte_lcore_id();
+    if (unlikely(tim_lcore == (unsigned int)LCORE_ID_ANY)) {
+        /* Each in turn, as seen by the calling lcore; the first one for threads that are no lcore. */
+        uint32_t *turn = still_rte_timer_turn_(timer_data_id, lcore);
+        tim_lcore = rte_get_next_lcore(turn != NULL ? *turn : (unsigned int)-1, 0, 1);
+        if (turn != NULL)
+            *turn = tim_lcore;
+    }
+    return still_rte_timer_reset_(timer_data_id, tim, rte_get_timer_cycles(), ticks, type == PERIODICAL ? ticks : 0, lcore,
+                                  tim_lcore, fct, arg);
+}
+
+/* Has f(tim, arg) called on an lcore, or on each in turn (LCORE_ID_ANY), in `ticks` cycles, pending or not. 0; -1: its function is running, unless it is that
+ * function that calls, or another thread resets or stops it. -EINVAL: no such lcore, or no rte_timer_subsystem_init. Constant time; it allocates nothing. */
+static inline int rte_timer_reset(struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type, unsigned int tim_lcore,
+                                  rte_timer_cb_t fct, void *arg)
+{
+    return rte_timer_alt_reset(STILL_RTE_TIMER_DEFAULT_, tim, ticks, type, tim_lcore, fct, arg);
+}
+
+/* Again and again while it gives -1. */
+static inline void rte_timer_reset_sync(struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type, unsigned int tim_lcore,
+                                        rte_timer_cb_t fct, void *arg)
+{
+    unsigned int tries = 0;
+    while (rte_timer_reset(tim, ticks, type, tim_lcore, fct, arg) == -1)
+        still_rte_timer_try_again_(&tries);
+}
+
+/* As rte_timer_stop, in an instance. -EINVAL: there is none. */
+static inline int rte_timer_alt_stop(uint32_t timer_data_id, struct rte_timer *tim)
+{
+    return still_rte_timer_stop_(timer_data_id, tim, rte_lcore_id());
+}
+
+/* Stops a timer, pending or not. 0: its memory is the program's, in its own function, too. -1 as of rte_timer_reset. Constant time. */
+static inline int rte_timer_stop(struct rte_timer *tim)
+{
+    return rte_timer_alt_stop(STILL_RTE_TIMER_DEFAULT_, tim);
+}
+
+/* Again and again while it gives -1. */
+static inline void rte_timer_stop_sync(struct rte_timer *tim)
+{
+    unsigned int tries = 0;
+    while (rte_timer_stop(tim) == -1)
+        still_rte_timer_try_again_(&tries);
+}
+
+/* 1 while it is pending, else 0. */
+static inline int rte_timer_pending(struct rte_timer *tim)
+{
+    union rte_timer_status status;
+    status.u32 = __atomic_load_n(&tim->status.u32, __ATOMIC_RELAXED);
+    return status.state == RTE_TIMER_PENDING;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Time
+ */
+
+/* Calls the functions of all timers of this lcore that are due. A periodic one is armed again at its last time and its period; one that is late is
+ * called once in each call until it has caught up. 0; -EINVAL: no rte_timer_subsystem_init, or the calling thread is no lcore. */
+static inline int rte_timer_manage(void)
+{
+    return still_rte_timer_manage_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());
+}
+
+typedef void (*rte_timer_alt_manage_cb_t)(struct rte_timer *tim);
+
+/* Calls f for all timers of these lists that are due, whatever their own functions are. NULL: the list of this lcore. A periodic timer is armed again in the
+ * list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread is no lcore. */
+static inline int rte_timer_alt_manage(uint32_t timer_data_id, unsigned int *poll_lcores, int n_poll_lcores, rte_timer_alt_manage_cb_t f)
+{
+    return still_rte_timer_alt_manage_(timer_data_id, rte_lcore_id(), rte_get_timer_cycles(), poll_lcores, n_poll_lcores, f);
+}
+
+/* Cycles until the next timer of this lcore is due; 0: one is. -ENOENT: there is none. -EINVAL as of rte_timer_manage. */
+static inline int64_t rte_timer_next_ticks(void)
+{
+    return still_rte_timer_next_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());
+}
+
+typedef void (*rte_timer_stop_all_cb_t)(struct rte_timer *tim, void *arg);
+
+/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. 0; -EINVAL: there is no such instance or list. */
+int rte_timer_stop_all(uint32_t timer_data_id, unsigned int *walk_lcores, int nb_walk_lcores, rte_timer_stop_all_cb_t f,
+                       void *f_arg) __asm__("still_rte_timer_stop_all");
+
+/* Prints how many calls of lcores reset and stopped a timer, and managed, and how many timers are pending. 0; -EINVAL: there is no such instance. */
+int rte_timer_alt_dump_stats(uint32_t timer_data_id, FILE *f) __asm__("still_rte_timer_alt_dump_stats");
+
+static inline int rte_timer_dump_stats(FILE *f)
+{
+    return rte_timer_alt_dump_stats(STILL_RTE_TIMER_DEFAULT_, f);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef __cplusplus
+#define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
+#else
+#define STILL_RTE_AT_(what, number) _Static_assert(what == number, "the layout of DPDK")
+#endif
+STILL_RTE_AT_(sizeof(struct rte_timer), 120);
+STILL_RTE_AT_(offsetof(struct rte_timer, still_node_), 8);
+STILL_RTE_AT_(offsetof(struct rte_timer, status), 88);
+STILL_RTE_AT_(offsetof(struct rte_timer, period), 96);
+STILL_RTE_AT_(offsetof(struct rte_timer, f), 104);
+STILL_RTE_AT_(offsetof(struct rte_timer, arg), 112);
+#undef STILL_RTE_AT_
+
+#endif

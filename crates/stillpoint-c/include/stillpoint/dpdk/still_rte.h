@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * What rte_rcu_qsbr.h and rte_timer.h of this folder need of DPDK: from its headers where they are installed and on the compiler's path,
+ * otherwise a small set of our own. Not to be included by programs.
+ */
+#ifndef STILL_RTE_H
+#define STILL_RTE_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if UINTPTR_MAX != UINT64_MAX || !defined(__linux__)
+#error "the drop-in headers for DPDK are for 64-bit Linux"
+#endif
+
+#if defined(__has_include)
+#if __has_include(<rte_config.h>) && __has_include(<rte_common.h>) && !defined(STILL_RTE_WITHOUT_DPDK)
+#define STILL_RTE_DPDK 1
+#endif
+#endif
+
+#ifdef STILL_RTE_DPDK
+
+#include <rte_config.h>
+
+#include <rte_common.h>
+#include <rte_compat.h>
+#include <rte_branch_prediction.h>
+#include <rte_cycles.h>
+#include <rte_debug.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_pause.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where the library finds this thread's rte_errno: one copy of this function for the program. */
+__attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void);
+__attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void)
+{
+    return &rte_errno;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#else
+
+#include <errno.h>
+#include <time.h>
+
+#define RTE_CACHE_LINE_SIZE 64
+#define RTE_MAX_LCORE 128
+#define LCORE_ID_ANY UINT32_MAX
+#define rte_errno errno
+
+#ifndef __rte_cache_aligned
+#define __rte_cache_aligned __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)))
+#endif
+#ifndef __rte_always_inline
+#define __rte_always_inline inline __attribute__((__always_inline__))
+#endif
+#ifndef __rte_unused
+#define __rte_unused __attribute__((__unused__))
+#endif
+#ifndef __rte_experimental
+#define __rte_experimental
+#endif
+#ifndef likely
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#endif
+#ifndef unlikely
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#endif
+#ifndef RTE_ASSERT
+#define RTE_ASSERT(condition) ((void)0)
+#endif
+#define RTE_ALIGN_MUL_CEIL(value, multiple) (((value) + (multiple) - 1) / (multiple) * (multiple))
+#define RTE_ALIGN(value, power) (((value) + (power) - 1) & ~((power) - 1))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The number of the calling thread among those that run timers, below RTE_MAX_LCORE; LCORE_ID_ANY until it was set. */
+unsigned int still_rte_lcore_id(void);
+/* Gives the calling thread a number, which no other thread has. 0, or -EINVAL: not below RTE_MAX_LCORE, nor LCORE_ID_ANY. */
+int still_rte_lcore_set(unsigned int lcore);
+/* The next number after `lcore` that a living thread has, or the first one again; LCORE_ID_ANY if there is none. */
+unsigned int still_rte_lcore_next(unsigned int lcore);
+
+static inline unsigned int rte_lcore_id(void)
+{
+    return still_rte_lcore_id();
+}
+
+static inline unsigned int rte_get_next_lcore(unsigned int lcore, int skip_main, int wrap)
+{
+    (void)skip_main;
+    (void)wrap;
+    return still_rte_lcore_next(lcore);
+}
+
+/* Nanoseconds of the monotonic clock. */
+static inline uint64_t rte_get_timer_cycles(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t rte_get_timer_hz(void)
+{
+    return UINT64_C(1000000000);
+}
+
+static inline void rte_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STILL_RTE_DPDK */
+
+#endif

@@ -1,0 +1,239 @@
+//! Defer queues: copies of elements, each behind its token.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::answered;
+use super::qsbr::{rte_rcu_qsbr, Variable};
+use crate::border::Refusal;
+
+pub type rte_rcu_qsbr_free_resource_t =
+    Option<unsafe extern "C-unwind" fn(p: *mut c_void, e: *mut c_void, n: c_uint)>;
+
+#[repr(C)]
+pub struct rte_rcu_qsbr_dq_parameters {
+    pub name: *const c_char,
+    pub flags: u32,
+    pub size: u32,
+    pub esize: u32,
+    pub trigger_reclaim_limit: u32,
+    pub max_reclaim_size: u32,
+    pub free_fn: rte_rcu_qsbr_free_resource_t,
+    pub p: *mut c_void,
+    pub v: *mut rte_rcu_qsbr,
+}
+
+/// A defer queue, to C.
+#[repr(C)]
+pub struct rte_rcu_qsbr_dq {
+    _private: [u8; 0],
+}
+
+struct Queue {
+    /// For each element its token, and as many words as its bytes need. It never grows.
+    words: Mutex<VecDeque<u64>>,
+    /// For messages.
+    name: String,
+    capacity: usize,
+    bytes: usize,
+    trigger: usize,
+    most: c_uint,
+    free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_uint),
+    context: *mut c_void,
+    variable: Variable,
+}
+
+/// Words of an element that need no allocation when it is freed.
+const SHORT: usize = 16;
+const WORD: usize = size_of::<u64>();
+
+impl Queue {
+    /// # Safety
+    /// The variable, the function and its context are what the header asks for, as long as the queue lives.
+    unsafe fn new(parameters: &rte_rcu_qsbr_dq_parameters) -> Result<Self, Refusal> {
+        let rte_rcu_qsbr_dq_parameters { name, size, esize, trigger_reclaim_limit, max_reclaim_size, .. } =
+            *parameters;
+        let free = parameters.free_fn.ok_or_else(|| Refusal::invalid("a defer queue needs a free_fn"))?;
+        // SAFETY: the caller's promise.
+        let variable = unsafe { Variable::new(parameters.v) }?;
+        if name.is_null() {
+            return Err(Refusal::invalid("a defer queue needs a name"));
+        }
+        if size == 0 || esize == 0 || esize % 4 != 0 {
+            return Err(Refusal::invalid("a defer queue needs a size, and an esize that is a multiple of 4"));
+        }
+        if trigger_reclaim_limit <= size && max_reclaim_size == 0 {
+            return Err(Refusal::invalid("max_reclaim_size is 0, and an enqueue is to reclaim"));
+        }
+        let capacity = (size as usize + 1).next_power_of_two() - 1;
+        let bytes = esize as usize;
+        let mut words = VecDeque::new();
+        capacity
+            .checked_mul(1 + bytes.div_ceil(WORD))
+            .and_then(|count| words.try_reserve_exact(count).ok())
+            .ok_or_else(|| Refusal::new(libc::ENOMEM, "there is no memory for the defer queue"))?;
+        Ok(Self {
+            words: Mutex::new(words),
+            // SAFETY: the caller hands in a string.
+            name: unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
+            capacity,
+            bytes,
+            trigger: trigger_reclaim_limit as usize,
+            most: max_reclaim_size,
+            free,
+            context: parameters.p,
+            variable,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stride(&self) -> usize {
+        1 + self.bytes.div_ceil(WORD)
+    }
+
+    /// # Safety
+    /// The element has the bytes that the queue was made for.
+    unsafe fn enqueue(&self, element: *const u8) -> Result<(), Refusal> {
+        // Before anything else: what is freed meanwhile only makes room.
+        let token = self.variable.start();
+        let waiting = self.lock().len() / self.stride();
+        if waiting > self.trigger {
+            self.reclaim(self.most);
+        }
+        let mut words = self.lock();
+        if words.len() == self.capacity * self.stride() {
+            return Err(Refusal::new(libc::ENOSPC, format!("the defer queue {} is full", self.name)));
+        }
+        words.push_back(token);
+        for at in (0..self.bytes).step_by(WORD) {
+            let mut word = 0u64;
+            // SAFETY: bytes of the element, and no more than a word.
+            unsafe {
+                let length = WORD.min(self.bytes - at);
+                element.add(at).copy_to_nonoverlapping((&raw mut word).cast(), length);
+            }
+            words.push_back(word);
+        }
+        Ok(())
+    }
+
+    /// Takes the first element out if its grace period is over.
+    fn take(&self, copy: &mut [u64]) -> bool {
+        let mut words = self.lock();
+        let Some(&token) = words.front() else { return false };
+        if !self.variable.is_over(token) {
+            return false;
+        }
+        words.pop_front();
+        copy.iter_mut().zip(words.drain(..self.stride() - 1)).for_each(|(place, word)| *place = word);
+        true
+    }
+
+    fn reclaim(&self, most: c_uint) -> c_uint {
+        let (mut short, mut long);
+        let copy: &mut [u64] = match self.stride() - 1 {
+            length @ ..=SHORT => {
+                short = [0; SHORT];
+                &mut short[..length]
+            }
+            length => {
+                long = vec![0; length];
+                &mut long
+            }
+        };
+        let mut freed = 0;
+        while freed < most && self.take(copy) {
+            // SAFETY: the program's function, with what it was to be called with. No lock is held.
+            unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
+            freed += 1;
+        }
+        freed
+    }
+}
+
+/// # Safety
+/// NULL, or a queue of [`still_rte_rcu_qsbr_dq_create`] that nobody deletes meanwhile.
+unsafe fn queue<'q>(queue: *const rte_rcu_qsbr_dq) -> Result<&'q Queue, Refusal> {
+    // SAFETY: the caller's promise.
+    unsafe { queue.cast::<Queue>().as_ref() }
+        .ok_or_else(|| Refusal::invalid("NULL was passed for a defer queue"))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
+    params: *const rte_rcu_qsbr_dq_parameters,
+) -> *mut rte_rcu_qsbr_dq {
+    answered(|| {
+        // SAFETY: the caller hands in parameters.
+        let parameters = unsafe { params.as_ref() };
+        let parameters =
+            parameters.ok_or_else(|| Refusal::invalid("NULL was passed for parameters of a queue"))?;
+        // SAFETY: the caller says that the parameters are right.
+        let made = unsafe { Queue::new(parameters) }?;
+        Ok(Box::into_raw(Box::new(made)).cast())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_enqueue(dq: *mut rte_rcu_qsbr_dq, e: *mut c_void) -> c_int {
+    answered(|| {
+        // SAFETY: the caller hands in a queue.
+        let queue = unsafe { queue(dq) }?;
+        if e.is_null() {
+            return Err(Refusal::invalid("NULL was passed for an element"));
+        }
+        // SAFETY: the caller hands in an element of this queue.
+        unsafe { queue.enqueue(e.cast()) }.map(|()| 0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
+    dq: *mut rte_rcu_qsbr_dq,
+    n: c_uint,
+    freed: *mut c_uint,
+    pending: *mut c_uint,
+    available: *mut c_uint,
+) -> c_int {
+    answered(|| {
+        // SAFETY: the caller hands in a queue.
+        let queue = unsafe { queue(dq) }?;
+        if n == 0 {
+            return Err(Refusal::invalid("a reclaim of nothing"));
+        }
+        let count = queue.reclaim(n);
+        let left = queue.lock().len() / queue.stride();
+        for (place, value) in
+            [(freed, count), (pending, left as c_uint), (available, (queue.capacity - left) as c_uint)]
+        {
+            // SAFETY: the caller hands in places for the numbers, or NULL.
+            if let Some(place) = unsafe { place.as_mut() } {
+                *place = value;
+            }
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) -> c_int {
+    answered(|| {
+        if dq.is_null() {
+            return Ok(0);
+        }
+        // SAFETY: the caller hands in a queue.
+        let found = unsafe { queue(dq) }?;
+        found.reclaim(c_uint::MAX);
+        if !found.lock().is_empty() {
+            let reason = format!("elements of the defer queue {} wait for readers", found.name);
+            return Err(Refusal::new(libc::EAGAIN, reason));
+        }
+        // SAFETY: made by `dq_create`, and nobody else uses it.
+        drop(unsafe { Box::from_raw(dq.cast::<Queue>()) });
+        Ok(0)
+    })
+}

@@ -1,0 +1,474 @@
+//! `rte_rcu_qsbr` in DPDK's layout: the argument is in `docs/design/capi.md`.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
+use std::fmt::{self, Display};
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use super::{answered, print, weak};
+use crate::border::{briefly, call, time, Refusal};
+
+/// A variable, to C.
+#[repr(C)]
+pub struct rte_rcu_qsbr {
+    _private: [u8; 0],
+}
+
+const LINE: usize = 64;
+
+/// Two cache lines at the start of a variable.
+#[repr(C)]
+struct Head {
+    token: AtomicU64,
+    acked_token: AtomicU64,
+    /// Up to this token all grace periods are over.
+    acked: AtomicU64,
+    /// 1 while a check sleeps. A futex between processes.
+    attention: AtomicU32,
+    _free: [u32; 9],
+    num_elems: AtomicU32,
+    num_threads: AtomicU32,
+    max_threads: AtomicU32,
+    _rest: [u32; 13],
+}
+
+/// One id: a cache line.
+#[repr(C)]
+struct Count {
+    /// 0 while it is offline.
+    cnt: AtomicU64,
+    lock_cnt: AtomicU32,
+    tid: AtomicU32,
+    _rest: [u64; 6],
+}
+
+// The same numbers are in the header.
+const _: () = {
+    assert!(size_of::<Head>() == 2 * LINE && size_of::<Count>() == LINE);
+    assert!(offset_of!(Head, acked_token) == 8 && offset_of!(Head, acked) == 16);
+    assert!(offset_of!(Head, attention) == 24 && offset_of!(Head, num_elems) == 64);
+    assert!(offset_of!(Head, num_threads) == 68 && offset_of!(Head, max_threads) == 72);
+    assert!(offset_of!(Count, lock_cnt) == 8 && offset_of!(Count, tid) == 12);
+};
+
+const BITS: usize = u64::BITS as usize;
+const FIRST_TOKEN: u64 = 1;
+const OFFLINE: u64 = 0;
+const NO_ID: c_uint = c_uint::MAX;
+
+/// How often a waiting check scans before it sleeps: a few microseconds.
+const SPINS: u32 = 100;
+const FIRST_SLEEP: Duration = Duration::from_micros(50);
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+fn words(max_threads: u32) -> usize {
+    (max_threads as usize).div_ceil(BITS)
+}
+
+fn size(max_threads: u32) -> usize {
+    let bitmap = (words(max_threads) * size_of::<u64>()).next_multiple_of(LINE);
+    size_of::<Head>() + max_threads as usize * size_of::<Count>() + bitmap
+}
+
+/// A variable of the program, which has been initialised by either header.
+#[derive(Clone, Copy)]
+pub(super) struct Variable(NonNull<Head>);
+
+// SAFETY: all of it is atomic, and its memory stays as long as the program uses it.
+unsafe impl Send for Variable {}
+// SAFETY: as above.
+unsafe impl Sync for Variable {}
+
+impl Variable {
+    /// # Safety
+    /// NULL, or a variable that stays one while the value is used.
+    pub(super) unsafe fn new(variable: *mut rte_rcu_qsbr) -> Result<Self, Refusal> {
+        let found = NonNull::new(variable.cast()).map(Self);
+        found.ok_or_else(|| Refusal::invalid("NULL was passed for a quiescent state variable"))
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: a variable, as `new` was promised.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn counts(&self) -> &[Count] {
+        let length = self.head().max_threads.load(Ordering::Relaxed) as usize;
+        // SAFETY: that many follow the head.
+        unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast(), length) }
+    }
+
+    fn bitmap(&self) -> &[AtomicU64] {
+        let (counts, length) = (self.counts(), self.head().num_elems.load(Ordering::Relaxed) as usize);
+        // SAFETY: that many words follow the counts.
+        unsafe { slice::from_raw_parts(counts.as_ptr().add(counts.len()).cast(), length) }
+    }
+
+    /// The count of an id, its word and its bit.
+    fn id(&self, id: c_uint) -> Result<(&Count, &AtomicU64, u64), Refusal> {
+        let index = id as usize;
+        let count = self.counts().get(index).ok_or_else(|| Refusal::invalid("there is no such id"))?;
+        Ok((count, &self.bitmap()[index / BITS], 1 << (index % BITS)))
+    }
+
+    /// As the header's.
+    pub(super) fn start(&self) -> u64 {
+        let token = &self.head().token;
+        weak::released(token);
+        let started = token.fetch_add(1, Ordering::SeqCst) + 1;
+        if !cfg!(target_arch = "x86_64") {
+            fence(Ordering::SeqCst);
+        }
+        started
+    }
+
+    /// Steps 2 and 3: visits the ids that hold up a token, until the function says stop; the least of the others.
+    #[inline]
+    fn scan(&self, token: u64, mut held_up: impl FnMut(usize) -> bool) -> Option<u64> {
+        let mut least = self.head().token.load(Ordering::Acquire);
+        let mut is_over = true;
+        let counts = self.counts();
+        for (index, word) in self.bitmap().iter().enumerate() {
+            let mut bits = word.load(Ordering::Acquire);
+            weak::acquired(word);
+            while bits != 0 {
+                let id = index * BITS + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some(count) = counts.get(id) else { continue };
+                let reported = count.cnt.load(Ordering::Acquire);
+                weak::acquired(&count.cnt);
+                if reported == OFFLINE {
+                    continue;
+                }
+                if reported < token {
+                    is_over = false;
+                    if held_up(id) {
+                        return None;
+                    }
+                }
+                least = least.min(reported);
+            }
+        }
+        is_over.then_some(least)
+    }
+
+    /// Whether a grace period is over; remembers it.
+    pub(super) fn is_over(&self, token: u64) -> bool {
+        let head = self.head();
+        let acked = head.acked.load(Ordering::Acquire);
+        weak::acquired(&head.acked);
+        if token <= acked {
+            return true;
+        }
+        let Some(least) = self.scan(token, |_| true) else { return false };
+        weak::released(&head.acked);
+        head.acked.store(least, Ordering::Release);
+        head.acked_token.store(least, Ordering::Release);
+        true
+    }
+
+    /// Step 4; whether the grace period is over.
+    fn wait(&self, token: u64, limit: Option<Duration>) -> bool {
+        for _ in 0..SPINS {
+            if self.is_over(token) {
+                return true;
+            }
+            if limit == Some(Duration::ZERO) {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        // Without an end where the clock has none.
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let attention = &self.head().attention;
+        let mut sleep = FIRST_SLEEP;
+        loop {
+            attention.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.is_over(token) {
+                return true;
+            }
+            let left = end.map_or(sleep, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            futex_wait(attention, 1, sleep.min(left));
+            sleep = (sleep * 2).min(LONGEST_SLEEP);
+        }
+    }
+
+    /// For a reader that has seen that checks sleep.
+    fn wake(&self) {
+        let attention = &self.head().attention;
+        // Relaxed: whoever wakes looks at the counts again.
+        if attention.swap(0, Ordering::Relaxed) != 0 {
+            futex_wake(attention);
+        }
+    }
+}
+
+/// Sleeps until woken, from any process, but not if the word holds something else.
+fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) {
+    // Below 10 ms.
+    let limit = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32) };
+    // SAFETY: the word and the time live until it returns. Every error means: look again.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &limit) };
+}
+
+fn futex_wake(word: &AtomicU32) {
+    // SAFETY: an address of the program.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
+}
+
+/// The calling thread, as `gettid` says.
+fn tid() -> u32 {
+    thread_local! {
+        static TID: Cell<u32> = const { Cell::new(0) };
+    }
+    extern "C" fn in_child() {
+        TID.with(|tid| tid.set(0));
+    }
+    static FORKS: Once = Once::new();
+
+    TID.with(|tid| {
+        if tid.get() == 0 {
+            // SAFETY: the function touches only the one thread of a child. If there is no memory, a child's reports name its parent's thread.
+            FORKS.call_once(|| unsafe {
+                libc::pthread_atfork(None, None, Some(in_child));
+            });
+            // SAFETY: it has no conditions.
+            tid.set(unsafe { libc::gettid() } as u32);
+        }
+        tid.get()
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_rte_rcu_qsbr_get_memsize(max_threads: u32) -> usize {
+    answered(|| match max_threads {
+        0 => Err(Refusal::invalid("a quiescent state variable needs an id at least")),
+        _ => Ok(size(max_threads)),
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threads: u32) -> c_int {
+    answered(|| {
+        if max_threads == 0 {
+            return Err(Refusal::invalid("a quiescent state variable needs an id at least"));
+        }
+        // SAFETY: the caller hands in memory for it. Zeros are a variable without ids.
+        let variable = unsafe {
+            v.cast::<u8>().write_bytes(0, if v.is_null() { 0 } else { size(max_threads) });
+            Variable::new(v)
+        }?;
+        let head = variable.head();
+        head.max_threads.store(max_threads, Ordering::Relaxed);
+        head.num_elems.store(words(max_threads) as u32, Ordering::Relaxed);
+        head.token.store(FIRST_TOKEN, Ordering::Release);
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_register(
+    v: *mut rte_rcu_qsbr,
+    thread_id: c_uint,
+) -> c_int {
+    answered(|| {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        let (_, word, bit) = variable.id(thread_id)?;
+        if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            // Read by checks that were compiled against DPDK's header, which look at all counts when all ids are taken.
+            variable.head().num_threads.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
+    v: *mut rte_rcu_qsbr,
+    thread_id: c_uint,
+) -> c_int {
+    answered(|| {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        let (count, word, bit) = variable.id(thread_id)?;
+        if word.load(Ordering::Acquire) & bit != 0 {
+            count.tid.store(0, Ordering::Relaxed);
+            // Before the bit: checks of DPDK's header that wait for this id look at nothing else.
+            weak::released(&count.cnt);
+            count.cnt.store(OFFLINE, Ordering::Release);
+            weak::released(word);
+            if word.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+                variable.head().num_threads.fetch_sub(1, Ordering::Relaxed);
+            }
+            variable.wake();
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_wake_(v: *mut rte_rcu_qsbr) {
+    // SAFETY: the inline functions hand in a variable.
+    if let Ok(variable) = unsafe { Variable::new(v) } {
+        variable.wake();
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_here_(place: *mut u32) {
+    // SAFETY: the inline functions hand in the word of an id.
+    unsafe { AtomicU32::from_ptr(place) }.store(tid(), Ordering::Relaxed);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_check_(v: *mut rte_rcu_qsbr, t: u64, wait: c_int) -> c_int {
+    let check = || {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        Ok(c_int::from(if wait == 0 { variable.is_over(t) } else { variable.wait(t, None) }))
+    };
+    // A sleep is no point where libc cancels threads.
+    briefly(check)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_check_timeout(
+    v: *mut rte_rcu_qsbr,
+    t: u64,
+    nanoseconds: i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        let limit = time(nanoseconds)?;
+        Ok(c_int::from(variable.wait(t, limit)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, thread_id: c_uint) {
+    let synchronize = || {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        let token = variable.start();
+        if thread_id != NO_ID {
+            let (count, ..) = variable.id(thread_id)?;
+            // The caller has nothing: as its quiescent state, or going online. Step 1's fence is that of `start`, or follows.
+            weak::released(&count.cnt);
+            let before = count.cnt.swap(variable.head().token.load(Ordering::Acquire), Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            if before == OFFLINE {
+                count.tid.store(tid(), Ordering::Relaxed);
+            }
+            variable.wake();
+        }
+        Ok(c_int::from(variable.wait(token, None)))
+    };
+    call(synchronize);
+}
+
+/// Who holds up a grace period, to C.
+#[repr(C)]
+pub struct still_rte_rcu_report {
+    pub size: usize,
+    pub thread_id: u32,
+    pub tid: u32,
+    pub others: u32,
+    pub locks: u32,
+    pub reported: u64,
+    pub name: [std::ffi::c_char; 16],
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_stall(
+    v: *mut rte_rcu_qsbr,
+    t: u64,
+    stall: *mut still_rte_rcu_report,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        // SAFETY: the caller hands in a place for the report.
+        let stall = unsafe { stall.as_mut() };
+        let stall = stall.ok_or_else(|| Refusal::invalid("NULL was passed for the place of a report"))?;
+        if stall.size != size_of::<still_rte_rcu_report>() {
+            return Err(Refusal::invalid("the report has an unknown size"));
+        }
+        let mut found = 0;
+        let mut first = None;
+        variable.scan(t, |id| {
+            found += 1;
+            first.get_or_insert(id);
+            false
+        });
+        let Some(id) = first else { return Ok(0) };
+        let count = &variable.counts()[id];
+        let tid = count.tid.load(Ordering::Relaxed);
+        *stall = still_rte_rcu_report {
+            size: stall.size,
+            thread_id: id as u32,
+            tid,
+            others: found - 1,
+            locks: count.lock_cnt.load(Ordering::Relaxed),
+            reported: count.cnt.load(Ordering::Relaxed),
+            name: [0; 16],
+        };
+        let name = match tid {
+            0 => None,
+            tid => std::fs::read(format!("/proc/{tid}/comm")).ok(),
+        };
+        let name = name.iter().flatten().take_while(|byte| **byte != b'\n');
+        stall.name[..15].iter_mut().zip(name).for_each(|(place, byte)| *place = *byte as _);
+        Ok(1)
+    })
+}
+
+impl Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = self.head();
+        let max_threads = head.max_threads.load(Ordering::Relaxed);
+        writeln!(f, "quiescent state variable at {:p}", self.0)?;
+        writeln!(f, "  memory size = {}", size(max_threads))?;
+        writeln!(f, "  max threads = {max_threads}")?;
+        writeln!(f, "  current threads = {}", head.num_threads.load(Ordering::Relaxed))?;
+        let registered =
+            |id: &usize| self.bitmap()[id / BITS].load(Ordering::Acquire) >> (id % BITS) & 1 == 1;
+        let ids: Vec<_> = (0..max_threads as usize).filter(registered).collect();
+        let list: Vec<_> = ids.iter().map(usize::to_string).collect();
+        writeln!(f, "  registered thread ids = {}", list.join(" "))?;
+        writeln!(f, "  token = {}", head.token.load(Ordering::Acquire))?;
+        writeln!(f, "  least acknowledged token = {}", head.acked_token.load(Ordering::Acquire))?;
+        for id in ids {
+            let Count { cnt, lock_cnt, tid, .. } = &self.counts()[id];
+            let (cnt, locks, tid) =
+                (cnt.load(Ordering::Acquire), lock_cnt.load(Ordering::Relaxed), tid.load(Ordering::Relaxed));
+            writeln!(f, "  thread id = {id}, count = {cnt}, lock count = {locks}, tid = {tid}")?;
+        }
+        Ok(())
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_rcu_qsbr_dump(f: *mut libc::FILE, v: *mut rte_rcu_qsbr) -> c_int {
+    answered(|| {
+        // SAFETY: the caller hands in a variable.
+        let variable = unsafe { Variable::new(v) }?;
+        if f.is_null() {
+            return Err(Refusal::invalid("NULL was passed for a file"));
+        }
+        // SAFETY: the caller hands in a file.
+        unsafe { print(f, &variable) };
+        Ok(0)
+    })
+}

@@ -1,0 +1,656 @@
+//! `rte_timer` over wheels: the argument is in `docs/design/capi.md`.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::fmt::{self, Display};
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use stillpoint::timer::{Node, NodeWheel, Schedule};
+use stillpoint_sys::sync::TryLock;
+
+use super::{print, weak};
+use crate::border::{briefly, call, Refusal};
+
+/// A timer, to C.
+#[repr(C)]
+pub struct rte_timer {
+    _private: [u8; 0],
+}
+
+/// A timer in its 120 bytes.
+#[repr(C)]
+struct Timer {
+    expire: u64,
+    node: Node,
+    _free: [u64; 6],
+    /// State and owner.
+    status: AtomicU32,
+    period: u64,
+    function: rte_timer_cb_t,
+    argument: *mut c_void,
+}
+
+// The same numbers are in the header.
+const _: () = {
+    assert!(size_of::<Timer>() == 120 && offset_of!(Timer, node) == 8 && offset_of!(Timer, status) == 88);
+    assert!(offset_of!(Timer, period) == 96 && offset_of!(Timer, function) == 104);
+    assert!(offset_of!(Timer, argument) == 112);
+};
+
+pub type rte_timer_cb_t = Option<unsafe extern "C-unwind" fn(*mut rte_timer, *mut c_void)>;
+pub type rte_timer_alt_manage_cb_t = Option<unsafe extern "C-unwind" fn(*mut rte_timer)>;
+pub type rte_timer_stop_all_cb_t = Option<unsafe extern "C-unwind" fn(*mut rte_timer, *mut c_void)>;
+
+/// The state of a timer, and its owner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Status {
+    state: u16,
+    owner: i16,
+}
+
+const STOP: u16 = 0;
+const PENDING: u16 = 1;
+const RUNNING: u16 = 2;
+const CONFIG: u16 = 3;
+const STOPPED: Status = Status { state: STOP, owner: -2 };
+
+impl Status {
+    fn of(state: u16, lcore: u32) -> Self {
+        Self { state, owner: lcore as i16 }
+    }
+
+    fn word(self) -> u32 {
+        let ([a, b], [c, d]) = (self.state.to_ne_bytes(), self.owner.to_ne_bytes());
+        u32::from_ne_bytes([a, b, c, d])
+    }
+
+    fn from(word: u32) -> Self {
+        let [a, b, c, d] = word.to_ne_bytes();
+        Self { state: u16::from_ne_bytes([a, b]), owner: i16::from_ne_bytes([c, d]) }
+    }
+}
+
+/// A timer of the program, which stays where it is until it is stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Handle(NonNull<Timer>);
+
+impl Handle {
+    fn new(timer: *mut rte_timer) -> Result<Self, Refusal> {
+        NonNull::new(timer.cast()).map(Self).ok_or_else(|| Refusal::invalid("NULL was passed for a timer"))
+    }
+
+    fn of(node: NonNull<Node>) -> Self {
+        // SAFETY: every node in a wheel here is that of a timer, and was added by a pointer to all of it.
+        Self(unsafe { node.byte_sub(offset_of!(Timer, node)).cast() })
+    }
+
+    fn node(self) -> NonNull<Node> {
+        // SAFETY: within the timer.
+        unsafe { self.0.byte_add(offset_of!(Timer, node)).cast() }
+    }
+
+    fn c(self) -> *mut rte_timer {
+        self.0.as_ptr().cast()
+    }
+
+    /// # Safety
+    /// The timer is there.
+    unsafe fn status<'t>(self) -> &'t AtomicU32 {
+        // SAFETY: the caller's promise; the word is only used atomically.
+        unsafe { AtomicU32::from_ptr(self.0.as_ptr().byte_add(offset_of!(Timer, status)).cast()) }
+    }
+
+    /// Release: pairs with the acquire of whoever takes the timer next.
+    ///
+    /// # Safety
+    /// The timer is there, and the caller has set CONFIG or RUNNING.
+    unsafe fn set(self, status: Status) {
+        // SAFETY: the caller's promise.
+        let place = unsafe { self.status() };
+        weak::released(place);
+        place.store(status.word(), Ordering::Release);
+    }
+
+    /// Moves from one state to another, unless the function refuses the state; the one before.
+    ///
+    /// # Safety
+    /// The timer is there.
+    unsafe fn take(self, to: Status, may: impl Fn(Status) -> bool) -> Option<Status> {
+        // SAFETY: the caller's promise.
+        let status = unsafe { self.status() };
+        // Acquire: pairs with the release of whoever had the timer before.
+        let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
+            may(Status::from(word)).then(|| to.word())
+        });
+        weak::acquired(status);
+        taken.ok().map(Status::from)
+    }
+}
+
+/// What the lock of an lcore guards.
+struct List {
+    wheel: NodeWheel,
+    /// Whether its timers are being taken out: additions leave the time to whoever does that.
+    is_managed: bool,
+}
+
+/// How far the time of a list may lag behind before an addition sets it, in cycles. A timer that is added at a stale time is moved more often.
+const LAG: u64 = 4096;
+
+/// What belongs to one lcore, in lines of its own.
+#[repr(align(128))]
+struct Lcore {
+    list: TryLock<List>,
+    /// Nothing is due before this time. Written under the lock; relaxed, since a stale one makes a timer late by one call.
+    next: AtomicU64,
+    /// The timer whose function it calls; null once that was stopped or reset. For comparisons only. This and the rest is written by
+    /// the lcore's own thread only.
+    running: AtomicPtr<Timer>,
+    /// For `LCORE_ID_ANY`: the one that was chosen last.
+    turn: AtomicU32,
+    resets: AtomicU64,
+    stops: AtomicU64,
+    manages: AtomicU64,
+}
+
+/// Counts an event, on the lcore's own thread.
+#[inline]
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Lcore {
+    fn try_new(lcore: u32) -> Result<Self, Refusal> {
+        let wheel = NodeWheel::try_new(0)
+            .map_err(|_| Refusal::new(libc::ENOMEM, "there is no memory for the lists of timers"))?;
+        Ok(Self {
+            list: TryLock::new(List { wheel, is_managed: false }),
+            next: AtomicU64::new(u64::MAX),
+            running: AtomicPtr::new(ptr::null_mut()),
+            turn: AtomicU32::new(lcore),
+            resets: AtomicU64::new(0),
+            stops: AtomicU64::new(0),
+            manages: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes a timer that was pending out of this list, unless it was popped meanwhile.
+    ///
+    /// # Safety
+    /// The caller has set CONFIG on the timer, which was pending here.
+    #[inline]
+    unsafe fn cancel(&self, timer: Handle) {
+        let mut list = self.list.lock();
+        // SAFETY: in this wheel or in none, by step 1.
+        unsafe { list.wheel.cancel(timer.node()) };
+    }
+
+    /// Adds a timer, or moves it within the list.
+    ///
+    /// # Safety
+    /// The caller has set CONFIG or RUNNING on the timer, which is in this list or in none if `was_here`, and otherwise in none.
+    #[inline]
+    unsafe fn add(&self, lcore: u32, timer: Handle, now: u64, deadline: u64, was_here: bool) {
+        let mut list = self.list.lock();
+        let is_managed = list.is_managed;
+        let wheel = &mut list.wheel;
+        if now.saturating_sub(wheel.now()) > LAG && !is_managed {
+            wheel.advance(now);
+        }
+        // SAFETY: the caller's promise.
+        let is_moved = was_here && unsafe { wheel.reset(timer.node(), deadline) };
+        if !is_moved {
+            // SAFETY: in no wheel, so that its bytes are free; it stays until it is stopped, popped or taken.
+            unsafe {
+                timer.node().write(Node::new());
+                wheel.add(timer.node(), Schedule::at(deadline));
+            }
+        }
+        if deadline < self.next.load(Ordering::Relaxed) {
+            self.next.store(deadline, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise. Under the lock, so that whoever cancels it finds it in the list.
+        unsafe { timer.set(Status::of(PENDING, lcore)) };
+    }
+
+    /// Lets the time of the list go on.
+    fn begin(&self, now: u64) {
+        let mut list = self.list.lock();
+        list.is_managed = true;
+        list.wheel.advance(now);
+    }
+
+    /// Step 2: the next timer that is due, RUNNING on an lcore; at the end, when to look again.
+    fn pop(&self, lcore: u32) -> Option<Handle> {
+        let mut list = self.list.lock();
+        let mut moved = None;
+        loop {
+            if let Some(node) = list.wheel.pop() {
+                let timer = Handle::of(node);
+                // SAFETY: whoever stops it waits for the lock until then, by step 2.
+                if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }
+                    .is_some()
+                {
+                    return Some(timer);
+                }
+                continue;
+            }
+            // One pop moves some of those that are due: only when nothing is moved any more, nothing is left.
+            let so_far = list.wheel.stats().moved;
+            if moved.replace(so_far) == Some(so_far) {
+                list.is_managed = false;
+                self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
+                return None;
+            }
+        }
+    }
+}
+
+/// Lists for all lcores.
+struct Data {
+    lcores: Box<[Lcore]>,
+}
+
+const INSTANCES: usize = 64;
+
+static DATA: [AtomicPtr<Data>; INSTANCES] = [const { AtomicPtr::new(ptr::null_mut()) }; INSTANCES];
+/// How many lcores there are: 0 before the initialisation.
+static LCORES: AtomicU32 = AtomicU32::new(0);
+const DEFAULT: u32 = 0;
+
+/// # Safety
+/// Nobody frees the instance meanwhile.
+#[inline]
+unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
+    // Acquire: pairs with the release in `Data::publish`.
+    let found = DATA.get(id as usize).map_or(ptr::null_mut(), |place| place.load(Ordering::Acquire));
+    // SAFETY: the caller's promise.
+    unsafe { found.as_ref() }.ok_or_else(|| Refusal::invalid("there is no such instance of timer data"))
+}
+
+impl Data {
+    fn try_new(lcores: u32) -> Result<Box<Self>, Refusal> {
+        let lcores = (0..lcores).map(Lcore::try_new).collect::<Result<_, _>>()?;
+        Ok(Box::new(Self { lcores }))
+    }
+
+    /// Puts an instance in a place that is free; gives it back if the place is not.
+    fn publish(self: Box<Self>, place: &AtomicPtr<Data>) -> Result<(), Box<Self>> {
+        let raw = Box::into_raw(self);
+        // Release: pairs with the acquire in `data`.
+        match place.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            // SAFETY: made above, and not published.
+            Err(_) => Err(unsafe { Box::from_raw(raw) }),
+        }
+    }
+
+    /// # Safety
+    /// Nobody uses the instance any more.
+    unsafe fn free(place: &AtomicPtr<Data>) -> bool {
+        let raw = place.swap(ptr::null_mut(), Ordering::Acquire);
+        if raw.is_null() {
+            return false;
+        }
+        // SAFETY: made by a box, and nobody uses it.
+        drop(unsafe { Box::from_raw(raw) });
+        true
+    }
+
+    #[inline]
+    fn lcore(&self, lcore: u32) -> Result<&Lcore, Refusal> {
+        self.lcores.get(lcore as usize).ok_or_else(|| Refusal::invalid("there is no such lcore"))
+    }
+
+    /// Sets CONFIG; the status before. Refused while another thread has the timer.
+    ///
+    /// # Safety
+    /// The timer is there.
+    #[inline]
+    unsafe fn configure(&self, timer: Handle, lcore: u32) -> Option<Status> {
+        let is_mine = |status: Status| {
+            status.owner == lcore as i16
+                && self
+                    .lcores
+                    .get(lcore as usize)
+                    .is_some_and(|lcore| lcore.running.load(Ordering::Relaxed) == timer.0.as_ptr())
+        };
+        // SAFETY: the caller's promise.
+        let before = unsafe {
+            timer.take(Status::of(CONFIG, lcore), |status| match status.state {
+                RUNNING => is_mine(status),
+                state => state != CONFIG,
+            })
+        }?;
+        if before.state == RUNNING {
+            // Step 3: the lcore does not touch it after its function.
+            self.lcores[lcore as usize].running.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        Some(before)
+    }
+
+    /// Calls a function for each timer of a list that is due.
+    ///
+    /// # Safety
+    /// The calling thread is the lcore, and the function may be called with a timer.
+    unsafe fn manage(
+        &self,
+        me: u32,
+        list: u32,
+        now: u64,
+        mut fire: impl FnMut(Handle),
+    ) -> Result<(), Refusal> {
+        let (mine, served) = (self.lcore(me)?, self.lcore(list)?);
+        if now < served.next.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        served.begin(now);
+        // A function may manage in its turn.
+        let outer = mine.running.load(Ordering::Relaxed);
+        while let Some(timer) = served.pop(me) {
+            mine.running.store(timer.0.as_ptr(), Ordering::Relaxed);
+            fire(timer);
+            if mine.running.load(Ordering::Relaxed) != timer.0.as_ptr() {
+                continue;
+            }
+            // SAFETY: still RUNNING here, as its function has left it: the memory is there, and nobody else's.
+            unsafe {
+                let place = timer.0.as_ptr();
+                match (*place).period {
+                    0 => timer.set(STOPPED),
+                    period => {
+                        (*place).expire = (*place).expire.wrapping_add(period);
+                        mine.add(me, timer, now, (*place).expire, false);
+                    }
+                }
+            }
+        }
+        mine.running.store(outer, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// # Safety
+/// NULL for nothing, or the numbers of so many lists.
+unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
+    match usize::try_from(length) {
+        // SAFETY: the caller's promise.
+        Ok(length) if !lists.is_null() => unsafe { slice::from_raw_parts(lists, length) },
+        _ => &[],
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn still_rte_timer_init_(lcores: u32) -> c_int {
+    call(|| {
+        if LCORES.load(Ordering::Acquire) != 0 {
+            return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
+        }
+        let refused = Data::try_new(lcores)?.publish(&DATA[DEFAULT as usize]).is_err();
+        if refused {
+            return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
+        }
+        LCORES.store(lcores, Ordering::Release);
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_subsystem_finalize() {
+    call(|| {
+        LCORES.store(0, Ordering::Release);
+        for place in &DATA {
+            // SAFETY: the caller says that nobody uses timers any more.
+            unsafe { Data::free(place) };
+        }
+        Ok(0)
+    });
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
+    call(|| {
+        let lcores = LCORES.load(Ordering::Acquire);
+        if lcores == 0 {
+            return Err(Refusal::new(libc::ENOMEM, "the timers are not initialised"));
+        }
+        if id_ptr.is_null() {
+            return Err(Refusal::invalid("NULL was passed for the place of a number"));
+        }
+        let mut made = Data::try_new(lcores)?;
+        for (id, place) in DATA.iter().enumerate() {
+            match made.publish(place) {
+                Ok(()) => {
+                    // SAFETY: the caller hands in a place for it.
+                    unsafe { id_ptr.write(id as u32) };
+                    return Ok(0);
+                }
+                Err(again) => made = again,
+            }
+        }
+        Err(Refusal::new(libc::ENOSPC, "there are 64 instances of timer data already"))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that nobody uses it any more.
+        match DATA.get(id as usize).is_some_and(|place| unsafe { Data::free(place) }) {
+            true => Ok(0),
+            false => Err(Refusal::invalid("there is no such instance of timer data")),
+        }
+    })
+}
+
+/// Where the choice of an lcore is kept; NULL for a thread that is none.
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_turn_(id: u32, lcore: c_uint) -> *mut u32 {
+    // SAFETY: the caller does not free it meanwhile.
+    let found = unsafe { data(id) }.and_then(|data| data.lcore(lcore));
+    found.map_or(ptr::null_mut(), |lcore| lcore.turn.as_ptr())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_reset_(
+    id: u32,
+    timer: *mut rte_timer,
+    now: u64,
+    ticks: u64,
+    period: u64,
+    lcore: c_uint,
+    target: c_uint,
+    function: rte_timer_cb_t,
+    argument: *mut c_void,
+) -> c_int {
+    briefly(|| {
+        let timer = Handle::new(timer)?;
+        // SAFETY: the caller does not free it meanwhile.
+        let data = unsafe { data(id) }?;
+        let to = data.lcore(target)?;
+        // SAFETY: the caller hands in a timer.
+        let Some(before) = (unsafe { data.configure(timer, lcore) }) else { return Ok(-1) };
+        if let Some(mine) = data.lcores.get(lcore as usize) {
+            count(&mine.resets);
+        }
+        let was_here = before == Status::of(PENDING, target);
+        let expire = now.wrapping_add(ticks);
+        // SAFETY: CONFIG was set: it is ours, and was in the list of its owner if it was pending.
+        unsafe {
+            if before.state == PENDING && !was_here {
+                if let Ok(from) = data.lcore(before.owner as u32) {
+                    from.cancel(timer);
+                }
+            }
+            let place = timer.0.as_ptr();
+            (*place).expire = expire;
+            (*place).period = period;
+            (*place).function = function;
+            (*place).argument = argument;
+            to.add(target, timer, now, expire, was_here);
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, lcore: c_uint) -> c_int {
+    briefly(|| {
+        let timer = Handle::new(timer)?;
+        // SAFETY: the caller does not free it meanwhile.
+        let data = unsafe { data(id) }?;
+        // SAFETY: the caller hands in a timer.
+        let Some(before) = (unsafe { data.configure(timer, lcore) }) else { return Ok(-1) };
+        if let Some(mine) = data.lcores.get(lcore as usize) {
+            count(&mine.stops);
+        }
+        // SAFETY: CONFIG was set: it is ours, and was in the list of its owner if it was pending.
+        unsafe {
+            if before.state == PENDING {
+                if let Ok(from) = data.lcore(before.owner as u32) {
+                    from.cancel(timer);
+                }
+            }
+            timer.set(STOPPED);
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u64) -> c_int {
+    let manage = |data: &Data| {
+        let fire = |timer: Handle| {
+            // SAFETY: RUNNING here: nobody else writes it.
+            let (function, argument) =
+                unsafe { ((*timer.0.as_ptr()).function, (*timer.0.as_ptr()).argument) };
+            if let Some(function) = function {
+                // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                unsafe { function(timer.c(), argument) };
+            }
+        };
+        // SAFETY: the inline function hands in the number of the calling thread.
+        unsafe { data.manage(lcore, lcore, now, fire) }
+    };
+    // SAFETY: the caller does not free it meanwhile.
+    if let Ok(data) = unsafe { data(id) } {
+        if let Ok(mine) = data.lcore(lcore) {
+            count(&mine.manages);
+            // Before the frame: nothing to do is what it finds most of the time.
+            if now < mine.next.load(Ordering::Relaxed) {
+                return 0;
+            }
+        }
+    }
+    // SAFETY: as above.
+    call(|| manage(unsafe { data(id) }?).map(|()| 0))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_alt_manage_(
+    id: u32,
+    lcore: c_uint,
+    now: u64,
+    lists: *const c_uint,
+    count_of_lists: c_int,
+    function: rte_timer_alt_manage_cb_t,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller does not free it meanwhile.
+        let data = unsafe { data(id) }?;
+        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
+        count(&data.lcore(lcore)?.manages);
+        // SAFETY: the caller hands in so many numbers, or NULL.
+        let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
+        for list in lists {
+            // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
+            unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_next_(id: u32, lcore: c_uint, now: u64) -> i64 {
+    let mut left = 0;
+    let answer = briefly(|| {
+        // SAFETY: the caller does not free it meanwhile.
+        let list = unsafe { data(id) }?.lcore(lcore)?.list.lock();
+        let earliest = list.wheel.earliest_deadline();
+        let earliest = earliest.ok_or_else(|| Refusal::new(libc::ENOENT, "no timer is pending"))?;
+        left = i64::try_from(earliest.saturating_sub(now)).unwrap_or(i64::MAX);
+        Ok(0)
+    });
+    if answer < 0 {
+        answer.into()
+    } else {
+        left
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_stop_all(
+    id: u32,
+    walk_lcores: *mut c_uint,
+    nb_walk_lcores: c_int,
+    function: rte_timer_stop_all_cb_t,
+    argument: *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller does not free it meanwhile.
+        let data = unsafe { data(id) }?;
+        // SAFETY: the caller hands in so many numbers, or NULL.
+        for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
+            let lcore = data.lcore(number)?;
+            loop {
+                let mut list = lcore.list.lock();
+                let Some(node) = list.wheel.take_any() else { break };
+                let timer = Handle::of(node);
+                // As in `pop`: if that fails, whoever has set CONFIG goes on with it.
+                // SAFETY: whoever stops it waits for the lock until then.
+                let taken =
+                    unsafe { timer.take(Status::of(CONFIG, number), |status| status.state == PENDING) };
+                drop(list);
+                if taken.is_some() {
+                    // SAFETY: CONFIG was set.
+                    unsafe { timer.set(STOPPED) };
+                    if let Some(function) = function {
+                        // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                        unsafe { function(timer.c(), argument) };
+                    }
+                }
+            }
+        }
+        Ok(0)
+    })
+}
+
+impl Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |counter: fn(&Lcore) -> &AtomicU64| -> u64 {
+            self.lcores.iter().map(|lcore| counter(lcore).load(Ordering::Relaxed)).sum()
+        };
+        let pending: usize = self.lcores.iter().map(|lcore| lcore.list.lock().wheel.len()).sum();
+        writeln!(f, "timer statistics:")?;
+        writeln!(f, "  reset = {}", sum(|lcore| &lcore.resets))?;
+        writeln!(f, "  stop = {}", sum(|lcore| &lcore.stops))?;
+        writeln!(f, "  manage = {}", sum(|lcore| &lcore.manages))?;
+        writeln!(f, "  pending = {pending}")
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rte_timer_alt_dump_stats(id: u32, f: *mut libc::FILE) -> c_int {
+    call(|| {
+        // SAFETY: the caller does not free it meanwhile.
+        let data = unsafe { data(id) }?;
+        if f.is_null() {
+            return Err(Refusal::invalid("NULL was passed for a file"));
+        }
+        // SAFETY: the caller hands in a file.
+        unsafe { print(f, data) };
+        Ok(0)
+    })
+}

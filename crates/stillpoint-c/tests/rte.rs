@@ -1,0 +1,104 @@
+//! The headers that stand in the place of DPDK's, used by C and C++ programs of their own: `tests/rte`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+mod programs;
+use programs::*;
+
+fn source(name: &str) -> PathBuf {
+    root().join("tests/rte").join(name).with_extension("c")
+}
+
+/// Where programs look for `rte_rcu_qsbr.h` first.
+fn drop_in() -> String {
+    format!("-I{}", prefix().join("include/stillpoint/dpdk").display())
+}
+
+/// What compiling with DPDK's headers takes, from pkg-config; its folders as those of a system, for their warnings are not ours.
+fn dpdk() -> Option<Vec<String>> {
+    let answer = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
+    let Some(answer) = answer.ok().filter(|answer| answer.status.success()) else {
+        skipped("DPDK is not installed");
+        return None;
+    };
+    let flags = String::from_utf8(answer.stdout).unwrap();
+    let flags = flags.split_whitespace().flat_map(|flag| match flag.strip_prefix("-I") {
+        Some(folder) => vec!["-isystem".to_owned(), folder.to_owned()],
+        None => vec![flag.to_owned()],
+    });
+    Some(flags.collect())
+}
+
+/// Of DPDK, what programs over `rte_hash` and its environment need. Neither `rte_rcu` nor `rte_timer`.
+const DPDK_LIBRARIES: [&str; 4] = ["-lrte_hash", "-lrte_mempool", "-lrte_ring", "-lrte_eal"];
+
+/// Runs a program of `tests/rte` with a compiler: without DPDK's headers, and with them.
+fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
+    let drop_in = drop_in();
+    let program = |with: &str| format!("{name}-{}-{}-{with}", compiler.name, flags.len());
+    let mut all = vec!["-O2", "-g", &drop_in];
+    all.extend(flags);
+    compiled_and_run(compiler, &source(name), &all, &program("alone"));
+    let Some(dpdk) = dpdk() else { return };
+    all.extend(dpdk.iter().map(String::as_str));
+    // `compiled_and_run` puts the libraries of DPDK before ours, which needs none of them.
+    all.extend(["-Wl,--no-as-needed", "-lrte_eal", "-Wl,--as-needed"]);
+    compiled_and_run(compiler, &source(name), &all, &program("dpdk"));
+}
+
+fn runs(name: &str) {
+    COMPILERS.into_iter().filter(|compiler| compiler.is_there()).for_each(|it| runs_by(it, name, &[]));
+}
+
+#[test]
+fn qsbr() {
+    runs("qsbr");
+    runs_by(CC, "qsbr", &["-DRTE_LIBRTE_RCU_DEBUG"]);
+}
+
+#[test]
+fn defer() {
+    runs("defer");
+}
+
+#[test]
+fn timer() {
+    runs("timer");
+}
+
+/// The program says the same of either header.
+#[test]
+fn the_layout_is_that_of_dpdk() {
+    let Some(dpdk) = dpdk() else { return };
+    let mut flags = vec!["-DWITH_TIMER"];
+    flags.extend(dpdk.iter().map(String::as_str));
+    let theirs = compiled_and_run(CC, &source("layout"), &flags, "layout-theirs");
+    let drop_in = drop_in();
+    flags.push(&drop_in);
+    flags.extend(["-Wl,--no-as-needed", "-lrte_eal", "-Wl,--as-needed"]);
+    let ours = compiled_and_run(CC, &source("layout"), &flags, "layout-ours");
+    assert_eq!(ours, theirs);
+    assert!(ours.contains("sizeof(struct rte_rcu_qsbr) = 128, 64"), "{ours}");
+}
+
+/// A program with DPDK's environment.
+fn runs_in_dpdk(name: &str) {
+    let Some(dpdk) = dpdk() else { return };
+    let drop_in = drop_in();
+    let mut flags = vec!["-O2", "-g", &drop_in];
+    flags.extend(dpdk.iter().map(String::as_str));
+    flags.extend(["-Wl,--no-as-needed"].iter().chain(&DPDK_LIBRARIES).chain(&["-Wl,--as-needed"]));
+    println!("{}", compiled_and_run(CC, &source(name), &flags, name));
+}
+
+/// They were compiled by others, against DPDK's header.
+#[test]
+fn tables_of_dpdk_take_our_variable() {
+    runs_in_dpdk("hash");
+}
+
+#[test]
+fn timers_run_on_lcores_of_dpdk() {
+    runs_in_dpdk("lcores");
+}

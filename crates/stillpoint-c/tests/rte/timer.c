@@ -1,0 +1,460 @@
+/* Every sentence of rte_timer.h. Runs with DPDK's headers, and without. */
+#define ALLOW_EXPERIMENTAL_API
+#include <rte_timer.h>
+
+#include <stdint.h>
+
+#include "check.h"
+
+#define FAR (UINT64_C(1) << 50)
+
+/* The calling thread is this lcore. */
+static void lcore_is(unsigned int lcore)
+{
+#ifdef STILL_RTE_DPDK
+    RTE_PER_LCORE(_lcore_id) = lcore;
+#else
+    CHECK(still_rte_lcore_set(lcore) == 0);
+#endif
+}
+
+static int fired;
+static void *given;
+
+static void count(struct rte_timer *timer, void *argument)
+{
+    CHECK(timer->status.state == RTE_TIMER_RUNNING && timer->arg == argument);
+    given = argument;
+    fired++;
+}
+
+static void not_yet(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    uint32_t id = 0;
+    CHECK(rte_timer_manage() == -EINVAL && rte_timer_next_ticks() == -EINVAL && rte_timer_dump_stats(stdout) == -EINVAL);
+    CHECK(rte_timer_reset(&timer, 1, SINGLE, 0, count, NULL) == -EINVAL && rte_timer_stop(&timer) == -EINVAL);
+    CHECK(rte_timer_data_alloc(&id) == -ENOMEM && rte_timer_data_dealloc(0) == -EINVAL);
+    rte_timer_subsystem_finalize();
+}
+
+static void once(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    CHECK(rte_timer_pending(&timer) == 0 && rte_timer_next_ticks() == -ENOENT && rte_timer_stop(&timer) == 0);
+    fired = 0;
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0);
+    CHECK(rte_timer_pending(&timer) == 1 && rte_timer_next_ticks() == 0);
+    CHECK(rte_timer_manage() == 0 && fired == 1 && given == &fired);
+    CHECK(timer.status.state == RTE_TIMER_STOP && timer.status.owner == RTE_TIMER_NO_OWNER && rte_timer_pending(&timer) == 0);
+    CHECK(rte_timer_manage() == 0 && fired == 1);
+
+    uint64_t before = rte_get_timer_cycles();
+    CHECK(rte_timer_reset(&timer, FAR, PERIODICAL, 0, count, &given) == 0);
+    CHECK(timer.expire >= before + FAR && timer.expire <= rte_get_timer_cycles() + FAR);
+    CHECK(timer.period == FAR && timer.f == count && timer.arg == &given);
+    CHECK(timer.status.state == RTE_TIMER_PENDING && timer.status.owner == 0);
+    int64_t left = rte_timer_next_ticks();
+    CHECK(left > 0 && left <= (int64_t)FAR && rte_timer_manage() == 0 && fired == 1);
+    /* It is brought forward, put off, and given to another lcore. */
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && timer.period == 0);
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, 0, count, &fired) == 0);
+    CHECK(rte_timer_manage() == 0 && fired == 1);
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 3, count, &fired) == 0 && timer.status.owner == 3);
+    CHECK(rte_timer_manage() == 0 && fired == 1 && rte_timer_next_ticks() == -ENOENT);
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_manage() == 0 && fired == 2);
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, RTE_MAX_LCORE, count, NULL) == -EINVAL);
+    rte_timer_reset_sync(&timer, 0, SINGLE, 0, count, &fired);
+    rte_timer_stop_sync(&timer);
+    memset(&timer, 0xaa, sizeof timer);
+    CHECK(rte_timer_manage() == 0 && fired == 2);
+    rte_timer_init(&timer);
+    CHECK(timer.status.state == RTE_TIMER_STOP && timer.status.owner == RTE_TIMER_NO_OWNER);
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_manage() == 0 && fired == 3);
+    memset(&timer, 0, sizeof timer);
+    CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_stop(&timer) == 0);
+    CHECK(rte_timer_manage() == 0 && fired == 3);
+}
+
+/* What the function of a timer may do. */
+static struct rte_timer *other;
+
+static void stop_itself(struct rte_timer *timer, void *argument)
+{
+    (void)argument;
+    fired++;
+    CHECK(rte_timer_stop(timer) == 0 && rte_timer_stop(timer) == 0);
+    memset(timer, 0xaa, sizeof *timer);
+    free(timer);
+}
+
+static void stop_other(struct rte_timer *timer, void *argument)
+{
+    (void)argument;
+    CHECK(timer->status.owner == 0);
+    fired++;
+    if (other != NULL) {
+        CHECK(rte_timer_stop(other) == 0);
+        memset(other, 0xaa, sizeof *other);
+        other = NULL;
+    }
+}
+
+static void reset_itself(struct rte_timer *timer, void *argument)
+{
+    fired++;
+    CHECK(rte_timer_reset(timer, 0, SINGLE, 0, count, argument) == 0 && rte_timer_pending(timer) == 1);
+}
+
+static void in_functions(void)
+{
+    for (int type = SINGLE; type <= PERIODICAL; type++) {
+        struct rte_timer *timer = (struct rte_timer *)malloc(sizeof *timer);
+        rte_timer_init(timer);
+        fired = 0;
+        CHECK(rte_timer_reset(timer, 1, (enum rte_timer_type)type, 0, stop_itself, NULL) == 0);
+        UNTIL(rte_timer_manage() == 0 && fired == 1);
+        CHECK(rte_timer_next_ticks() == -ENOENT);
+
+        /* Of two that are due, one stops the other. */
+        struct rte_timer two[2] = { RTE_TIMER_INITIALIZER, RTE_TIMER_INITIALIZER };
+        CHECK(rte_timer_reset(&two[0], 0, SINGLE, 0, stop_other, NULL) == 0);
+        CHECK(rte_timer_reset(&two[1], 0, (enum rte_timer_type)type, 0, stop_other, NULL) == 0);
+        other = &two[1];
+        CHECK(rte_timer_manage() == 0 && fired == 2 && rte_timer_next_ticks() == -ENOENT);
+
+        /* What it resets is due at the next call. */
+        CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
+        CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
+        CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
+    }
+}
+
+static void periodic(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    fired = 0;
+    CHECK(rte_timer_reset(&timer, 1, PERIODICAL, 0, count, NULL) == 0);
+    uint64_t first = timer.expire;
+    /* It is late for ever: one in each call, and no beat is left out. */
+    UNTIL(rte_get_timer_cycles() > first + 100);
+    for (int beat = 1; beat <= 100; beat++) {
+        CHECK(rte_timer_manage() == 0 && fired == beat && timer.expire == first + (uint64_t)beat);
+        CHECK(timer.status.state == RTE_TIMER_PENDING && timer.status.owner == 0);
+    }
+    CHECK(rte_timer_stop(&timer) == 0 && rte_timer_manage() == 0 && fired == 100);
+}
+
+/* All that are due are called by one call. */
+enum { MANY = 30000 };
+
+static struct rte_timer many[MANY];
+
+static void crowds(void)
+{
+    for (uint64_t spread = 0; spread < 3; spread++) {
+        fired = 0;
+        uint64_t last = 0;
+        for (int at = 0; at < MANY; at++) {
+            rte_timer_init(&many[at]);
+            uint64_t ticks = 20000 + (spread == 0 ? 0 : (uint64_t)at * 7919 % (spread * 300000));
+            CHECK(rte_timer_reset(&many[at], ticks, SINGLE, 0, count, NULL) == 0);
+            last = many[at].expire > last ? many[at].expire : last;
+        }
+        UNTIL(rte_get_timer_cycles() > last);
+        CHECK(rte_timer_manage() == 0 && fired == MANY && rte_timer_next_ticks() == -ENOENT);
+    }
+    /* Resets while some are due, in no order. */
+    fired = 0;
+    for (int round = 0; round < 3; round++)
+        for (int at = 0; at < MANY; at++)
+            CHECK(rte_timer_reset(&many[at * 7 % MANY], (uint64_t)(at % 5000), SINGLE, 0, count, NULL) == 0);
+    UNTIL(rte_timer_manage() == 0 && rte_timer_next_ticks() == -ENOENT);
+    CHECK(fired == MANY);
+}
+
+/* Another thread, another lcore. */
+static int runs, may_end, done;
+
+static void slow(struct rte_timer *timer, void *argument)
+{
+    (void)argument;
+    CHECK(timer->status.owner == 5);
+    STORE(runs, 1);
+    UNTIL(LOAD(may_end));
+}
+
+static void *manage_it(void *argument)
+{
+    lcore_is(*(unsigned int *)argument);
+    while (!LOAD(done)) {
+        CHECK(rte_timer_manage() == 0);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *end_it(void *unused)
+{
+    (void)unused;
+    sched_yield();
+    STORE(may_end, 1);
+    return NULL;
+}
+
+static void elsewhere(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    unsigned int five = 5;
+    pthread_t thread = started(manage_it, &five);
+    for (int sync = 0; sync < 3; sync++) {
+        runs = may_end = 0;
+        CHECK(rte_timer_reset(&timer, 0, SINGLE, 5, slow, NULL) == 0);
+        UNTIL(LOAD(runs));
+        CHECK(rte_timer_pending(&timer) == 0 && rte_timer_stop(&timer) == -1);
+        CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, NULL) == -1);
+        pthread_t ender = started(end_it, NULL);
+        switch (sync) {
+        case 0:
+            rte_timer_stop_sync(&timer);
+            break;
+        case 1:
+            rte_timer_reset_sync(&timer, FAR, SINGLE, 5, count, NULL);
+            CHECK(rte_timer_pending(&timer) == 1 && rte_timer_stop(&timer) == 0);
+            break;
+        default:
+            UNTIL(rte_timer_stop(&timer) == 0);
+        }
+        joined(ender);
+        memset(&timer, 0xaa, sizeof timer);
+        rte_timer_init(&timer);
+    }
+    STORE(done, 1);
+    joined(thread);
+    done = 0;
+}
+
+static void *no_lcore(void *argument)
+{
+    struct rte_timer *timer = (struct rte_timer *)argument;
+    CHECK(rte_lcore_id() == LCORE_ID_ANY && rte_timer_manage() == -EINVAL && rte_timer_next_ticks() == -EINVAL);
+    CHECK(rte_timer_reset(timer, FAR, SINGLE, 0, count, NULL) == 0 && rte_timer_stop(timer) == 0);
+    CHECK(rte_timer_reset(timer, 0, SINGLE, 0, count, NULL) == 0);
+    return NULL;
+}
+
+static void threads_that_are_none(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    fired = 0;
+    joined(started(no_lcore, &timer));
+    CHECK(rte_timer_manage() == 0 && fired == 1);
+}
+
+/* Instances. */
+static int seen;
+
+static void see(struct rte_timer *timer)
+{
+    CHECK(timer->status.state == RTE_TIMER_RUNNING && timer->status.owner == 0 && timer->f == NULL);
+    seen++;
+}
+
+static void free_it(struct rte_timer *timer, void *argument)
+{
+    CHECK(argument == &seen && rte_timer_pending(timer) == 0);
+    memset(timer, 0xaa, sizeof *timer);
+    free(timer);
+    seen++;
+}
+
+static void instances(void)
+{
+    uint32_t id[64];
+    CHECK(rte_timer_data_alloc(&id[0]) == 0 && id[0] != 0);
+    struct rte_timer here = RTE_TIMER_INITIALIZER, there = RTE_TIMER_INITIALIZER, beat = RTE_TIMER_INITIALIZER;
+    CHECK(rte_timer_alt_reset(id[0], &here, 0, SINGLE, 0, NULL, NULL) == 0);
+    CHECK(rte_timer_alt_reset(id[0], &there, 0, SINGLE, 7, NULL, NULL) == 0);
+    CHECK(rte_timer_alt_reset(id[0], &beat, 1, PERIODICAL, 7, NULL, NULL) == 0);
+    CHECK(rte_timer_manage() == 0 && rte_timer_next_ticks() == -ENOENT && seen == 0);
+    CHECK(rte_timer_alt_manage(id[0], NULL, 0, see) == 0 && seen == 1);
+    UNTIL(rte_get_timer_cycles() > beat.expire);
+    unsigned int lists[2] = { 0, 7 };
+    CHECK(rte_timer_alt_manage(id[0], lists, 2, see) == 0 && seen == 3);
+    /* The periodic one is where the calling lcore is now. */
+    CHECK(rte_timer_pending(&beat) == 1 && beat.status.owner == 0);
+    CHECK(rte_timer_alt_stop(id[0], &beat) == 0 && rte_timer_alt_manage(id[0], lists, 2, see) == 0 && seen == 3);
+    CHECK(rte_timer_alt_manage(id[0], lists, 2, NULL) == -EINVAL && rte_timer_alt_manage(63, lists, 2, see) == -EINVAL);
+    lists[1] = RTE_MAX_LCORE;
+    CHECK(rte_timer_alt_manage(id[0], lists, 2, see) == -EINVAL && rte_timer_alt_reset(99, &here, 0, SINGLE, 0, NULL, NULL) == -EINVAL);
+    CHECK(rte_timer_alt_stop(99, &here) == -EINVAL && rte_timer_stop_all(99, lists, 1, NULL, NULL) == -EINVAL);
+
+    seen = 0;
+    lists[1] = 7;
+    for (int number = 0; number < 100; number++) {
+        struct rte_timer *timer = (struct rte_timer *)malloc(sizeof *timer);
+        rte_timer_init(timer);
+        CHECK(rte_timer_alt_reset(id[0], timer, (uint64_t)number * FAR / 128, SINGLE, number % 2 ? 7 : 0, NULL, NULL) == 0);
+    }
+    CHECK(rte_timer_stop_all(id[0], lists, 2, free_it, &seen) == 0 && seen == 100);
+    CHECK(rte_timer_alt_reset(id[0], &here, 0, SINGLE, 7, NULL, NULL) == 0);
+    CHECK(rte_timer_stop_all(id[0], lists, 2, NULL, NULL) == 0 && rte_timer_pending(&here) == 0);
+
+    int more = 1;
+    while (rte_timer_data_alloc(&id[more]) == 0)
+        more++;
+    CHECK(more == 63 && rte_timer_data_alloc(&id[0]) == -ENOSPC && rte_timer_data_alloc(NULL) == -EINVAL);
+    while (more-- > 0)
+        CHECK(rte_timer_data_dealloc(id[more]) == 0 && rte_timer_data_dealloc(id[more]) == -EINVAL);
+}
+
+static void statistics(void)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, 3, count, NULL) == 0);
+    CHECK(rte_timer_dump_stats(file) == 0 && rte_timer_dump_stats(NULL) == -EINVAL && fclose(file) == 0);
+    CHECK(strstr(text, "pending = 1\n") != NULL && strstr(text, "reset = ") != NULL && strstr(text, "reset = 0\n") == NULL);
+    CHECK(rte_timer_stop(&timer) == 0);
+    free(text);
+}
+
+#ifndef STILL_RTE_DPDK
+static int taken;
+
+static void *take_a_number(void *unused)
+{
+    (void)unused;
+    CHECK(still_rte_lcore_set(RTE_MAX_LCORE) == -EINVAL && still_rte_lcore_set(9) == 0);
+    STORE(taken, 1);
+    UNTIL(!LOAD(taken));
+    return NULL;
+}
+
+/* Each lcore in its turn. */
+static void in_turn(void)
+{
+    struct rte_timer timer = RTE_TIMER_INITIALIZER;
+    pthread_t thread = started(take_a_number, NULL);
+    UNTIL(LOAD(taken));
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 9);
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 0);
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 9);
+    STORE(taken, 0);
+    joined(thread);
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 0);
+    CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 0);
+    CHECK(rte_timer_stop(&timer) == 0);
+}
+#endif
+
+/* Several lcores reset and stop each other's timers, and overwrite those that are stopped. */
+enum { LCORES = 4, TIMERS = 60, STEPS = 30000 };
+
+static struct {
+    struct rte_timer timer;
+    pthread_mutex_t lock; /* of whoever arms and stops it, the timer's function included */
+    int is_armed;
+} storm[TIMERS];
+
+static uint64_t calls, stops;
+
+static void wipe(int at)
+{
+    STORE(storm[at].is_armed, 0);
+    memset((void *)&storm[at].timer, 0xaa, sizeof storm[at].timer);
+    rte_timer_init(&storm[at].timer);
+    COUNT(stops);
+}
+
+static void storming(struct rte_timer *timer, void *argument)
+{
+    int at = (int)(intptr_t)argument;
+    CHECK(timer == &storm[at].timer && LOAD(storm[at].is_armed) == 1);
+    uint64_t call = COUNT(calls);
+    if (call % 4 != 0 && pthread_mutex_trylock(&storm[at].lock) == 0) {
+        if (call % 4 == 1) {
+            CHECK(rte_timer_stop(timer) == 0);
+            wipe(at);
+        } else {
+            CHECK(rte_timer_reset(timer, call % 3000, SINGLE, (unsigned int)(call % LCORES), storming, argument) == 0);
+        }
+        CHECK(pthread_mutex_unlock(&storm[at].lock) == 0);
+    }
+}
+
+static void *storm_it(void *argument)
+{
+    unsigned int lcore = *(unsigned int *)argument;
+    uint64_t random = lcore + 1;
+    lcore_is(lcore);
+    for (int step = 0; step < STEPS; step++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int at = (int)((random >> 33) % TIMERS);
+        if (pthread_mutex_trylock(&storm[at].lock) == 0) {
+            if ((random >> 60) % 4 == 0) {
+                if (rte_timer_stop(&storm[at].timer) == 0)
+                    wipe(at);
+            } else {
+                STORE(storm[at].is_armed, 1);
+                (void)rte_timer_reset(&storm[at].timer, (random >> 20) % 5000, (random >> 59) % 2 ? SINGLE : PERIODICAL,
+                                      (unsigned int)(random >> 50) % LCORES, storming, (void *)(intptr_t)at);
+            }
+            CHECK(pthread_mutex_unlock(&storm[at].lock) == 0);
+        }
+        if (step % 8 == 0)
+            CHECK(rte_timer_manage() == 0);
+    }
+    return NULL;
+}
+
+static void storms(void)
+{
+    unsigned int numbers[LCORES];
+    pthread_t threads[LCORES];
+    for (int at = 0; at < TIMERS; at++) {
+        rte_timer_init(&storm[at].timer);
+        CHECK(pthread_mutex_init(&storm[at].lock, NULL) == 0);
+    }
+    for (unsigned int lcore = 0; lcore < LCORES; lcore++) {
+        numbers[lcore] = lcore;
+        threads[lcore] = started(storm_it, &numbers[lcore]);
+    }
+    for (int lcore = 0; lcore < LCORES; lcore++)
+        joined(threads[lcore]);
+    CHECK(calls > 1000 && stops > 1000);
+    for (int at = 0; at < TIMERS; at++)
+        CHECK(rte_timer_stop(&storm[at].timer) == 0);
+    for (unsigned int lcore = 0; lcore < LCORES; lcore++) {
+        lcore_is(lcore);
+        CHECK(rte_timer_next_ticks() == -ENOENT);
+    }
+}
+
+int main(void)
+{
+    lcore_is(0);
+    not_yet();
+    CHECK(rte_timer_subsystem_init() == 0 && rte_timer_subsystem_init() == -EALREADY);
+    once();
+    in_functions();
+    periodic();
+    crowds();
+    elsewhere();
+    threads_that_are_none();
+    instances();
+    statistics();
+#ifndef STILL_RTE_DPDK
+    in_turn();
+#endif
+    storms();
+    rte_timer_subsystem_finalize();
+    lcore_is(0);
+    not_yet();
+    CHECK(rte_timer_subsystem_init() == 0);
+    once();
+    rte_timer_subsystem_finalize();
+    return 0;
+}
