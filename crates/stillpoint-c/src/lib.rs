@@ -22,6 +22,7 @@ mod reader;
 mod reclaimer;
 mod table;
 mod timer;
+mod urcu;
 
 pub use background::*;
 pub use border::{still_error, still_version};
@@ -33,3 +34,4 @@ pub use reader::*;
 pub use reclaimer::*;
 pub use table::*;
 pub use timer::*;
+pub use urcu::*;
