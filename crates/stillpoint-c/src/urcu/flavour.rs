@@ -233,6 +233,11 @@ impl<T> Locked<'_, T> {
         self.lock.keeper.store(unsafe { libc::pthread_self() } as u64, Ordering::Relaxed);
         std::mem::forget(self);
     }
+
+    /// Whether the calling thread keeps the lock.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.is_borrowed
+    }
 }
 
 impl<T> std::ops::Deref for Locked<'_, T> {

@@ -130,11 +130,15 @@ impl Worker {
     }
 
     /// Starts the thread of a worker that has none.
-    fn start(&'static self, _lock: &Locked<'_, Workers>) -> std::io::Result<()> {
+    fn start(&'static self, lock: &Locked<'_, Workers>) -> std::io::Result<()> {
         // SAFETY: the lock is held.
         let state = unsafe { &mut *self.state.get() };
         if self.has_thread.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        if lock.is_borrowed() {
+            // Nobody serves a queue while its process forks.
+            return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
         let blocked = Blocked::all();
