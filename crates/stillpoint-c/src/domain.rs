@@ -97,7 +97,7 @@ pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) 
     })
 }
 
-fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
+pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
     let mut builder = Domain::builder();
     if !options.name.is_null() {
         // SAFETY: a string, as the header says.
@@ -126,11 +126,25 @@ fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
     if options.max_pending_bytes > 0 {
         builder = builder.max_pending_bytes(options.max_pending_bytes);
     }
-    let Some(function) = options.on_stall else { return Ok(builder) };
+    let Some(hook) = options.hook() else { return Ok(builder) };
     let threshold = time(options.stall_after)?
         .ok_or_else(|| Refusal::invalid("a stall needs a threshold: set `stall_after`"))?;
-    let hook = Hook { function, context: options.context };
     Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
+}
+
+impl still_domain_options {
+    /// The stall hook, if there is one.
+    pub(crate) fn hook(&self) -> Option<Hook> {
+        self.on_stall.map(|function| Hook { function, context: self.context })
+    }
+
+    pub(crate) fn has_name(&self) -> bool {
+        !self.name.is_null()
+    }
+
+    pub(crate) fn is_asymmetric(&self) -> bool {
+        self.mode == 2
+    }
 }
 
 fn boost(number: u32) -> Result<Boost, Refusal> {
@@ -143,7 +157,7 @@ fn boost(number: u32) -> Result<Boost, Refusal> {
 }
 
 /// A stall hook of C.
-struct Hook {
+pub(crate) struct Hook {
     function: unsafe extern "C-unwind" fn(*const still_stall, *mut c_void),
     context: *mut c_void,
 }
@@ -154,7 +168,7 @@ unsafe impl Send for Hook {}
 unsafe impl Sync for Hook {}
 
 impl Hook {
-    fn call(&self, stall: &Stall) {
+    pub(crate) fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
         // SAFETY: the caller of `still_domain_new` says that it may be called so.
         unsafe { (self.function)(&stall, self.context) };

@@ -23,6 +23,7 @@ mod reclaimer;
 mod rte;
 mod table;
 mod timer;
+mod urcu;
 
 pub use background::*;
 pub use border::{still_error, still_version};
@@ -35,3 +36,4 @@ pub use reclaimer::*;
 pub use rte::*;
 pub use table::*;
 pub use timer::*;
+pub use urcu::*;

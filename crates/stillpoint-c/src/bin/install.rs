@@ -104,6 +104,12 @@ fn install(options: &Options) -> Result<(), String> {
         symlink(target, &link).map_err(|error| failed(&link, &error))?;
     }
     write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
+    // In a folder of their own, for programs that are to find these in place of liburcu's.
+    let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
+    fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
+    for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {
+        write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name))?;
+    }
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())
 }
@@ -208,6 +214,25 @@ Name: stillpoint
 Description: Read-copy-update whose memory is freed although readers are preempted
 Version: {VERSION}
 Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -lstillpoint
+Libs.private: {PRIVATE}
+"
+    )
+}
+
+/// The version is that of the interface: what programs ask for.
+fn pkg_config_of_liburcu(Options { prefix, libdir, .. }: &Options, name: &str) -> String {
+    let (prefix, libdir) = (prefix.display(), libdir.display());
+    format!(
+        "\
+prefix={prefix}
+includedir=${{prefix}}/include
+libdir=${{prefix}}/{libdir}
+
+Name: {name}
+Description: The interface of liburcu, over stillpoint
+Version: 0.13.2
+Cflags: -I${{includedir}}/stillpoint/liburcu -I${{includedir}}
 Libs: -L${{libdir}} -lstillpoint
 Libs.private: {PRIVATE}
 "

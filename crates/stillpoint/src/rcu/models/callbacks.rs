@@ -28,7 +28,7 @@ fn item() -> NonNull<Callback> {
 
 /// A queue that frees what it is to, and is shared by the threads of a model.
 fn queue<const CELLS: usize>(shared: &Shared<CELLS>) -> LoomArc<Callbacks> {
-    LoomArc::new(Callbacks::new(std::sync::Arc::clone(shared.domain.core())))
+    LoomArc::new(Callbacks::new(std::sync::Arc::clone(shared.domain.core()), None))
 }
 
 /// Whoever takes a node comes after everything that was done with it, and the thread that has linked the next one to it does
@@ -172,7 +172,7 @@ fn a_sleeping_server_is_woken() {
             // SAFETY: the item is freed by its callback.
             unsafe { pushing.push(told(&pushing), tell) };
         });
-        assert!(queue.run().is_none());
+        assert!(queue.run_while(|| true).is_none());
         pusher.join().unwrap();
     });
 

@@ -54,7 +54,26 @@ pub struct CallbackQueue {
 impl CallbackQueue {
     /// A queue in which nothing waits. It is a handle of the domain.
     pub fn new(domain: &Domain) -> Self {
-        Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()))) }
+        Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()), None)) }
+    }
+
+    /// As [`new`](CallbackQueue::new), with a function that is called on the thread that serves the queue: with true before the first
+    /// callback of each turn, and with false after the last one. It may bring a [`QsbrReader`](crate::rcu::QsbrReader) of that
+    /// thread online, and take it offline again: so callbacks may read the domain. It must not panic.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use stillpoint::rcu::{raw::{Callback, CallbackQueue}, Domain};
+    /// # unsafe extern "C-unwind" fn call(_: NonNull<Callback>) { println!("called") }
+    /// # let domain = Domain::new();
+    /// # let mut node = Callback::new();
+    /// let queue = CallbackQueue::with_frame(&domain, |begins| println!("{begins}"));
+    /// // SAFETY: the node stays until the end.
+    /// unsafe { queue.push(NonNull::from(&mut node), call) };
+    /// assert_eq!(queue.poll(1), 1); // true, called, false
+    /// ```
+    pub fn with_frame(domain: &Domain, frame: fn(bool)) -> Self {
+        Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()), Some(frame))) }
     }
 
     /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store; and, if a thread that serves the
@@ -155,11 +174,68 @@ impl CallbackQueue {
     /// });
     /// ```
     pub fn run(&self) {
+        self.run_while(|| true);
+    }
+
+    /// As [`run`](CallbackQueue::run), which also returns as soon as `goes_on` says false, even if callbacks still wait. It is asked
+    /// between turns, and again after [`wake`](CallbackQueue::wake).
+    ///
+    /// # Panics
+    /// As [`run`](CallbackQueue::run).
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// let queue = CallbackQueue::new(&Domain::new());
+    /// let goes_on = AtomicBool::new(true);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| queue.run_while(|| goes_on.load(Ordering::Acquire)));
+    ///     goes_on.store(false, Ordering::Release);
+    ///     queue.wake();
+    /// });
+    /// ```
+    pub fn run_while(&self, goes_on: impl Fn() -> bool) {
         let core = self.callbacks.core();
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
             panic!("a thread that is a region reader of domain `{}` cannot serve its callbacks", core.name());
         }
-        panics::resume(self.callbacks.run());
+        panics::resume(self.callbacks.run_while(goes_on));
+    }
+
+    /// Has the threads that serve the queue ask whether they are to [go on](CallbackQueue::run_while).
+    pub fn wake(&self) {
+        self.callbacks.wake();
+    }
+
+    /// Moves the callbacks that wait to another queue of the domain, as if they were pushed there now, in their order. Waits for a
+    /// thread that serves this queue, for the end of pauses, and for pushes that other threads have begun.
+    ///
+    /// # Panics
+    /// If the other queue is of another domain, or is this one, or if a callback of this queue calls it.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use stillpoint::rcu::{raw::{Callback, CallbackQueue}, Domain};
+    /// # unsafe extern "C-unwind" fn call(_: NonNull<Callback>) {}
+    /// # let domain = Domain::new();
+    /// # let mut node = Callback::new();
+    /// let (queue, other) = (CallbackQueue::new(&domain), CallbackQueue::new(&domain));
+    /// // SAFETY: the node stays until the end.
+    /// unsafe { queue.push(NonNull::from(&mut node), call) };
+    /// queue.pass_to(&other);
+    /// assert_eq!((queue.pending(), other.pending()), (0, 1));
+    /// assert_eq!(other.poll(1), 1);
+    /// ```
+    pub fn pass_to(&self, other: &Self) {
+        let (core, others) = (self.callbacks.core(), other.callbacks.core());
+        assert!(
+            Arc::ptr_eq(core, others),
+            "callbacks of domain `{}` cannot pass to a queue of domain `{}`",
+            core.name(),
+            others.name()
+        );
+        assert!(!Arc::ptr_eq(&self.callbacks, &other.callbacks), "a queue cannot pass to itself");
+        self.callbacks.pass_to(&other.callbacks);
     }
 
     /// Lets [`run`](CallbackQueue::run) return once every callback was called, those that are pushed meanwhile included. This cannot

@@ -55,6 +55,8 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether they are to return.
     is_stopped: AtomicBool,
+    /// Called on the serving thread: with true before the first callback of a turn, with false after the last one.
+    frame: Option<fn(bool)>,
 }
 
 /// What was taken from the lanes.
@@ -103,7 +105,7 @@ pub(crate) enum Hindrance<'c> {
 }
 
 impl Callbacks {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, frame: Option<fn(bool)>) -> Self {
         let state = State {
             segments: Segments::default(),
             started: None,
@@ -122,6 +124,7 @@ impl Callbacks {
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
+            frame,
         }
     }
 
@@ -216,7 +219,7 @@ impl Callbacks {
         counters.set_under_way(state.segments.under_way());
         counters.set_oldest(state.segments.under_way().map(|(_, started)| started));
         self.report_stall(state, &mut called);
-        Outcome { called: called.number, next, panic: called.panic }
+        Outcome { called: called.number, next, panic: called.panic.take() }
     }
 
     /// Takes what was pushed, and starts a token for it. Returns whether it is too early for one: there is at most one heavy fence in
@@ -371,6 +374,9 @@ impl Called<'_> {
     }
 
     fn call(&mut self, node: Node) {
+        if self.number == 0 {
+            self.frame(true);
+        }
         self.number += 1;
         // Before the callback, which may be a barrier's.
         self.queue.counters().count_called();
@@ -381,6 +387,24 @@ impl Called<'_> {
             panics::keep_first(&mut self.panic, panic);
         }
         self.queue.core.give_room_back(0);
+    }
+}
+
+impl Called<'_> {
+    /// A frame may make the thread a reader that is online. It holds up nothing that the turn looks at: the turn's tokens were
+    /// started before.
+    fn frame(&self, begins: bool) {
+        if let Some(frame) = self.queue.frame {
+            frame(begins);
+        }
+    }
+}
+
+impl Drop for Called<'_> {
+    fn drop(&mut self) {
+        if self.number > 0 {
+            self.frame(false);
+        }
     }
 }
 

@@ -132,6 +132,12 @@ impl Node {
         unsafe { &(*self.0.as_ptr()).next }
     }
 
+    /// Makes a node that was in a queue ready for another one.
+    pub(crate) fn renew(self) {
+        // Relaxed: the exchange that pushes it comes after.
+        self.link().store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
     /// Links the next one.
     fn set_next(self, next: Self) {
         self.link().store(next.0.as_ptr(), orders::link());

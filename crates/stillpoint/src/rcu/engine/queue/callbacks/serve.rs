@@ -3,8 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::node::{Callback, ObjectCallback};
-use super::{Callbacks, Hindrance, Outcome};
+use super::node::{Callback, Chain, ObjectCallback};
+use super::segments::{LANES, OBJECTS};
+use super::{Callbacks, Hindrance, Outcome, Serving, State};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
@@ -12,8 +13,9 @@ use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
 impl Callbacks {
-    /// Serves until somebody [stops](Callbacks::stop) it and everything was called. Returns the first panic of a callback.
-    pub(crate) fn run(&self) -> Option<Panic> {
+    /// Serves until somebody [stops](Callbacks::stop) it and everything was called, or until `goes_on` says no, which it asks between
+    /// turns and, told by [`wake`](Callbacks::wake), while it sleeps. Returns the first panic of a callback.
+    pub(crate) fn run_while(&self, goes_on: impl Fn() -> bool) -> Option<Panic> {
         struct Server<'q>(&'q Callbacks);
 
         impl Drop for Server<'_> {
@@ -31,6 +33,9 @@ impl Callbacks {
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
             let is_stopped = is_to_stop();
+            if !goes_on() {
+                return first;
+            }
             let outcome = self.attempt(SHARE);
             if let Some(panic) = outcome.panic {
                 panics::keep_first(&mut first, panic);
@@ -41,13 +46,12 @@ impl Callbacks {
             if outcome.called > 0 {
                 patience = Patience::new();
             } else if matches!(outcome.next, Hindrance::Empty) {
-                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop();
+                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop() || !goes_on();
                 self.event.sleep_unless(None, has_work);
             } else if self.turn.is_paused() {
-                let goes_on = || !self.turn.is_paused();
-                self.event.sleep_unless(None, goes_on);
+                self.event.sleep_unless(None, || !self.turn.is_paused() || !goes_on());
             } else {
-                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped);
+                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped || !goes_on());
             }
         }
     }
@@ -70,8 +74,73 @@ impl Callbacks {
     pub(crate) fn stop(&self) {
         // Release: pairs with the acquire loads in `run`.
         self.is_stopped.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Has those who serve look again whether they are to go on.
+    pub(crate) fn wake(&self) {
         self.event.notify();
         self.core.event().notify();
+    }
+
+    /// Moves everything to another queue of the domain, in its order, as if it were pushed there now. Waits for the turn, for the end
+    /// of pauses, and for pushes that are not complete.
+    pub(crate) fn pass_to(&self, other: &Self) {
+        assert!(!self.turn.is_mine(), "a callback cannot pass on its own queue: it would wait for itself");
+        let mut patience = Patience::new();
+        loop {
+            if self.turn.try_take() {
+                let serving = Serving(self);
+                // SAFETY: the turn is this call's.
+                let is_empty = self.state.with_mut(|state| self.pass_all(unsafe { &mut *state }, other));
+                drop(serving);
+                if is_empty {
+                    return other.event.notify();
+                }
+            }
+            patience.wait(&self.event, Next::News, None, || false);
+        }
+    }
+
+    /// Returns whether nothing is left.
+    fn pass_all(&self, state: &mut State, other: &Self) -> bool {
+        loop {
+            let pass = |chain: &mut Option<Chain>, lane: usize| {
+                while let Some(nodes) = *chain {
+                    let Ok((node, rest)) = nodes.pop() else { return false };
+                    *chain = rest;
+                    node.renew();
+                    other.counters().count_pushed();
+                    self.counters().settle(1);
+                    other.lanes[lane].push(node);
+                }
+                true
+            };
+            if !pass(&mut state.held, OBJECTS) {
+                return false;
+            }
+            state.number_held = 0;
+            while let Some(segment) = state.segments.oldest() {
+                let is_empty = (0..LANES).all(|lane| pass(&mut segment.chains[lane], lane));
+                if !is_empty {
+                    return false;
+                }
+                state.segments.pop_oldest();
+            }
+            let counters = self.counters();
+            counters.set_pinned(0, None);
+            counters.set_under_way(None);
+            counters.set_oldest(None);
+            if self.lanes.iter().all(|lane| lane.is_empty()) {
+                return true;
+            }
+            let chains: [Option<Chain>; LANES] = std::array::from_fn(|lane| self.lanes[lane].take());
+            if chains.iter().all(Option::is_none) {
+                return false;
+            }
+            // The token is not used.
+            state.segments.push(super::Segment { token: 0, started: self.core.age(), chains });
+        }
     }
 
     /// Waits for the end of the turn, if somebody has it; nobody takes another one before [`resume`](Callbacks::resume). Returns

@@ -1,0 +1,16 @@
+//! Compiles the parts in C: thread-local state that inline code of headers reads, and functions that programs may define themselves.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=include/stillpoint/urcu.h");
+    cc::Build::new()
+        .file("src/urcu/shim.c")
+        .include("include")
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true)
+        // Whatever the profile: these are hot paths.
+        .opt_level(2)
+        .flag("-ftls-model=initial-exec")
+        .compile("stillpoint_urcu");
+}

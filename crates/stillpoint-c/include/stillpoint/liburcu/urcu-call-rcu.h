@@ -1,0 +1,2 @@
+/* The name that <urcu/call-rcu.h> had. */
+#include <urcu/call-rcu.h>

@@ -1,0 +1,2 @@
+/* The name that <urcu/defer.h> had. */
+#include <urcu/defer.h>

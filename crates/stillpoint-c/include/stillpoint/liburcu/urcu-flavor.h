@@ -1,0 +1,2 @@
+/* The name that <urcu/flavor.h> had. */
+#include <urcu/flavor.h>

@@ -1,0 +1,2 @@
+/* The name that <urcu/pointer.h> had. */
+#include <urcu/pointer.h>

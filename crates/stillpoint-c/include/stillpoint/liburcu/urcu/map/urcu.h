@@ -1,0 +1,6 @@
+/* The names that do not say the flavour, for the flavour of <urcu/urcu.h>. */
+#if defined(RCU_MB) && !defined(RCU_MEMBARRIER)
+#include <urcu/map/urcu-mb.h>
+#else
+#include <urcu/map/urcu-memb.h>
+#endif

@@ -1,0 +1,80 @@
+/* The readers of flavour qsbr as inline code: see <stillpoint/urcu.h>. */
+#ifndef STILLPOINT_URCU_STATIC_URCU_QSBR_H
+#define STILLPOINT_URCU_STATIC_URCU_QSBR_H
+
+#include "../../../urcu.h"
+
+/* What liburcu's file of this name includes. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <urcu/pointer.h>
+#ifndef STILL_URCU_ALONE
+#if __has_include(<urcu/config.h>)
+#include <urcu/config.h>
+#endif
+#if __has_include(<urcu/system.h>)
+#include <urcu/system.h>
+#endif
+#if __has_include(<urcu/list.h>)
+#include <urcu/list.h>
+#endif
+#if __has_include(<urcu/futex.h>)
+#include <urcu/futex.h>
+#endif
+#if __has_include(<urcu/tls-compat.h>)
+#include <urcu/tls-compat.h>
+#endif
+#if __has_include(<urcu/debug.h>)
+#include <urcu/debug.h>
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whoever is online is in a read-side section. */
+static inline void _urcu_qsbr_read_lock(void)
+{
+#ifdef DEBUG_RCU
+    if (!still_urcu_ongoing_(&still_urcu_qsbr_reader_))
+        abort();
+#endif
+}
+
+static inline void _urcu_qsbr_read_unlock(void)
+{
+#ifdef DEBUG_RCU
+    if (!still_urcu_ongoing_(&still_urcu_qsbr_reader_))
+        abort();
+#endif
+}
+
+static inline void _urcu_qsbr_quiescent_state(void)
+{
+    still_urcu_quiescent_(&still_urcu_qsbr_reader_);
+}
+
+static inline void _urcu_qsbr_thread_offline(void)
+{
+    still_urcu_offline_();
+}
+
+static inline void _urcu_qsbr_thread_online(void)
+{
+    still_urcu_online_();
+}
+
+static inline int _urcu_qsbr_read_ongoing(void)
+{
+    return still_urcu_ongoing_(&still_urcu_qsbr_reader_);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

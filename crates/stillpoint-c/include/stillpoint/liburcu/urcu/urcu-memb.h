@@ -1,0 +1,113 @@
+/* Flavour memb of liburcu, over stillpoint: docs/guide/from-liburcu.md. */
+#ifndef STILLPOINT_URCU_URCU_MEMB_H
+#define STILLPOINT_URCU_URCU_MEMB_H
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <urcu/pointer.h>
+
+#include "../../urcu.h"
+
+#include <urcu/map/urcu-memb.h>
+
+#ifdef _LGPL_SOURCE
+
+#include <urcu/static/urcu-memb.h>
+
+#define urcu_memb_read_lock _urcu_memb_read_lock
+#define urcu_memb_read_unlock _urcu_memb_read_unlock
+#define urcu_memb_read_ongoing _urcu_memb_read_ongoing
+
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef _LGPL_SOURCE
+void urcu_memb_read_lock(void) __asm__("still_urcu_memb_read_lock");
+void urcu_memb_read_unlock(void) __asm__("still_urcu_memb_read_unlock");
+int urcu_memb_read_ongoing(void) __asm__("still_urcu_memb_read_ongoing");
+#endif
+
+static inline void urcu_memb_quiescent_state(void)
+{
+}
+
+static inline void urcu_memb_thread_offline(void)
+{
+}
+
+static inline void urcu_memb_thread_online(void)
+{
+}
+
+void urcu_memb_register_thread(void) __asm__("still_urcu_memb_register_thread");
+void urcu_memb_unregister_thread(void) __asm__("still_urcu_memb_unregister_thread");
+void urcu_memb_init(void) __asm__("still_urcu_memb_init");
+void urcu_memb_exit(void) __asm__("still_urcu_memb_exit");
+void urcu_memb_synchronize_rcu(void) __asm__("still_urcu_memb_synchronize_rcu");
+
+#ifdef __cplusplus
+}
+#endif
+
+#define urcu_memb_dereference rcu_dereference
+#define urcu_memb_cmpxchg_pointer rcu_cmpxchg_pointer
+#define urcu_memb_xchg_pointer rcu_xchg_pointer
+#define urcu_memb_set_pointer rcu_set_pointer
+
+#include <urcu/call-rcu.h>
+#include <urcu/defer.h>
+#include <urcu/flavor.h>
+#include <urcu/urcu-poll.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* call_rcu and its workers. */
+void urcu_memb_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head)) __asm__("still_urcu_memb_call_rcu");
+void urcu_memb_barrier(void) __asm__("still_urcu_memb_barrier");
+struct call_rcu_data *urcu_memb_create_call_rcu_data(unsigned long flags, int cpu_affinity) __asm__("still_urcu_memb_create_call_rcu_data");
+void urcu_memb_call_rcu_data_free(struct call_rcu_data *worker) __asm__("still_urcu_memb_call_rcu_data_free");
+pthread_t urcu_memb_get_call_rcu_thread(struct call_rcu_data *worker) __asm__("still_urcu_memb_get_call_rcu_thread");
+struct call_rcu_data *urcu_memb_get_default_call_rcu_data(void) __asm__("still_urcu_memb_get_default_call_rcu_data");
+struct call_rcu_data *urcu_memb_get_cpu_call_rcu_data(int cpu) __asm__("still_urcu_memb_get_cpu_call_rcu_data");
+struct call_rcu_data *urcu_memb_get_thread_call_rcu_data(void) __asm__("still_urcu_memb_get_thread_call_rcu_data");
+struct call_rcu_data *urcu_memb_get_call_rcu_data(void) __asm__("still_urcu_memb_get_call_rcu_data");
+void urcu_memb_set_thread_call_rcu_data(struct call_rcu_data *worker) __asm__("still_urcu_memb_set_thread_call_rcu_data");
+int urcu_memb_set_cpu_call_rcu_data(int cpu, struct call_rcu_data *worker) __asm__("still_urcu_memb_set_cpu_call_rcu_data");
+int urcu_memb_create_all_cpu_call_rcu_data(unsigned long flags) __asm__("still_urcu_memb_create_all_cpu_call_rcu_data");
+void urcu_memb_free_all_cpu_call_rcu_data(void) __asm__("still_urcu_memb_free_all_cpu_call_rcu_data");
+void urcu_memb_call_rcu_before_fork(void) __asm__("still_urcu_memb_call_rcu_before_fork");
+void urcu_memb_call_rcu_after_fork_parent(void) __asm__("still_urcu_memb_call_rcu_after_fork_parent");
+void urcu_memb_call_rcu_after_fork_child(void) __asm__("still_urcu_memb_call_rcu_after_fork_child");
+
+/* Deferred calls. */
+void urcu_memb_defer_rcu(void (*function)(void *argument), void *argument) __asm__("still_urcu_memb_defer_rcu");
+int urcu_memb_defer_register_thread(void) __asm__("still_urcu_memb_defer_register_thread");
+void urcu_memb_defer_unregister_thread(void) __asm__("still_urcu_memb_defer_unregister_thread");
+void urcu_memb_defer_barrier(void) __asm__("still_urcu_memb_defer_barrier");
+void urcu_memb_defer_barrier_thread(void) __asm__("still_urcu_memb_defer_barrier_thread");
+void urcu_memb_defer_exit(void) __asm__("still_urcu_memb_defer_exit");
+
+/* Grace periods that are polled. */
+struct urcu_gp_poll_state urcu_memb_start_poll_synchronize_rcu(void) __asm__("still_urcu_memb_start_poll_synchronize_rcu");
+bool urcu_memb_poll_state_synchronize_rcu(struct urcu_gp_poll_state state) __asm__("still_urcu_memb_poll_state_synchronize_rcu");
+
+/* For liburcu's containers. */
+extern const struct rcu_flavor_struct urcu_memb_flavor __asm__("still_urcu_memb_flavor");
+void urcu_memb_register_rculfhash_atfork(struct urcu_atfork *atfork) __asm__("still_urcu_memb_register_rculfhash_atfork");
+void urcu_memb_unregister_rculfhash_atfork(struct urcu_atfork *atfork) __asm__("still_urcu_memb_unregister_rculfhash_atfork");
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifndef URCU_API_MAP
+#include <urcu/map/clear.h>
+#endif
+
+#endif

@@ -1,0 +1,11 @@
+/* What all flavours share of grace periods that are polled. */
+#ifndef STILLPOINT_URCU_URCU_POLL_H
+#define STILLPOINT_URCU_URCU_POLL_H
+
+#include <stdbool.h>
+
+struct urcu_gp_poll_state {
+    unsigned long grace_period_id;
+};
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * stillpoint/urcu.h - what is behind the drop-in for liburcu
+ *
+ * Programs that were written for liburcu include liburcu's headers, which are in stillpoint/liburcu: this directory stands in front
+ * of an installed liburcu. They include this file for two functions only: still_urcu_configure and still_urcu_domain. The guide is
+ * docs/guide/from-liburcu.md. Names that end in an underscore are for the headers.
+ *
+ * C11 or C++17, GCC or Clang, Linux, 64 bits.
+ */
+#ifndef STILLPOINT_URCU_H
+#define STILLPOINT_URCU_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct still_domain;
+struct still_domain_options;
+struct rcu_head;
+struct urcu_atfork;
+/* liburcu's struct call_rcu_data. */
+struct call_rcu_data;
+
+/* The flavours. Each is a domain of its own, which is made when it is first used. */
+#define STILL_URCU_MEMB 0u
+#define STILL_URCU_MB 1u
+#define STILL_URCU_QSBR 2u
+#define STILL_URCU_BP 3u
+
+/*
+ * Sets the options of a flavour's domain: boosting, limits, a stall hook (struct still_domain_options, stillpoint.h). To be called
+ * before anything else of the flavour is, by one thread.
+ *
+ * Returns 0; -EBUSY if the flavour was used already; -EINVAL for a flavour that does not exist, and for a mode other than
+ * STILL_BEST and STILL_SYMMETRIC of mb; otherwise as still_domain_new.
+ */
+int still_urcu_configure(uint32_t flavour, const struct still_domain_options *options);
+
+/*
+ * A handle of a flavour's domain, for the functions of stillpoint.h (still_domain_stats, still_domain_stall, ...). To be freed with
+ * still_domain_free. Counts as a use of the flavour.
+ *
+ * Returns NULL with errno EINVAL for a flavour that does not exist.
+ */
+struct still_domain *still_urcu_domain(uint32_t flavour);
+
+/* ---------------------------------------------------------------- readers */
+
+/* A thread's reader of a flavour. Before it is registered, and after, its record is still_urcu_nobody_. */
+struct still_urcu_reader_ {
+    char *record;
+    const uint64_t *token;
+    uint32_t flags;  /* bit 0: a full fence on entry */
+    uint32_t nested; /* read-side sections beyond the first; bit 31: not registered */
+    void *seat;
+    void *worker;
+    void *ring;
+    uint32_t frame;
+    uint32_t reserved;
+};
+
+/* The record of threads that are not registered: its state is not 0, and is its token. Never written. */
+struct still_urcu_nobody_ {
+    uint64_t state;
+    uint32_t attention;
+    uint32_t reserved;
+};
+extern const struct still_urcu_nobody_ still_urcu_nobody_;
+
+#define STILL_URCU_TLS_ __attribute__((tls_model("initial-exec")))
+extern __thread struct still_urcu_reader_ still_urcu_memb_reader_ STILL_URCU_TLS_;
+extern __thread struct still_urcu_reader_ still_urcu_mb_reader_ STILL_URCU_TLS_;
+extern __thread struct still_urcu_reader_ still_urcu_qsbr_reader_ STILL_URCU_TLS_;
+extern __thread struct still_urcu_reader_ still_urcu_bp_reader_ STILL_URCU_TLS_;
+
+#define STILL_URCU_ATTENTION_ 8
+#define STILL_URCU_FULL_FENCE_ 1u
+#define STILL_URCU_UNREGISTERED_ 0x80000000u
+
+void still_urcu_enter_(uint32_t flavour);
+void still_urcu_answer_(uint32_t flavour);
+void still_urcu_register_(uint32_t flavour);
+void still_urcu_unregister_(uint32_t flavour);
+void still_urcu_offline_(void);
+void still_urcu_online_(void);
+void still_urcu_prepare_(uint32_t flavour);
+void still_urcu_thread_ends_(void *key);
+
+/* A read-side section begins. */
+static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t flavour)
+{
+    for (;;) {
+        char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+        uint64_t *state = (uint64_t *)(void *)record;
+        if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
+            __atomic_store_n(state, __atomic_load_n(reader->token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            if (__builtin_expect((reader->flags & STILL_URCU_FULL_FENCE_) != 0, 0))
+                __atomic_thread_fence(__ATOMIC_SEQ_CST);
+            else
+                __atomic_signal_fence(__ATOMIC_SEQ_CST);
+            return;
+        }
+        if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
+            uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+            __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
+            return;
+        }
+        /* Registers the thread. */
+        still_urcu_enter_(flavour);
+    }
+}
+
+/* A read-side section ends. */
+static inline void still_urcu_unlock_(struct still_urcu_reader_ *reader, uint32_t flavour)
+{
+    uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+    if (__builtin_expect(nested == 0, 1)) {
+        char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+        __atomic_store_n((uint64_t *)(void *)record, (uint64_t)0, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (__builtin_expect(
+                __atomic_load_n((uint32_t *)(void *)(record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
+            still_urcu_answer_(flavour);
+    } else if ((nested & STILL_URCU_UNREGISTERED_) == 0) {
+        __atomic_store_n(&reader->nested, nested - 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Whether the thread is in a read-side section, or online. */
+static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
+{
+    const char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+    return __atomic_load_n((const uint64_t *)(const void *)record, __ATOMIC_RELAXED) != 0 &&
+           record != (const char *)&still_urcu_nobody_;
+}
+
+/* A quiescent state. Of a thread that is offline: it comes online. */
+static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
+{
+    char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+    uint64_t *state = (uint64_t *)(void *)record;
+    uint64_t token = __atomic_load_n(reader->token, __ATOMIC_ACQUIRE);
+    uint64_t before = __atomic_load_n(state, __ATOMIC_RELAXED);
+    if (__builtin_expect(token != before, 0)) {
+        if (before == 0) {
+            still_urcu_online_();
+            return;
+        }
+        __atomic_store_n(state, token, __ATOMIC_RELEASE);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (__builtin_expect(
+            __atomic_load_n((uint32_t *)(void *)(record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
+        still_urcu_answer_(STILL_URCU_QSBR);
+}
+
+/* ---------------------------------------------------------------- what the functions of all flavours call */
+
+void still_urcu_synchronize_(uint32_t flavour);
+uint64_t still_urcu_start_(uint32_t flavour);
+int still_urcu_check_(uint32_t flavour, uint64_t number);
+
+void still_urcu_call_(uint32_t flavour, struct rcu_head *head, void (*function)(struct rcu_head *head));
+void still_urcu_barrier_(uint32_t flavour);
+struct call_rcu_data *still_urcu_worker_new_(uint32_t flavour, uint64_t flags, int cpu);
+void still_urcu_worker_free_(uint32_t flavour, struct call_rcu_data *worker);
+uint64_t still_urcu_worker_thread_(struct call_rcu_data *worker);
+struct call_rcu_data *still_urcu_worker_default_(uint32_t flavour);
+struct call_rcu_data *still_urcu_worker_of_cpu_(uint32_t flavour, int cpu);
+struct call_rcu_data *still_urcu_worker_of_thread_(uint32_t flavour);
+struct call_rcu_data *still_urcu_worker_(uint32_t flavour);
+void still_urcu_set_worker_of_thread_(uint32_t flavour, struct call_rcu_data *worker);
+int still_urcu_set_worker_of_cpu_(uint32_t flavour, int cpu, struct call_rcu_data *worker);
+int still_urcu_workers_new_(uint32_t flavour, uint64_t flags);
+void still_urcu_workers_free_(uint32_t flavour);
+
+void still_urcu_before_fork_(uint32_t flavour);
+void still_urcu_after_fork_parent_(uint32_t flavour);
+void still_urcu_after_fork_child_(uint32_t flavour);
+void still_urcu_reset_after_fork_(uint32_t flavour);
+void still_urcu_register_atfork_(uint32_t flavour, struct urcu_atfork *atfork);
+void still_urcu_unregister_atfork_(uint32_t flavour, struct urcu_atfork *atfork);
+
+void still_urcu_defer_(uint32_t flavour, void (*function)(void *argument), void *argument);
+int still_urcu_defer_register_(uint32_t flavour);
+void still_urcu_defer_unregister_(uint32_t flavour);
+void still_urcu_defer_barrier_(uint32_t flavour);
+
+/* In C: what Rust cannot say. */
+struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
+void still_urcu_thread_begins_(void);
+void still_urcu_bp_prepare_(void) __attribute__((weak));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

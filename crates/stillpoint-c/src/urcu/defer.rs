@@ -1,0 +1,169 @@
+//! `defer_rcu`: calls without a node of the user's, in a ring of each thread.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stillpoint::rcu::raw::Callback;
+
+use super::flavour::{of, Flavour};
+use super::reader::thread_begins;
+use crate::border::{call, Refusal};
+
+/// Calls of a thread that wait. As liburcu.
+const ROOM: usize = 4096;
+
+pub type still_urcu_deferred_fn_ = Option<unsafe extern "C-unwind" fn(argument: *mut c_void)>;
+
+/// A deferred call.
+#[repr(C)]
+struct Slot {
+    node: Callback,
+    function: unsafe extern "C-unwind" fn(*mut c_void),
+    argument: *mut c_void,
+    /// Null if the slot is a box of its own.
+    ring: *const Ring,
+}
+
+/// A thread's calls, which are called in their order: so the slots are free again in their order.
+struct Ring {
+    slots: Box<[UnsafeCell<Option<Slot>>]>,
+    /// The thread's own.
+    pushed: Cell<usize>,
+    /// Calls that wait, and one for the thread. Who takes the last one frees the ring.
+    uses: AtomicUsize,
+}
+
+impl Ring {
+    fn make() -> *mut Self {
+        let slots = (0..ROOM).map(|_| UnsafeCell::new(None)).collect();
+        Box::into_raw(Box::new(Self { slots, pushed: Cell::new(0), uses: AtomicUsize::new(1) }))
+    }
+
+    /// # Safety
+    /// One of the uses is the caller's.
+    unsafe fn release(ring: *const Self) {
+        // SAFETY: the caller's promise. Release: what was done with the slot comes before its next use. Acquire: before it is freed.
+        if unsafe { &*ring }.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: from a box, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(ring.cast_mut()) });
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
+    let slot = node.cast::<Slot>().as_ptr();
+    // SAFETY: the first part of a slot, which is not used again before the ring is released.
+    let (function, argument, ring) = unsafe { ((*slot).function, (*slot).argument, (*slot).ring) };
+    if ring.is_null() {
+        // SAFETY: from a box.
+        drop(unsafe { Box::from_raw(slot) });
+    } else {
+        // SAFETY: the slot counts as a use.
+        unsafe { Ring::release(ring) };
+    }
+    // SAFETY: who has deferred it has promised that it may be called.
+    unsafe { function(argument) };
+}
+
+impl Flavour {
+    /// The calling thread's ring, which is made if need be.
+    fn ring(&'static self) -> *mut Ring {
+        // SAFETY: the thread's own.
+        let place = unsafe { &mut (*self.mine()).ring };
+        if place.is_null() {
+            *place = Ring::make().cast();
+            thread_begins();
+        }
+        place.cast()
+    }
+
+    fn wait_for_deferred(&'static self) {
+        if let Some(worker) = self.deferring() {
+            self.wait_for("rcu_defer_barrier", |_| vec![worker]);
+        }
+    }
+
+    /// # Safety
+    /// As for `defer_rcu`.
+    unsafe fn defer(&'static self, function: unsafe extern "C-unwind" fn(*mut c_void), argument: *mut c_void) {
+        let worker = self.deferring_worker();
+        let address = self.ring();
+        // SAFETY: the thread's own, until its end.
+        let ring = unsafe { &*address };
+        // Acquire: pairs with the release in `Ring::release`: the slot is free.
+        let is_full = || ring.uses.load(Ordering::Acquire) > ROOM;
+        if is_full() && !worker.queue.is_served_here() {
+            self.wait_for_deferred();
+        }
+        // A deferred call cannot wait for itself: it gets a slot of its own.
+        let is_full = is_full();
+        let slot = Slot {
+            node: Callback::new(),
+            function,
+            argument,
+            ring: if is_full { ptr::null() } else { address.cast_const() },
+        };
+        let node = if is_full {
+            NonNull::from(Box::leak(Box::new(slot))).cast()
+        } else {
+            let pushed = ring.pushed.get();
+            ring.pushed.set(pushed.wrapping_add(1));
+            // Relaxed: the push publishes it.
+            ring.uses.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the slot is free: calls are called in their order.
+            let place = unsafe { &mut *ring.slots[pushed % ROOM].get() };
+            NonNull::from(place.insert(slot)).cast()
+        };
+        // SAFETY: the slot is the queue's until it is called.
+        unsafe { worker.push(node, run) };
+    }
+}
+
+/// The calling thread has no ring any more. What waits in it is still called.
+pub(super) fn leave(flavour: &'static Flavour) {
+    // SAFETY: the thread's own.
+    let place = unsafe { &mut (*flavour.mine()).ring };
+    let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
+    if !ring.is_null() {
+        // SAFETY: the thread counts as a use.
+        unsafe { Ring::release(ring) };
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_urcu_defer_(flavour: u32, function: still_urcu_deferred_fn_, argument: *mut c_void) {
+    call(|| {
+        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed to defer_rcu"))?;
+        // SAFETY: the caller says that it may be called.
+        unsafe { of(flavour).defer(function, argument) };
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_defer_register_(flavour: u32) -> c_int {
+    call(|| {
+        of(flavour).ring();
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_defer_unregister_(flavour: u32) {
+    call(|| {
+        let flavour = of(flavour);
+        flavour.wait_for_deferred();
+        leave(flavour);
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_defer_barrier_(flavour: u32) {
+    call(|| {
+        of(flavour).wait_for_deferred();
+        Ok(())
+    });
+}

@@ -1,0 +1,336 @@
+//! What belongs to a flavour: its domain, and the readers in reserve.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use stillpoint::fence::Mode;
+use stillpoint::rcu::raw::Spare;
+use stillpoint::rcu::{Domain, Stall};
+
+use super::reader::Seat;
+use super::worker::{Shared, Workers};
+use crate::border::{call, Refusal};
+use crate::domain::{builder, still_domain, still_domain_options, Hook};
+use crate::handle::{self, sized, Parts};
+
+pub const STILL_URCU_MEMB: u32 = 0;
+pub const STILL_URCU_MB: u32 = 1;
+pub const STILL_URCU_QSBR: u32 = 2;
+pub const STILL_URCU_BP: u32 = 3;
+
+/// Readers in reserve of the flavour whose threads register in signal handlers.
+const RESERVE: usize = 32;
+
+pub(crate) struct Flavour {
+    number: u32,
+    name: &'static str,
+    /// Made at the first use, and never freed.
+    group: AtomicPtr<Group>,
+    /// Whether the group may not be made anew.
+    is_used: AtomicBool,
+    pub(super) shared: Shared,
+    lock: Lock<Workers>,
+}
+
+/// A domain, and what comes with it.
+pub(super) struct Group {
+    pub(super) domain: Domain,
+    pub(super) hook: Option<Hook>,
+    reserve: [AtomicPtr<Seat>; RESERVE],
+    /// One that was replaced: it is kept, in case somebody has used it against the rules.
+    _before: *mut Group,
+}
+
+const NAMES: [&str; 4] = ["memb", "mb", "qsbr", "bp"];
+
+static FLAVOURS: [Flavour; 4] = [Flavour::new(0), Flavour::new(1), Flavour::new(2), Flavour::new(3)];
+
+pub(super) fn find(number: u32) -> Result<&'static Flavour, Refusal> {
+    FLAVOURS
+        .get(number as usize)
+        .ok_or_else(|| Refusal::invalid(format!("there is no flavour {number} of liburcu")))
+}
+
+/// A flavour whose number our own headers have passed.
+pub(super) fn of(number: u32) -> &'static Flavour {
+    &FLAVOURS[number as usize % FLAVOURS.len()]
+}
+
+pub(super) fn all() -> impl Iterator<Item = &'static Flavour> {
+    FLAVOURS.iter()
+}
+
+impl Flavour {
+    const fn new(number: u32) -> Self {
+        Self {
+            number,
+            name: NAMES[number as usize],
+            group: AtomicPtr::new(ptr::null_mut()),
+            is_used: AtomicBool::new(false),
+            shared: Shared::new(),
+            lock: Lock::new(Workers::new()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn is_qsbr(&self) -> bool {
+        self.number == STILL_URCU_QSBR
+    }
+
+    /// The domain in use, which is made if need be.
+    #[inline]
+    pub(super) fn group(&'static self) -> &'static Group {
+        // Relaxed, both: a program configures a flavour before it uses it.
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        self.peek().unwrap_or_else(|| self.make())
+    }
+
+    /// The domain, if there is one.
+    #[inline]
+    pub(super) fn peek(&'static self) -> Option<&'static Group> {
+        // Acquire: pairs with the release in `publish`. SAFETY: groups are never freed.
+        unsafe { self.group.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[cold]
+    fn make(&'static self) -> &'static Group {
+        let mut options = Domain::builder().name(format!("urcu-{}", self.name));
+        if self.number == STILL_URCU_MB {
+            options = options.fence(Mode::Symmetric);
+        }
+        // Without options that may be refused.
+        let domain = options.build().expect("neither mode nor boosting was asked for");
+        self.publish(domain, None, ptr::null_mut()).unwrap_or_else(|| self.peek().expect("somebody else has made it"))
+    }
+
+    /// `None` if somebody else was faster.
+    fn publish(&'static self, domain: Domain, hook: Option<Hook>, before: *mut Group) -> Option<&'static Group> {
+        let reserve = [const { AtomicPtr::new(ptr::null_mut()) }; RESERVE];
+        let group = Box::into_raw(Box::new(Group { domain, hook, reserve, _before: before }));
+        // Release: pairs with the acquire in `peek`. Relaxed on failure: `peek` looks again.
+        let answer = self.group.compare_exchange(before, group, Ordering::Release, Ordering::Relaxed);
+        if answer.is_err() {
+            // SAFETY: it was not published.
+            drop(unsafe { Box::from_raw(group) });
+            return None;
+        }
+        // SAFETY: never freed from now on.
+        Some(unsafe { &*group })
+    }
+
+    /// The workers' list. Callbacks do not run under the lock.
+    pub(super) fn lock(&'static self) -> Locked<'static, Workers> {
+        self.lock.lock()
+    }
+
+    /// The lock that the calling thread has [kept](Locked::keep), or the thread of which it is the copy in a child.
+    pub(super) fn kept(&'static self) -> Option<Locked<'static, Workers>> {
+        self.lock.is_kept_here().then(|| {
+            // Relaxed: the lock orders it.
+            self.lock.keeper.store(0, Ordering::Relaxed);
+            Locked { lock: &self.lock, is_borrowed: false }
+        })
+    }
+}
+
+impl Group {
+    /// A reader in reserve. Neither allocates nor waits.
+    pub(super) fn take_seat(&self) -> *mut Seat {
+        // Relaxed, first: a hint. Acquire: pairs with the release in `give_seat`.
+        let taken = |place: &AtomicPtr<Seat>| {
+            (!place.load(Ordering::Relaxed).is_null()).then(|| place.swap(ptr::null_mut(), Ordering::Acquire))
+        };
+        self.reserve.iter().filter_map(taken).find(|seat| !seat.is_null()).unwrap_or(ptr::null_mut())
+    }
+
+    /// Puts a seat with a spare into the reserve, if there is room.
+    pub(super) fn give_seat(&self, seat: *mut Seat) -> bool {
+        // Release: pairs with the acquire in `take_seat`. Relaxed on failure: another place is tried.
+        self.reserve.iter().any(|place| {
+            place.compare_exchange(ptr::null_mut(), seat, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Allocates what is missing in the reserve.
+    pub(super) fn fill_reserve(&self) {
+        // Relaxed: a hint.
+        let missing = self.reserve.iter().filter(|place| place.load(Ordering::Relaxed).is_null()).count();
+        for _ in 0..missing {
+            let seat = Box::into_raw(Box::new(Seat::Spare(Spare::new(&self.domain))));
+            if !self.give_seat(seat) {
+                // SAFETY: it is in no reserve.
+                drop(unsafe { Box::from_raw(seat) });
+            }
+        }
+    }
+
+    /// Tells the stall hook of whoever is in the way.
+    pub(super) fn tell(&self) {
+        if let (Some(hook), Some(stall)) = (&self.hook, self.domain.stall()) {
+            let stall: Stall = stall;
+            hook.call(&stall);
+        }
+    }
+}
+
+/// A lock that one function takes and another one ends, also in the child of a `fork`.
+struct Lock<T> {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// The thread that keeps it from one call to another, or 0.
+    keeper: AtomicU64,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is used under the mutex.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+pub(super) struct Locked<'l, T> {
+    lock: &'l Lock<T>,
+    /// Whether the thread keeps the lock anyway.
+    is_borrowed: bool,
+}
+
+impl<T> Lock<T> {
+    const fn new(value: T) -> Self {
+        Self {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            keeper: AtomicU64::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    fn lock(&self) -> Locked<'_, T> {
+        let is_borrowed = self.is_kept_here();
+        if !is_borrowed {
+            // SAFETY: an initialised mutex, which does not move: it is in a static.
+            unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        }
+        Locked { lock: self, is_borrowed }
+    }
+
+    fn is_kept_here(&self) -> bool {
+        // Relaxed: a thread finds its own number only if it has stored it. SAFETY: it has no preconditions.
+        self.keeper.load(Ordering::Relaxed) == unsafe { libc::pthread_self() } as u64
+    }
+}
+
+impl<T> Locked<'_, T> {
+    /// The calling thread keeps the lock until [`Flavour::kept`]. What it locks meanwhile, it borrows.
+    pub(super) fn keep(self) {
+        // Relaxed: see `is_kept_here`. SAFETY: it has no preconditions.
+        self.lock.keeper.store(unsafe { libc::pthread_self() } as u64, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+
+    /// Whether the calling thread keeps the lock.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.is_borrowed
+    }
+}
+
+impl<T> std::ops::Deref for Locked<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the mutex is locked by this thread, which has one such value at a time.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> std::ops::DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the mutex is locked by this thread, which has one such value at a time.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Locked<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_borrowed {
+            // SAFETY: the calling thread, or the thread of which it is the copy in a child, has locked it.
+            unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
+        }
+    }
+}
+
+/// While this value lives, no handler of a signal runs on the calling thread.
+pub(super) struct Quiet(libc::sigset_t);
+
+impl Quiet {
+    pub(super) fn new() -> Self {
+        let (mut every, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: each place is filled before it is read.
+        unsafe {
+            libc::sigfillset(every.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, every.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // SAFETY: the set from before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const still_domain_options) -> c_int {
+    call(|| {
+        let flavour = find(flavour)?;
+        // SAFETY: the caller hands in options of the size that they say.
+        let options = unsafe { sized(options, "struct still_domain_options") }?;
+        let (mut builder, hook) = (builder(options)?, options.hook());
+        if !options.has_name() {
+            builder = builder.name(format!("urcu-{}", flavour.name));
+        }
+        if flavour.number == STILL_URCU_MB {
+            if options.is_asymmetric() {
+                return Err(Refusal::invalid("flavour mb has readers that fence themselves"));
+            }
+            builder = builder.fence(Mode::Symmetric);
+        }
+        // Relaxed: a program configures a flavour before it uses it.
+        if flavour.is_used.load(Ordering::Relaxed) {
+            return Err(Refusal::new(libc::EBUSY, "the flavour is in use already: configure it first"));
+        }
+        let domain = builder.build()?;
+        let _quiet = Quiet::new();
+        let before = flavour.group.load(Ordering::Acquire);
+        match flavour.publish(domain, hook, before) {
+            Some(group) if !before.is_null() => group.fill_reserve(),
+            Some(_) => {}
+            None => return Err(Refusal::new(libc::EBUSY, "another thread configures the flavour, too")),
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
+    call(|| Ok(handle::make(find(flavour)?.group().domain.clone(), Parts::default())))
+}
+
+/// At the start of a program that includes the header of bp: what a signal handler may need later.
+#[no_mangle]
+pub extern "C" fn still_urcu_prepare_(flavour: u32) {
+    call(|| {
+        let flavour = of(flavour);
+        // Not a use: the program may still configure it.
+        flavour.peek().unwrap_or_else(|| flavour.make()).fill_reserve();
+        Ok(())
+    });
+}

@@ -1,0 +1,333 @@
+//! The threads' readers. Their hot paths are inline code of the header, over thread-local state in `shim.c`.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use stillpoint::rcu::raw::{self, offsets, Spare};
+use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
+
+use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
+use super::{defer, report};
+use crate::border::{briefly, call};
+use crate::handle::STILL_FULL_FENCE_;
+
+pub const STILL_URCU_FULL_FENCE_: u32 = STILL_FULL_FENCE_;
+pub const STILL_URCU_UNREGISTERED_: u32 = 0x8000_0000;
+pub const STILL_URCU_ATTENTION_: usize = 8;
+const _: () = assert!(offsets::STATE == 0 && offsets::ATTENTION == STILL_URCU_ATTENTION_);
+
+/// A thread's reader of a flavour, to C. Used by its thread only.
+#[repr(C)]
+pub struct still_urcu_reader_ {
+    record: *mut u8,
+    token: *const u64,
+    flags: u32,
+    nested: u32,
+    seat: *mut c_void,
+    pub(super) worker: *mut c_void,
+    pub(super) ring: *mut c_void,
+    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
+    frame: u32,
+    reserved: u32,
+}
+
+const STAYS: u32 = 0;
+const GOES_OFFLINE: u32 = 1;
+const ENDS: u32 = 2;
+
+/// The record of threads that are not registered, to C.
+#[repr(C)]
+pub struct still_urcu_nobody_ {
+    state: u64,
+    attention: u32,
+    reserved: u32,
+}
+
+extern "C" {
+    #[link_name = "still_urcu_nobody_"]
+    static NOBODY: still_urcu_nobody_;
+    fn still_urcu_reader_of_(flavour: u32) -> *mut still_urcu_reader_;
+    fn still_urcu_thread_begins_();
+}
+
+/// Where a thread's reader lives: allocated, so that a reader in reserve need not be.
+pub(super) enum Seat {
+    Empty,
+    Spare(Spare),
+    Guards(Reader),
+    Qsbr(QsbrReader),
+}
+
+impl Seat {
+    fn parts(&self) -> Option<raw::Parts<'_>> {
+        match self {
+            Self::Guards(reader) => Some(raw::Parts::of(reader)),
+            Self::Qsbr(reader) => Some(raw::Parts::of_qsbr(reader)),
+            Self::Empty | Self::Spare(_) => None,
+        }
+    }
+}
+
+impl Flavour {
+    /// The calling thread's state. Stays where it is until the thread's end.
+    #[inline]
+    pub(super) fn mine(&self) -> *mut still_urcu_reader_ {
+        // SAFETY: it has no preconditions.
+        unsafe { still_urcu_reader_of_(self.number()) }
+    }
+
+    /// The parts of the calling thread's reader, if it is registered.
+    fn parts<'r>(&self) -> Option<raw::Parts<'r>> {
+        // SAFETY: the thread's own; a seat lives until `unregister`, on this thread.
+        unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
+    }
+
+    /// Whether the calling thread is in a read-side section, or online.
+    pub(super) fn is_ongoing(&self) -> bool {
+        self.parts().is_some_and(raw::Parts::is_online)
+    }
+
+    /// Registers the calling thread, unless it is; with quiescent states, it is online then. Allocates nothing if it is by the way
+    /// and there is a reader in reserve.
+    pub(super) fn register(&'static self, by_the_way: bool) {
+        if let Some(parts) = self.parts() {
+            if self.is_qsbr() {
+                // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
+                unsafe { parts.online() };
+            }
+            return;
+        }
+        let group = self.group();
+        if !by_the_way && self.number() == STILL_URCU_BP {
+            group.fill_reserve();
+        }
+        let _quiet = Quiet::new();
+        let mine = self.mine();
+        // SAFETY: the thread's own.
+        if !unsafe { (*mine).seat }.is_null() {
+            // A signal handler was faster.
+            return;
+        }
+        let mut seat = if by_the_way { group.take_seat() } else { ptr::null_mut() };
+        if seat.is_null() {
+            seat = Box::into_raw(Box::new(Seat::Empty));
+        }
+        // SAFETY: from a box, and this thread's now.
+        let place = unsafe { &mut *seat };
+        *place = match std::mem::replace(place, Seat::Empty) {
+            Seat::Spare(spare) => Seat::Guards(spare.into_reader()),
+            _ if self.is_qsbr() => Seat::Qsbr(group.domain.qsbr_reader()),
+            _ => Seat::Guards(group.domain.reader()),
+        };
+        let Some(parts) = place.parts() else { return };
+        // SAFETY: the thread's own; handlers of signals do not run.
+        unsafe {
+            (*mine).record = parts.record().as_ptr();
+            (*mine).token = parts.token().as_ptr();
+            (*mine).flags = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
+            (*mine).nested = 0;
+            (*mine).seat = seat.cast();
+            // So that the thread's end unregisters it.
+            still_urcu_thread_begins_();
+        }
+    }
+
+    /// Unregisters the calling thread, if it is registered.
+    pub(super) fn unregister(&'static self) {
+        let _quiet = Quiet::new();
+        let mine = self.mine();
+        // SAFETY: the thread's own; handlers of signals do not run.
+        let seat = unsafe {
+            let seat = (*mine).seat.cast::<Seat>();
+            (*mine).record = (&raw const NOBODY).cast_mut().cast();
+            (*mine).token = &raw const NOBODY.state;
+            (*mine).flags = 0;
+            (*mine).nested = STILL_URCU_UNREGISTERED_;
+            (*mine).seat = ptr::null_mut();
+            seat
+        };
+        if seat.is_null() {
+            return;
+        }
+        // SAFETY: from a box, and nobody else has it.
+        let place = unsafe { &mut *seat };
+        if self.number() == STILL_URCU_BP {
+            if let Seat::Guards(reader) = std::mem::replace(place, Seat::Empty) {
+                *place = Seat::Spare(Spare::of_reader(reader));
+                if self.group().give_seat(seat) {
+                    return;
+                }
+            }
+        }
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(seat) });
+    }
+
+    /// Runs `wait` with the calling thread offline, if it is an online reader with quiescent states.
+    pub(super) fn while_offline<R>(&'static self, wait: impl FnOnce() -> R) -> R {
+        let online = self.parts().filter(|parts| self.is_qsbr() && parts.is_online());
+        if let Some(parts) = online {
+            // SAFETY: the calling thread's reader; who waits says that the thread holds nothing.
+            unsafe { parts.offline() };
+        }
+        let answer = wait();
+        if online.is_some() {
+            // The seat may be another one: callbacks may have run meanwhile.
+            if let Some(parts) = self.parts() {
+                // SAFETY: as above.
+                unsafe { parts.online() };
+            }
+        }
+        answer
+    }
+
+    /// Waits for a grace period, however long it takes.
+    pub(super) fn synchronize(&'static self) {
+        let group = self.group();
+        if self.number() == STILL_URCU_BP {
+            group.fill_reserve();
+        }
+        let mut is_told = false;
+        self.while_offline(|| loop {
+            let error = match group.domain.wait(group.domain.start()) {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                report(self, &format!("synchronize_rcu: {error}"));
+                group.tell();
+            }
+            match error {
+                // Nobody else can end the section, but for a handler of a signal.
+                // SAFETY: it has no preconditions.
+                SynchronizeError::WouldDeadlock { .. } => drop(unsafe { libc::pause() }),
+                _ => std::thread::sleep(AGAIN),
+            }
+        });
+    }
+}
+
+/// Until the kernel is asked again for a fence that it has refused.
+pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// On the thread that runs callbacks of a flavour with quiescent states: they run on an online reader.
+pub(super) fn frame(begins: bool) {
+    let flavour = of(STILL_URCU_QSBR);
+    let mine = flavour.mine();
+    let parts = flavour.parts();
+    if begins {
+        let after = match parts {
+            None => ENDS,
+            Some(parts) if parts.is_online() => STAYS,
+            Some(_) => GOES_OFFLINE,
+        };
+        // SAFETY: the thread's own.
+        unsafe { (*mine).frame = after };
+        flavour.register(false);
+        return;
+    }
+    // SAFETY: the thread's own.
+    match (unsafe { (*mine).frame }, parts) {
+        (ENDS, _) => flavour.unregister(),
+        // SAFETY: the calling thread's reader, which was used by callbacks that have ended.
+        (GOES_OFFLINE, Some(parts)) => unsafe { parts.offline() },
+        _ => {}
+    }
+}
+
+/// The first read-side section of a thread that is not registered is about to begin.
+#[no_mangle]
+pub extern "C" fn still_urcu_enter_(flavour: u32) {
+    call(|| {
+        of(flavour).register(true);
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_answer_(flavour: u32) {
+    briefly(|| {
+        if let Some(parts) = of(flavour).parts() {
+            // SAFETY: the calling thread's reader.
+            unsafe { parts.answer() };
+        }
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_register_(flavour: u32) {
+    call(|| {
+        of(flavour).register(false);
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_unregister_(flavour: u32) {
+    call(|| {
+        of(flavour).unregister();
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_offline_() {
+    briefly(|| {
+        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
+            // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
+            unsafe { parts.offline() };
+        }
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_online_() {
+    briefly(|| {
+        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
+            // SAFETY: the calling thread's reader, with quiescent states; the thread holds nothing while it is offline.
+            unsafe { parts.online() };
+        }
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_synchronize_(flavour: u32) {
+    call(|| {
+        of(flavour).synchronize();
+        Ok(())
+    });
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_start_(flavour: u32) -> u64 {
+    call(|| Ok(raw::number_of(of(flavour).group().domain.start())))
+}
+
+#[no_mangle]
+pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
+    call(|| {
+        let domain = &of(flavour).group().domain;
+        Ok(c_int::from(raw::token_of(domain, number).is_some_and(|token| domain.check(token))))
+    })
+}
+
+/// The destructor of the threads' key: a thread ends that was registered, or has a queue of deferred calls.
+#[no_mangle]
+pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
+    call(|| {
+        for flavour in all() {
+            defer::leave(flavour);
+            flavour.unregister();
+        }
+        Ok(())
+    });
+}
+
+/// So that the destructor of the threads' key runs for the calling thread.
+pub(super) fn thread_begins() {
+    // SAFETY: it has no preconditions.
+    unsafe { still_urcu_thread_begins_() };
+}

@@ -1,0 +1,295 @@
+/*
+ * The functions of the drop-in for liburcu under their own names, the thread-local state that inline code reads, and tables of the
+ * functions. What they do is in Rust.
+ *
+ * All functions are weak: a program that is linked with the static library may define its own.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "stillpoint/urcu.h"
+
+#define WEAK __attribute__((weak))
+
+/* What a thread has that is not registered. */
+const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
+#define NOBODY                                                                                             \
+    {(char *)(uintptr_t)&still_urcu_nobody_, &still_urcu_nobody_.state, 0, STILL_URCU_UNREGISTERED_, NULL, NULL, NULL, 0, 0}
+
+__thread struct still_urcu_reader_ still_urcu_memb_reader_ = NOBODY;
+__thread struct still_urcu_reader_ still_urcu_mb_reader_ = NOBODY;
+__thread struct still_urcu_reader_ still_urcu_qsbr_reader_ = NOBODY;
+__thread struct still_urcu_reader_ still_urcu_bp_reader_ = NOBODY;
+
+struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
+{
+    switch (flavour) {
+    case STILL_URCU_MEMB:
+        return &still_urcu_memb_reader_;
+    case STILL_URCU_MB:
+        return &still_urcu_mb_reader_;
+    case STILL_URCU_QSBR:
+        return &still_urcu_qsbr_reader_;
+    default:
+        return &still_urcu_bp_reader_;
+    }
+}
+
+/* The key whose destructor unregisters threads. Made before anything else runs, so that its number is low: glibc has room for the
+ * first 32 in each thread, and a signal handler may set them. */
+static pthread_key_t key;
+static bool has_key;
+
+static void __attribute__((constructor(101))) make_key(void)
+{
+    if (!has_key)
+        has_key = pthread_key_create(&key, still_urcu_thread_ends_) == 0;
+}
+
+void still_urcu_thread_begins_(void)
+{
+    /* A constructor that runs before ours. */
+    if (!has_key)
+        make_key();
+    if (has_key)
+        (void)pthread_setspecific(key, &still_urcu_nobody_);
+}
+
+void still_urcu_bp_prepare_(void)
+{
+    still_urcu_prepare_(STILL_URCU_BP);
+}
+
+struct urcu_gp_poll_state {
+    unsigned long grace_period_id;
+};
+
+struct rcu_flavor_struct {
+    void (*read_lock)(void);
+    void (*read_unlock)(void);
+    int (*read_ongoing)(void);
+    void (*read_quiescent_state)(void);
+    void (*update_call_rcu)(struct rcu_head *head, void (*function)(struct rcu_head *head));
+    void (*update_synchronize_rcu)(void);
+    void (*update_defer_rcu)(void (*function)(void *argument), void *argument);
+    void (*thread_offline)(void);
+    void (*thread_online)(void);
+    void (*register_thread)(void);
+    void (*unregister_thread)(void);
+    void (*barrier)(void);
+    void (*register_rculfhash_atfork)(struct urcu_atfork *atfork);
+    void (*unregister_rculfhash_atfork)(struct urcu_atfork *atfork);
+    struct urcu_gp_poll_state (*update_start_poll_synchronize_rcu)(void);
+    bool (*update_poll_state_synchronize_rcu)(struct urcu_gp_poll_state state);
+};
+
+_Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "a token is a number of a poll state");
+_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in Rust");
+
+/* The functions that are the same in all flavours. */
+#define FLAVOUR(f, F)                                                                                      \
+    WEAK int still_urcu_##f##_read_ongoing(void)                                                           \
+    {                                                                                                      \
+        return still_urcu_ongoing_(&still_urcu_##f##_reader_);                                             \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_register_thread(void)                                                       \
+    {                                                                                                      \
+        still_urcu_register_(F);                                                                           \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_unregister_thread(void)                                                     \
+    {                                                                                                      \
+        still_urcu_unregister_(F);                                                                         \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_init(void)                                                                  \
+    {                                                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_exit(void)                                                                  \
+    {                                                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_synchronize_rcu(void)                                                       \
+    {                                                                                                      \
+        still_urcu_synchronize_(F);                                                                        \
+    }                                                                                                      \
+    WEAK struct urcu_gp_poll_state still_urcu_##f##_start_poll_synchronize_rcu(void)                       \
+    {                                                                                                      \
+        struct urcu_gp_poll_state state = {still_urcu_start_(F)};                                          \
+        return state;                                                                                      \
+    }                                                                                                      \
+    WEAK bool still_urcu_##f##_poll_state_synchronize_rcu(struct urcu_gp_poll_state state)                 \
+    {                                                                                                      \
+        return still_urcu_check_(F, state.grace_period_id) != 0;                                           \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_call_rcu(struct rcu_head *head, void (*function)(struct rcu_head *))        \
+    {                                                                                                      \
+        still_urcu_call_(F, head, function);                                                               \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_barrier(void)                                                               \
+    {                                                                                                      \
+        still_urcu_barrier_(F);                                                                            \
+    }                                                                                                      \
+    WEAK struct call_rcu_data *still_urcu_##f##_create_call_rcu_data(unsigned long flags, int cpu)         \
+    {                                                                                                      \
+        return still_urcu_worker_new_(F, flags, cpu);                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_call_rcu_data_free(struct call_rcu_data *worker)                            \
+    {                                                                                                      \
+        still_urcu_worker_free_(F, worker);                                                                \
+    }                                                                                                      \
+    WEAK pthread_t still_urcu_##f##_get_call_rcu_thread(struct call_rcu_data *worker)                      \
+    {                                                                                                      \
+        return still_urcu_worker_thread_(worker);                                                          \
+    }                                                                                                      \
+    WEAK struct call_rcu_data *still_urcu_##f##_get_default_call_rcu_data(void)                            \
+    {                                                                                                      \
+        return still_urcu_worker_default_(F);                                                              \
+    }                                                                                                      \
+    WEAK struct call_rcu_data *still_urcu_##f##_get_cpu_call_rcu_data(int cpu)                             \
+    {                                                                                                      \
+        return still_urcu_worker_of_cpu_(F, cpu);                                                          \
+    }                                                                                                      \
+    WEAK struct call_rcu_data *still_urcu_##f##_get_thread_call_rcu_data(void)                             \
+    {                                                                                                      \
+        return still_urcu_worker_of_thread_(F);                                                            \
+    }                                                                                                      \
+    WEAK struct call_rcu_data *still_urcu_##f##_get_call_rcu_data(void)                                    \
+    {                                                                                                      \
+        return still_urcu_worker_(F);                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_set_thread_call_rcu_data(struct call_rcu_data *worker)                      \
+    {                                                                                                      \
+        still_urcu_set_worker_of_thread_(F, worker);                                                       \
+    }                                                                                                      \
+    WEAK int still_urcu_##f##_set_cpu_call_rcu_data(int cpu, struct call_rcu_data *worker)                 \
+    {                                                                                                      \
+        return still_urcu_set_worker_of_cpu_(F, cpu, worker);                                              \
+    }                                                                                                      \
+    WEAK int still_urcu_##f##_create_all_cpu_call_rcu_data(unsigned long flags)                            \
+    {                                                                                                      \
+        return still_urcu_workers_new_(F, flags);                                                          \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_free_all_cpu_call_rcu_data(void)                                            \
+    {                                                                                                      \
+        still_urcu_workers_free_(F);                                                                       \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_call_rcu_before_fork(void)                                                  \
+    {                                                                                                      \
+        still_urcu_before_fork_(F);                                                                        \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_call_rcu_after_fork_parent(void)                                            \
+    {                                                                                                      \
+        still_urcu_after_fork_parent_(F);                                                                  \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_call_rcu_after_fork_child(void)                                             \
+    {                                                                                                      \
+        still_urcu_after_fork_child_(F);                                                                   \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_register_rculfhash_atfork(struct urcu_atfork *atfork)                       \
+    {                                                                                                      \
+        still_urcu_register_atfork_(F, atfork);                                                            \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_unregister_rculfhash_atfork(struct urcu_atfork *atfork)                     \
+    {                                                                                                      \
+        still_urcu_unregister_atfork_(F, atfork);                                                          \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_defer_rcu(void (*function)(void *), void *argument)                         \
+    {                                                                                                      \
+        still_urcu_defer_(F, function, argument);                                                          \
+    }                                                                                                      \
+    WEAK int still_urcu_##f##_defer_register_thread(void)                                                  \
+    {                                                                                                      \
+        return still_urcu_defer_register_(F);                                                              \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_defer_unregister_thread(void)                                               \
+    {                                                                                                      \
+        still_urcu_defer_unregister_(F);                                                                   \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_defer_barrier(void)                                                         \
+    {                                                                                                      \
+        still_urcu_defer_barrier_(F);                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_defer_barrier_thread(void)                                                  \
+    {                                                                                                      \
+        still_urcu_defer_barrier_(F);                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_defer_exit(void)                                                            \
+    {                                                                                                      \
+    }                                                                                                      \
+    WEAK const struct rcu_flavor_struct still_urcu_##f##_flavor = {                                        \
+        still_urcu_##f##_read_lock,                                                                        \
+        still_urcu_##f##_read_unlock,                                                                      \
+        still_urcu_##f##_read_ongoing,                                                                     \
+        still_urcu_##f##_quiescent_state,                                                                  \
+        still_urcu_##f##_call_rcu,                                                                         \
+        still_urcu_##f##_synchronize_rcu,                                                                  \
+        still_urcu_##f##_defer_rcu,                                                                        \
+        still_urcu_##f##_thread_offline,                                                                   \
+        still_urcu_##f##_thread_online,                                                                    \
+        still_urcu_##f##_register_thread,                                                                  \
+        still_urcu_##f##_unregister_thread,                                                                \
+        still_urcu_##f##_barrier,                                                                          \
+        still_urcu_##f##_register_rculfhash_atfork,                                                        \
+        still_urcu_##f##_unregister_rculfhash_atfork,                                                      \
+        still_urcu_##f##_start_poll_synchronize_rcu,                                                       \
+        still_urcu_##f##_poll_state_synchronize_rcu,                                                       \
+    };
+
+/* Of flavours with read-side sections. */
+#define SECTIONS(f, F)                                                                                     \
+    WEAK void still_urcu_##f##_read_lock(void)                                                             \
+    {                                                                                                      \
+        still_urcu_lock_(&still_urcu_##f##_reader_, F);                                                    \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_read_unlock(void)                                                           \
+    {                                                                                                      \
+        still_urcu_unlock_(&still_urcu_##f##_reader_, F);                                                  \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_quiescent_state(void)                                                       \
+    {                                                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_thread_offline(void)                                                        \
+    {                                                                                                      \
+    }                                                                                                      \
+    WEAK void still_urcu_##f##_thread_online(void)                                                         \
+    {                                                                                                      \
+    }
+
+SECTIONS(memb, STILL_URCU_MEMB)
+SECTIONS(mb, STILL_URCU_MB)
+SECTIONS(bp, STILL_URCU_BP)
+
+WEAK void still_urcu_qsbr_read_lock(void)
+{
+}
+WEAK void still_urcu_qsbr_read_unlock(void)
+{
+}
+WEAK void still_urcu_qsbr_quiescent_state(void)
+{
+    still_urcu_quiescent_(&still_urcu_qsbr_reader_);
+}
+WEAK void still_urcu_qsbr_thread_offline(void)
+{
+    still_urcu_offline_();
+}
+WEAK void still_urcu_qsbr_thread_online(void)
+{
+    still_urcu_online_();
+}
+
+FLAVOUR(memb, STILL_URCU_MEMB)
+FLAVOUR(mb, STILL_URCU_MB)
+FLAVOUR(qsbr, STILL_URCU_QSBR)
+FLAVOUR(bp, STILL_URCU_BP)
+
+/* The hooks of bp alone. */
+WEAK void still_urcu_bp_before_fork(void)
+{
+}
+WEAK void still_urcu_bp_after_fork_parent(void)
+{
+}
+WEAK void still_urcu_bp_after_fork_child(void)
+{
+    still_urcu_reset_after_fork_(STILL_URCU_BP);
+}

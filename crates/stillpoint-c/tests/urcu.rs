@@ -1,0 +1,286 @@
+//! The drop-in for liburcu, used by C and C++ programs of their own: `tests/urcu`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+mod programs;
+use programs::*;
+
+const FLAVOURS: [&str; 4] = ["MEMB", "MB", "QSBR", "BP"];
+/// Functions that are called, and inline code.
+const WAYS: [&str; 2] = ["-U_LGPL_SOURCE", "-D_LGPL_SOURCE"];
+const GPP: Compiler = Compiler { name: "g++", language: "c++", standard: "-std=c++20" };
+
+fn source(name: &str) -> PathBuf {
+    root().join("tests/urcu").join(name).with_extension("c")
+}
+
+/// What a program says that is to succeed.
+fn succeeds(program: &Path, output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(output));
+    said(output)
+}
+
+/// Compiles a program, linked with the static library.
+fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], program: &str) -> PathBuf {
+    let program = place().join(program);
+    let output = compiler
+        .command()
+        .args(["-O2", "-g"])
+        .arg("-I")
+        .arg(prefix().join("include/stillpoint/liburcu"))
+        .args(flags)
+        .arg(source(name))
+        .args(["-x", "none"])
+        .arg(prefix().join("lib/libstillpoint.a"))
+        .args(libraries)
+        .args(LIBRARIES)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{} does not compile {name}:\n{}", compiler.name, said(&output));
+    program
+}
+
+/// Runs a program in these flavours, with functions that are called and with inline code; one of them as C++ as well.
+fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
+    for flavour in flavours {
+        let define = format!("-DFLAVOUR_{flavour}");
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let program = compiled(CC, name, &[&define, way], libraries, &format!("{name}-{flavour}-{number}"));
+            println!("{name} {flavour} {way}: {}", succeeds(&program, &Command::new(&program).output().unwrap()));
+        }
+        if GPP.is_there() {
+            let flags = [&*define, "-Wno-missing-field-initializers"];
+            let program = compiled(GPP, name, &flags, libraries, &format!("{name}-{flavour}-cc"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+    }
+}
+
+fn runs(name: &str) {
+    runs_as(name, &FLAVOURS, &[]);
+}
+
+#[test]
+fn readers() {
+    runs("readers");
+}
+
+#[test]
+fn callbacks() {
+    runs("callbacks");
+}
+
+#[test]
+fn workers() {
+    runs("workers");
+}
+
+#[test]
+fn deferred_calls() {
+    runs("defer");
+}
+
+#[test]
+fn forks() {
+    runs("fork");
+}
+
+#[test]
+fn configuration() {
+    runs("configure");
+}
+
+#[test]
+fn threads_register_in_handlers() {
+    runs_as("handlers", &["BP"], &[]);
+}
+
+#[test]
+fn no_object_is_freed_under_a_reader() {
+    runs("stress");
+}
+
+/// Sections that protect nothing are noticed: the stress test has teeth.
+#[test]
+fn broken_sections_are_noticed() {
+    for flavour in ["MEMB", "MB", "BP"] {
+        let define = format!("-DFLAVOUR_{flavour}");
+        let program = compiled(CC, "stress", &[&define, "-DBROKEN"], &[], &format!("broken-{flavour}"));
+        // A writer may be faster than every reader.
+        let notices = || Command::new(&program).output().unwrap().status.code() == Some(7);
+        assert!((0..20).any(|_| notices()), "{flavour}: nobody has noticed");
+    }
+}
+
+fn liburcu_is_there() -> bool {
+    let test = "#include <urcu/rculfhash.h>\nint main(void) { return 0; }\n";
+    let source = place().join("is-there.c");
+    std::fs::write(&source, test).unwrap();
+    let output = Command::new(CC.name).arg(&source).args(["-lurcu-cds", "-lurcu-common", "-o"]).arg(place().join("is-there")).output();
+    let is_there = output.is_ok_and(|output| output.status.success());
+    if !is_there {
+        skipped("liburcu is not installed");
+    }
+    is_there
+}
+
+#[test]
+fn a_hash_table_of_liburcu_runs_over_our_flavours() {
+    if liburcu_is_there() {
+        runs_as("hash", &FLAVOURS, &["-lurcu-cds", "-lurcu-common"]);
+    }
+}
+
+#[test]
+fn programs_define_functions_themselves() {
+    let program = compiled(CC, "own", &[], &[], "own");
+    succeeds(&program, &Command::new(&program).output().unwrap());
+    // Without the library.
+    let program = place().join("own-alone");
+    let output = CC
+        .command()
+        .arg("-DALONE")
+        .arg("-I")
+        .arg(prefix().join("include/stillpoint/liburcu"))
+        .arg(source("own"))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    succeeds(&program, &Command::new(&program).output().unwrap());
+}
+
+#[test]
+fn old_names_and_several_flavours() {
+    for (number, way) in WAYS.into_iter().enumerate() {
+        let program = compiled(CC, "names", &[way], &[], &format!("names-{number}"));
+        succeeds(&program, &Command::new(&program).output().unwrap());
+    }
+}
+
+/// Without liburcu's own headers.
+#[test]
+fn it_does_without_liburcu() {
+    for name in ["readers", "callbacks"] {
+        let program = compiled(CC, name, &["-DSTILL_URCU_ALONE"], &[], &format!("{name}-alone"));
+        succeeds(&program, &Command::new(&program).output().unwrap());
+    }
+}
+
+/// Each header by itself, in each standard, with no warning.
+#[test]
+fn the_headers_compile_by_themselves() {
+    let headers = [
+        "urcu.h", "urcu-qsbr.h", "urcu-bp.h", "urcu-pointer.h", "urcu-call-rcu.h", "urcu-defer.h", "urcu-flavor.h", "urcu/urcu.h",
+        "urcu/urcu-memb.h", "urcu/urcu-mb.h", "urcu/urcu-qsbr.h", "urcu/urcu-bp.h", "urcu/urcu-poll.h",
+        "urcu/static/urcu-memb.h", "urcu/static/urcu-mb.h", "urcu/static/urcu-qsbr.h", "urcu/static/urcu-bp.h", "stillpoint/urcu.h",
+    ];
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        let standards: &[&str] = match compiler.language {
+            "c" => &["-std=c11", "-std=gnu17"],
+            _ => &["-std=c++17", "-std=c++20"],
+        };
+        for (standard, way) in standards.iter().zip(["-D_LGPL_SOURCE", "-DSTILL_URCU_ALONE"]) {
+            for header in headers {
+                let source = place().join("header.h");
+                std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n")).unwrap();
+                let output = compiler
+                    .command()
+                    .args([standard, way, "-fsyntax-only", "-I"])
+                    .arg(prefix().join("include/stillpoint/liburcu"))
+                    .arg(&source)
+                    .output()
+                    .unwrap();
+                assert!(output.status.success(), "{} {standard} {header}:\n{}", compiler.name, said(&output));
+            }
+        }
+    }
+}
+
+/// The names in quotes of `text` that begin with `still_urcu_`.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('"').filter(|part| part.starts_with("still_urcu_")).map(str::to_owned).collect()
+}
+
+/// The words of `text` that begin with `still_urcu_`.
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
+        .filter(|word| word.starts_with("still_urcu_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every symbol that the headers name is in the shared library, and every symbol of the drop-in is named by a header.
+#[test]
+fn the_shared_library_exports_what_the_headers_name() {
+    let library = prefix().join("lib/libstillpoint.so");
+    let Ok(output) = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output() else {
+        return skipped("nm is not installed");
+    };
+    let exported: BTreeSet<_> = words(&said(&output)).into_iter().collect();
+    let include = prefix().join("include/stillpoint");
+    let headers = FLAVOURS.map(|flavour| {
+        std::fs::read_to_string(include.join(format!("liburcu/urcu/urcu-{}.h", flavour.to_lowercase()))).unwrap()
+    });
+    let labels: BTreeSet<_> = headers.iter().flat_map(|header| quoted(header)).collect();
+    assert!(labels.len() > 4 * 30 && labels.contains("still_urcu_qsbr_call_rcu"));
+    let missing: Vec<_> = labels.difference(&exported).collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+    // What a flavour does inline unless it is asked through its table.
+    let inline = |name: &str| {
+        ["quiescent_state", "thread_offline", "thread_online", "unregister_thread", "read_lock", "read_unlock", "init", "exit"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    let internal = words(&std::fs::read_to_string(include.join("urcu.h")).unwrap());
+    let unnamed: Vec<_> = exported
+        .iter()
+        .filter(|name| !labels.contains(*name) && !internal.contains(*name) && !inline(name))
+        .collect();
+    assert!(unnamed.is_empty(), "named by no header: {unnamed:?}");
+}
+
+/// `PKG_CONFIG_PATH` is all that a configure script needs.
+#[test]
+fn programs_find_it_by_pkg_config() {
+    let folder = prefix().join("lib/stillpoint/liburcu/pkgconfig");
+    for (name, flavour) in
+        [("liburcu", "MEMB"), ("liburcu-memb", "MEMB"), ("liburcu-mb", "MB"), ("liburcu-qsbr", "QSBR"), ("liburcu-bp", "BP")]
+    {
+        let answer = Command::new("pkg-config")
+            .args(["--cflags", "--libs", &format!("{name} >= 0.10.0")])
+            .env("PKG_CONFIG_PATH", &folder)
+            .output();
+        let Ok(answer) = answer else { return skipped("pkg-config is not installed") };
+        let flags = succeeds(&folder, &answer);
+        let program = place().join(format!("by-{name}"));
+        let output = Command::new("cc")
+            .args(["-D_GNU_SOURCE", "-pthread", &format!("-DFLAVOUR_{flavour}")])
+            .arg(source("callbacks"))
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+        let output = Command::new(&program).env("LD_LIBRARY_PATH", prefix().join("lib")).output().unwrap();
+        succeeds(&program, &output);
+    }
+}
+
+/// Under the sanitizers of addresses and of undefined behaviour.
+#[test]
+fn sanitizers_find_nothing() {
+    for name in ["readers", "callbacks", "workers", "defer", "configure", "stress"] {
+        for flavour in ["MEMB", "QSBR", "BP"] {
+            let flags = [&format!("-DFLAVOUR_{flavour}"), "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+            let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-asan"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+    }
+}

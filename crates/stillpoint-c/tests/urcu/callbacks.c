@@ -1,0 +1,156 @@
+/* call_rcu and rcu_barrier. */
+#include "flavour.h"
+
+#include <malloc.h>
+
+struct object {
+    long value;
+    struct rcu_head head;
+};
+
+static int called, before, out_of_order;
+static struct holder holder;
+
+static void free_object(struct rcu_head *head)
+{
+    struct object *object = caa_container_of(head, struct object, head);
+    if (object->value != LOAD(called) - LOAD(before))
+        ADD(out_of_order, 1);
+    CHECK(!LOAD(holder.inside));
+    /* Nothing of it is touched any more. */
+    memset(object, 0xaa, sizeof *object);
+    free(object);
+    ADD(called, 1);
+}
+
+static struct object *make(long value)
+{
+    struct object *object = (struct object *)malloc(sizeof *object);
+    CHECK(object != NULL);
+    object->value = value;
+    return object;
+}
+
+static void in_order(int number)
+{
+    rcu_barrier();
+    STORE(before, LOAD(called));
+    for (int value = 0; value < number; value++)
+        call_rcu(&make(value)->head, free_object);
+    rcu_barrier();
+    CHECK(LOAD(called) == LOAD(before) + number && LOAD(out_of_order) == 0);
+}
+
+static void *unregistered(void *argument)
+{
+    (void)argument;
+    in_order(1000);
+    return NULL;
+}
+
+/* On the stack of its caller. */
+static int is_called;
+
+static void mark(struct rcu_head *head)
+{
+    memset(head, 0xaa, sizeof *head);
+    ADD(is_called, 1);
+}
+
+/* From callbacks. */
+static int generations;
+
+static void again(struct rcu_head *head)
+{
+    if (ADD(generations, 1) < 20)
+        call_rcu(head, again);
+    else
+        free(head);
+}
+
+/* Callbacks may read and wait. */
+static int *shared;
+static int has_read;
+
+static void reads(struct rcu_head *head)
+{
+    rcu_read_lock();
+    CHECK(rcu_read_ongoing());
+    int *found = rcu_dereference(shared);
+    CHECK(*found == 7);
+    rcu_read_unlock();
+    free(head);
+    synchronize_rcu();
+    ADD(has_read, 1);
+}
+
+static void waits_for_itself(struct rcu_head *head)
+{
+    /* Reported, and not done. */
+    rcu_barrier();
+    free(head);
+    ADD(has_read, 1);
+}
+
+static struct rcu_head *head(void)
+{
+    struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+    CHECK(head != NULL);
+    return head;
+}
+
+int main(void)
+{
+    static int seven = 7;
+    rcu_assign_pointer(shared, &seven);
+    CHECK(pthread_join(started(unregistered, NULL), NULL) == 0);
+    rcu_register_thread();
+    in_order(10000);
+    CHECK(rcu_read_ongoing() == IS_QSBR);
+
+    struct rcu_head on_stack;
+    memset(&on_stack, 0x55, sizeof on_stack);
+    call_rcu(&on_stack, mark);
+    rcu_barrier();
+    CHECK(LOAD(is_called) == 1);
+
+    call_rcu(head(), again);
+    while (LOAD(generations) < 20)
+        rcu_barrier();
+
+    call_rcu(head(), reads);
+    call_rcu(head(), waits_for_itself);
+    rcu_barrier();
+    CHECK(LOAD(has_read) == 2);
+
+    /* None is called before the section ends, and none allocates. */
+    enum { MANY = 100000 };
+    struct object **objects = (struct object **)malloc(MANY * sizeof *objects);
+    CHECK(objects != NULL);
+    for (long value = 0; value < MANY; value++)
+        objects[value] = make(value);
+    rcu_thread_offline();
+    hold(&holder);
+    rcu_thread_online();
+    STORE(before, LOAD(called));
+    size_t used = mallinfo2().uordblks;
+    for (int value = 0; value < MANY; value++)
+        call_rcu(&objects[value]->head, free_object);
+    CHECK(mallinfo2().uordblks <= used + 4096);
+    CHECK(LOAD(called) == LOAD(before));
+    rcu_thread_offline();
+    let_go(&holder);
+    rcu_thread_online();
+    rcu_barrier();
+    CHECK(LOAD(called) == LOAD(before) + MANY && LOAD(out_of_order) == 0);
+    free(objects);
+
+#ifndef FLAVOUR_QSBR
+    /* Reported, and not done. */
+    rcu_read_lock();
+    rcu_barrier();
+    rcu_read_unlock();
+#endif
+    rcu_unregister_thread();
+    return 0;
+}

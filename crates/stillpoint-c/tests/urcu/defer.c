@@ -1,0 +1,86 @@
+/* defer_rcu. */
+#include "flavour.h"
+
+#include <stdint.h>
+
+static uintptr_t next;
+static int out_of_order;
+static struct holder holder;
+
+static void in_turn(void *argument)
+{
+    CHECK(!LOAD(holder.inside));
+    if ((uintptr_t)argument != LOAD(next))
+        ADD(out_of_order, 1);
+    ADD(next, 1);
+}
+
+static int others;
+
+static void count(void *argument)
+{
+    (void)argument;
+    ADD(others, 1);
+}
+
+static void again(void *argument)
+{
+    if (argument != NULL)
+        for (int each = 0; each < 5000; each++)
+            defer_rcu(again, NULL);
+    ADD(others, 1);
+}
+
+static void *forgets(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    CHECK(rcu_defer_register_thread() == 0);
+    rcu_thread_offline();
+    for (int each = 0; each < 100; each++)
+        defer_rcu(count, NULL);
+    return NULL;
+}
+
+int main(void)
+{
+    rcu_register_thread();
+    CHECK(rcu_defer_register_thread() == 0 && rcu_defer_register_thread() == 0);
+    /* Far more than there is room for: a full queue waits, and runs. */
+    uintptr_t number = 0;
+    while (number < 20000) {
+        defer_rcu(in_turn, (void *)number++);
+        rcu_quiescent_state();
+    }
+    CHECK(LOAD(next) >= 20000 - 4096);
+    rcu_defer_barrier_thread();
+    CHECK(LOAD(next) == number && LOAD(out_of_order) == 0);
+
+    rcu_thread_offline();
+    hold(&holder);
+    rcu_thread_online();
+    for (int each = 0; each < 4096; each++)
+        defer_rcu(in_turn, (void *)number++);
+    CHECK(LOAD(next) == number - 4096);
+    rcu_thread_offline();
+    let_go(&holder);
+    rcu_thread_online();
+    rcu_defer_barrier();
+    CHECK(LOAD(next) == number && LOAD(out_of_order) == 0);
+
+    for (int each = 0; each < 10; each++)
+        CHECK(pthread_join(started(forgets, NULL), NULL) == 0);
+    rcu_defer_barrier();
+    CHECK(LOAD(others) == 1000);
+
+    /* Calls that defer calls. */
+    defer_rcu(again, &others);
+    while (LOAD(others) < 6001)
+        rcu_defer_barrier();
+    defer_rcu(in_turn, (void *)number++);
+    rcu_defer_unregister_thread();
+    CHECK(LOAD(next) == number);
+    rcu_unregister_thread();
+    rcu_defer_exit();
+    return 0;
+}

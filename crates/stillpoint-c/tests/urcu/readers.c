@@ -1,0 +1,206 @@
+/* Readers: registration, sections, quiescent states, waits, handlers of signals. */
+#include "flavour.h"
+
+#include <signal.h>
+
+/* Whether a grace period that begins now is over soon: another thread is in the way, or nobody is. */
+static bool is_free(void)
+{
+    struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+    for (int round = 0; round < 100; round++)
+        if (poll_state_synchronize_rcu(state))
+            return true;
+    return false;
+}
+
+static void *synchronizes(void *argument)
+{
+    (void)argument;
+    synchronize_rcu();
+    return NULL;
+}
+
+static void wait_elsewhere(void)
+{
+    CHECK(pthread_join(started(synchronizes, NULL), NULL) == 0);
+}
+
+static void *forgets(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    rcu_read_lock();
+    rcu_read_lock();
+    /* It ends in a section, still registered. */
+    return NULL;
+}
+
+#ifndef FLAVOUR_QSBR
+static void sections(void)
+{
+    CHECK(rcu_read_ongoing() == 0);
+    rcu_read_lock();
+    CHECK(rcu_read_ongoing());
+    rcu_read_lock();
+    rcu_read_unlock();
+    CHECK(rcu_read_ongoing());
+    struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+    CHECK(!poll_state_synchronize_rcu(state));
+    rcu_read_unlock();
+    CHECK(!rcu_read_ongoing());
+    CHECK(poll_state_synchronize_rcu(state));
+}
+#endif
+
+static void quiescent_states(void)
+{
+#ifdef FLAVOUR_QSBR
+    CHECK(rcu_read_ongoing());
+    struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+    rcu_read_lock();
+    rcu_read_unlock();
+    CHECK(!poll_state_synchronize_rcu(state));
+    rcu_quiescent_state();
+    CHECK(poll_state_synchronize_rcu(state));
+    state = start_poll_synchronize_rcu();
+    rcu_thread_offline();
+    rcu_thread_offline();
+    CHECK(!rcu_read_ongoing());
+    CHECK(poll_state_synchronize_rcu(state));
+    wait_elsewhere();
+    rcu_thread_online();
+    rcu_thread_online();
+    CHECK(rcu_read_ongoing());
+    CHECK(!is_free());
+    /* As liburcu: a quiescent state brings a thread online. */
+    rcu_thread_offline();
+    rcu_quiescent_state();
+    CHECK(rcu_read_ongoing() && !is_free());
+#else
+    rcu_quiescent_state();
+    rcu_thread_offline();
+    rcu_thread_online();
+    sections();
+#endif
+}
+
+static void registration(void)
+{
+    rcu_init();
+    wait_elsewhere();
+    synchronize_rcu();
+    rcu_register_thread();
+    CHECK(rcu_read_ongoing() == IS_QSBR);
+    rcu_register_thread();
+    quiescent_states();
+    synchronize_rcu();
+    CHECK(rcu_read_ongoing() == IS_QSBR);
+    rcu_unregister_thread();
+    rcu_unregister_thread();
+    CHECK(rcu_read_ongoing() == 0);
+    CHECK(is_free());
+    /* Not registered. */
+    rcu_quiescent_state();
+    rcu_thread_offline();
+    rcu_thread_online();
+    CHECK(rcu_read_ongoing() == 0 && is_free());
+    rcu_read_unlock();
+    CHECK(rcu_read_ongoing() == 0);
+#ifndef FLAVOUR_QSBR
+    /* The first section registers it. */
+    sections();
+    sections();
+#endif
+    rcu_unregister_thread();
+
+    struct holder holder;
+    hold(&holder);
+    CHECK(!is_free());
+    struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+    let_go(&holder);
+    CHECK(poll_state_synchronize_rcu(state));
+
+    for (int round = 0; round < 20; round++)
+        CHECK(pthread_join(started(forgets, NULL), NULL) == 0);
+    synchronize_rcu();
+    CHECK(is_free());
+    struct still_domain *domain = still_urcu_domain(FLAVOUR);
+    struct still_stats stats = {.size = sizeof stats};
+    CHECK(domain != NULL && still_domain_stats(domain, &stats) == 0 && stats.readers <= 33);
+    CHECK(still_domain_free(domain) == 0);
+}
+
+static int handled, rounds;
+
+static void handler(int signal)
+{
+    (void)signal;
+    int before = rcu_read_ongoing();
+    rcu_read_lock();
+    rcu_read_lock();
+    CHECK(rcu_read_ongoing() || IS_QSBR);
+    rcu_read_unlock();
+    rcu_read_unlock();
+    CHECK((rcu_read_ongoing() != 0) == (before != 0));
+    ADD(handled, 1);
+}
+
+static void *interrupted(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    while (LOAD(handled) < 2000) {
+        rcu_read_lock();
+        rcu_read_lock();
+        rcu_read_unlock();
+        CHECK(rcu_read_ongoing());
+        rcu_read_unlock();
+        CHECK(rcu_read_ongoing() == IS_QSBR);
+        rcu_quiescent_state();
+        ADD(rounds, 1);
+    }
+    rcu_unregister_thread();
+    return NULL;
+}
+
+static void handlers(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    pthread_t thread = started(interrupted, NULL);
+    while (LOAD(handled) < 2000) {
+        int before = LOAD(handled);
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+        AWAIT(LOAD(handled) > before);
+        synchronize_rcu();
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(LOAD(rounds) > 0 && is_free());
+}
+
+/* Pointers. */
+static void pointers(void)
+{
+    static int first = 1, second = 2;
+    int *place = NULL;
+    rcu_assign_pointer(place, &first);
+    CHECK(rcu_dereference(place) == &first);
+    rcu_set_pointer(&place, NULL);
+    CHECK(rcu_dereference(place) == NULL);
+    CHECK(rcu_cmpxchg_pointer(&place, &first, &second) == NULL && place == NULL);
+    CHECK(rcu_cmpxchg_pointer(&place, (int *)NULL, &second) == NULL && place == &second);
+    CHECK(rcu_xchg_pointer(&place, &first) == &second && place == &first);
+}
+
+int main(void)
+{
+    registration();
+    handlers();
+    pointers();
+    CHECK(still_urcu_domain(4) == NULL && errno == EINVAL);
+    rcu_register_thread();
+    rcu_unregister_thread();
+    return 0;
+}

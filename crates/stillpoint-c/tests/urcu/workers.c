@@ -1,0 +1,238 @@
+/* Workers: made, found, given to threads and CPUs, freed; threads that cannot be started. */
+#include "flavour.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <time.h>
+
+static int is_refused, refused;
+
+/* As programs do that have to live with a limit of threads. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument)
+#ifdef __cplusplus
+    noexcept
+#endif
+{
+    typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static create_fn *real;
+    if (real == NULL) {
+        void *found = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &found, sizeof found);
+    }
+    if (LOAD(is_refused)) {
+        ADD(refused, 1);
+        return EAGAIN;
+    }
+    return real(thread, attributes, function, argument);
+}
+
+static int threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    CHECK(folder != NULL);
+    int number = 0;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
+        number += entry->d_name[0] != '.';
+    closedir(folder);
+    return number;
+}
+
+struct node {
+    struct rcu_head head;
+    pthread_t caller;
+    cpu_set_t cpus;
+};
+
+static int called;
+static struct node last;
+
+static void remember(struct rcu_head *head)
+{
+    struct node *node = (struct node *)(void *)head;
+    last.caller = pthread_self();
+    CHECK(sched_getaffinity(0, sizeof last.cpus, &last.cpus) == 0);
+    free(node);
+    ADD(called, 1);
+}
+
+static void push(void)
+{
+    struct node *node = (struct node *)malloc(sizeof *node);
+    CHECK(node != NULL);
+    call_rcu(&node->head, remember);
+}
+
+/* Calls one, and says by which thread it was called. */
+static pthread_t caller(void)
+{
+    push();
+    rcu_barrier();
+    return last.caller;
+}
+
+static void refusals(void)
+{
+    STORE(is_refused, 1);
+    errno = 0;
+    CHECK(create_call_rcu_data(0, -1) == NULL && errno == EAGAIN && LOAD(refused) > 0);
+    CHECK(create_all_cpu_call_rcu_data(0) == -EAGAIN && errno == EAGAIN);
+    CHECK(get_cpu_call_rcu_data(0) == NULL);
+    /* The barrier runs what no worker takes. */
+    CHECK(pthread_equal(caller(), pthread_self()));
+    CHECK(LOAD(called) == 1);
+    int before = LOAD(refused);
+    STORE(is_refused, 0);
+    AWAIT((push(), rcu_barrier(), !pthread_equal(last.caller, pthread_self())));
+    CHECK(pthread_equal(last.caller, get_call_rcu_thread(get_default_call_rcu_data())));
+    CHECK(LOAD(refused) == before);
+}
+
+static void choices(void)
+{
+    struct call_rcu_data *standard = get_default_call_rcu_data();
+    CHECK(standard != NULL && get_default_call_rcu_data() == standard && get_call_rcu_data() == standard);
+    CHECK(get_thread_call_rcu_data() == NULL && get_cpu_call_rcu_data(0) == NULL);
+    /* The default worker stays. */
+    call_rcu_data_free(standard);
+    CHECK(pthread_equal(caller(), get_call_rcu_thread(standard)));
+    call_rcu_data_free(NULL);
+
+    cpu_set_t allowed;
+    CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &allowed))
+        cpu++;
+    struct call_rcu_data *own = create_call_rcu_data(URCU_CALL_RCU_RT, cpu);
+    CHECK(own != NULL && own != standard);
+    set_thread_call_rcu_data(own);
+    CHECK(get_thread_call_rcu_data() == own && get_call_rcu_data() == own);
+    CHECK(pthread_equal(caller(), get_call_rcu_thread(own)));
+    CHECK(CPU_COUNT(&last.cpus) == 1 && CPU_ISSET(cpu, &last.cpus));
+    set_thread_call_rcu_data(NULL);
+    CHECK(get_call_rcu_data() == standard);
+
+    CHECK(set_cpu_call_rcu_data(-1, own) == -EINVAL && errno == EINVAL);
+    CHECK(set_cpu_call_rcu_data(1 << 20, own) == -EINVAL);
+    for (int each = 0; each < sysconf(_SC_NPROCESSORS_CONF); each++)
+        CHECK(set_cpu_call_rcu_data(each, own) == 0 && get_cpu_call_rcu_data(each) == own);
+    CHECK(set_cpu_call_rcu_data(0, own) == -EEXIST && errno == EEXIST);
+    CHECK(get_call_rcu_data() == own && pthread_equal(caller(), get_call_rcu_thread(own)));
+    for (int each = 0; each < sysconf(_SC_NPROCESSORS_CONF); each++)
+        CHECK(set_cpu_call_rcu_data(each, NULL) == 0);
+
+    /* Freeing joins. */
+    int before = threads();
+    call_rcu_data_free(own);
+    CHECK(threads() == before - 1);
+    /* Reported, and not done. */
+    call_rcu_data_free(own);
+    CHECK(pthread_equal(caller(), get_call_rcu_thread(standard)));
+
+    before = threads();
+    int cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
+    CHECK(create_all_cpu_call_rcu_data(0) == 0 && create_all_cpu_call_rcu_data(0) == 0);
+    CHECK(threads() == before + cpus);
+    CHECK(get_cpu_call_rcu_data(0) != NULL && get_call_rcu_data() != standard);
+    CHECK(!pthread_equal(caller(), get_call_rcu_thread(standard)));
+    free_all_cpu_call_rcu_data();
+    CHECK(threads() == before && get_call_rcu_data() == standard);
+}
+
+/* What a worker has that is freed goes to the default worker. */
+static void leftovers(void)
+{
+    struct holder holder;
+    struct call_rcu_data *own = create_call_rcu_data(0, -1);
+    CHECK(own != NULL);
+    rcu_thread_offline();
+    hold(&holder);
+    rcu_thread_online();
+    set_thread_call_rcu_data(own);
+    int before = LOAD(called);
+    for (int round = 0; round < 1000; round++)
+        push();
+    set_thread_call_rcu_data(NULL);
+    call_rcu_data_free(own);
+    CHECK(LOAD(called) == before);
+    rcu_thread_offline();
+    let_go(&holder);
+    rcu_thread_online();
+    rcu_barrier();
+    CHECK(LOAD(called) == before + 1000);
+    CHECK(pthread_equal(last.caller, get_call_rcu_thread(get_default_call_rcu_data())));
+}
+
+static void frees_itself(struct rcu_head *head)
+{
+    struct call_rcu_data *own = get_thread_call_rcu_data();
+    CHECK(own == NULL);
+    call_rcu_data_free(get_default_call_rcu_data());
+    free(head);
+    ADD(called, 1);
+}
+
+enum { WORKERS = 64 };
+static int stop, pushed;
+
+/* Pushes to a worker that is freed meanwhile. */
+static void *pushes(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    rcu_thread_offline();
+    while (!LOAD(stop)) {
+        push();
+        ADD(pushed, 1);
+    }
+    rcu_unregister_thread();
+    return NULL;
+}
+
+static void idle(void)
+{
+    struct call_rcu_data *workers[WORKERS];
+    for (int each = 0; each < WORKERS; each++)
+        CHECK((workers[each] = create_call_rcu_data(0, -1)) != NULL);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int each = 0; each < WORKERS; each++)
+        call_rcu_data_free(workers[each]);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("freeing %d idle workers: %.3f ms\n", WORKERS,
+           (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6);
+}
+
+static void freed_under_pushes(void)
+{
+    rcu_barrier();
+    int before = LOAD(called);
+    pthread_t pushers[2] = {started(pushes, NULL), started(pushes, NULL)};
+    for (int round = 0; round < 50; round++) {
+        CHECK(create_all_cpu_call_rcu_data(0) == 0);
+        int now = LOAD(pushed);
+        AWAIT(LOAD(pushed) > now + 10);
+        free_all_cpu_call_rcu_data();
+        rcu_quiescent_state();
+    }
+    STORE(stop, 1);
+    for (int each = 0; each < 2; each++)
+        CHECK(pthread_join(pushers[each], NULL) == 0);
+    rcu_barrier();
+    CHECK(LOAD(called) == before + LOAD(pushed));
+}
+
+int main(void)
+{
+    rcu_register_thread();
+    refusals();
+    choices();
+    leftovers();
+    struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+    CHECK(head != NULL);
+    call_rcu(head, frees_itself);
+    rcu_barrier();
+    idle();
+    freed_under_pushes();
+    rcu_unregister_thread();
+    return 0;
+}
