@@ -43,7 +43,9 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
             let lock = flavour.lock();
             let mut workers = lock.live.iter().copied().chain(flavour.deferring());
             // A callback that is running may want the lock.
-            let Some(worker) = workers.find(|worker| !paused.iter().any(|other| std::ptr::eq(*other, *worker))) else {
+            let Some(worker) =
+                workers.find(|worker| !paused.iter().any(|other| std::ptr::eq(*other, *worker)))
+            else {
                 break lock;
             };
             drop(lock);
@@ -83,7 +85,10 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(flavour, "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked");
+            report(
+                flavour,
+                "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
+            );
             return Ok(());
         };
         if let Some(group) = flavour.peek() {

@@ -153,8 +153,9 @@ impl experiment::Plan for Plan {
 /// The single operations of those that were asked for.
 fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
     let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
-    let all =
-        ours::operations().into_iter().chain(stillpoint_peers::micro().into_iter().map(Operation::from));
+    let of_peers = stillpoint_peers::micro().into_iter().map(Operation::from);
+    let timed = stillpoint_peers::timed().into_iter().map(Operation::from);
+    let all = ours::operations().into_iter().chain(of_peers).chain(timed);
     let is_asked = |operation: &Operation| {
         CALLERS.contains(&operation.contender)
             && OPERATIONS.contains(&operation.name)
