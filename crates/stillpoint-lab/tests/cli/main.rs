@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod capi;
 mod common;
 mod guest;
 mod membarrier;

@@ -1,0 +1,84 @@
+//! `bench capi`: the form of the results.
+
+use serde_json::Value;
+
+use crate::common::{json, run, stderr, stdout};
+
+const TINY: [&str; 9] =
+    ["bench", "capi", "--quick", "--rounds", "1", "--duration", "4ms", "--elements", "256"];
+
+fn tiny(more: &[&'static str]) -> Vec<&'static str> {
+    TINY.iter().chain(more).copied().collect()
+}
+
+fn has_liburcu() -> bool {
+    stillpoint_peers::catalogue().iter().any(|entry| entry.peer == "liburcu")
+}
+
+fn has_header() -> bool {
+    stillpoint_peers::catalogue().iter().any(|entry| entry.peer == "stillpoint.h")
+}
+
+#[test]
+fn c_and_rust_have_rows_of_the_agreed_form() {
+    let result =
+        json(&run(&tiny(&["--scenarios", "calls,delays", "--contenders", "c,stillpoint", "--json"])));
+    let rows = result["rows"].as_array().unwrap();
+    let of = |scenario: &str, contender: &str| {
+        let is_it = |row: &&Value| row["scenario"] == scenario && row["contender"] == contender;
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("{scenario}, {contender}"))
+    };
+    assert!(rows.iter().all(|row| row["experiment"] == "capi" && row.get("void").is_none()), "{rows:?}");
+    let names: &[&str] = if has_header() { &["stillpoint", "c"] } else { &["stillpoint"] };
+    for name in names {
+        for (operation, reader) in [
+            ("quiescent", "qsbr"),
+            ("pin", "guard"),
+            ("protect", "protected"),
+            ("check", "qsbr"),
+            ("lookup", "qsbr"),
+            ("burst", "qsbr"),
+        ] {
+            let row = of(operation, &format!("{name}/{reader}"));
+            assert!(row["metrics"]["ns_per_op"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        if std::thread::available_parallelism().unwrap().get() > 1 {
+            for (scenario, readers) in [("own-core", 1), ("one-core", 8)] {
+                let row = of(scenario, &format!("{name}/protected"));
+                assert_eq!(row["params"]["readers"], readers);
+                assert_eq!(row["metrics"]["freed"], row["metrics"]["deletes"], "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_in_is_beside_the_original_and_held_against_bars() {
+    if !has_liburcu() {
+        return; // `contenders` of the peers says which peers this build has
+    }
+    let output =
+        run(&tiny(&["--scenarios", "calls,callbacks,free-workers", "--contenders", "liburcu/memb,drop-in"]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for expected in [
+        "call_rcu to callback, 1 reader: drop-in/urcu-memb",
+        "memb lock and unlock, linked: drop-in/urcu-memb",
+        "a call of call_rcu: drop-in/urcu-memb",
+        "the end of 64 idle workers, ms: drop-in/urcu-memb",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn what_it_does_not_have_is_refused() {
+    for (arguments, words) in [
+        (&["--scenarios", "spread"][..], "capi has no scenario spread"),
+        (&["--contenders", "papaya"], "capi has none of these contenders"),
+        (&["--scenarios", "timers", "--contenders", "c"], "none of these contenders"),
+    ] {
+        let output = run(&tiny(arguments));
+        assert!(output.status.code() != Some(0) && stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
