@@ -34,7 +34,7 @@
  * ERRORS
  *   Functions that return int, int64_t or ssize_t return 0 or more, or a negative errno. Those that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
- *     -EINVAL  for NULL, for a handle of another kind, and for options of an unknown size;
+ *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
  *     -EBADF   for a handle that was freed, until its place is used again;
  *     -EBUSY   for a one-thread handle that a caller further up the stack is using: a destructor polls the reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
@@ -55,12 +55,18 @@
  *
  * FORK
  *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,
- *   and refuses objects. A parent pauses its queues first, and forks while no other thread changes a table.
+ *   and refuses objects; a queue is given another thread by still_queue_start. A parent pauses its queues first, and forks while no
+ *   other thread changes a table.
  *
  * MEMORY
  *   Making things, retiring, second and further protected loads, and insertions of keys that lie behind a pointer allocate. As
  *   everywhere in Rust, the process ends where that fails, except in still_table_new, still_wheel_new, still_pool_new and
  *   insertions of short keys, which return. Pools, wheels, still_call, polls and lookups allocate nothing.
+ *
+ * STRUCTS THAT GROW
+ *   Structs that begin with `size` may get more fields in later versions. A library reads what a program knows, and takes the rest
+ *   as 0; it refuses options that it does not know itself (-EINVAL), unless they are 0. It writes what there is room for, and
+ *   sets to 0 what it does not know.
  *
  * DESTRUCTORS AND CALLBACKS
  *   They are called by whichever thread frees: within still_poll, still_flush, still_retire of a full reclaimer, still_synchronize,
@@ -521,9 +527,11 @@ struct still_reclaimer_options {
     uint32_t when_full;       /* enum still_when_full */
     uint32_t reserved;        /* 0 */
     int64_t full_wait;        /* for STILL_FULL_WAIT */
+    size_t stack_size;        /* background only: as in struct still_thread_options */
+    const char *thread_name;  /* background only: likewise */
 };
 
-#define STILL_RECLAIMER_OPTIONS_INIT { sizeof(struct still_reclaimer_options), 0, 0, 0, 0, 0, 0, 0 }
+#define STILL_RECLAIMER_OPTIONS_INIT { sizeof(struct still_reclaimer_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /* A queue of retired objects that its owner polls: it needs no thread of its own. For one thread at a time. */
 struct still_reclaimer;
@@ -558,7 +566,17 @@ ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
  * still_stats.beyond_limits. From any thread. */
 int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy, void *context) STILL_NOEXCEPT;
 
-/* A reclaimer with a thread of its own, to which any thread submits. All signals are blocked on that thread. */
+/* A thread of the library. It runs on the CPUs of the thread that starts it (pthread_setaffinity_np), at its priority. Signals are
+ * blocked on it, but for those of defects (SIGSEGV, SIGABRT and so on) and SIGPROF. */
+struct still_thread_options {
+    size_t size;       /* sizeof(struct still_thread_options) */
+    size_t stack_size; /* bytes; 0: as pthread_create gives to any thread. Destructors and callbacks use it */
+    const char *name;  /* as gdb and top show it, 15 characters of it; copied; NULL: "stillpoint-rcu" */
+};
+
+#define STILL_THREAD_OPTIONS_INIT { sizeof(struct still_thread_options), 0, NULL }
+
+/* A reclaimer with a thread of its own, to which any thread submits. */
 struct still_background;
 
 /* Makes a background reclaimer, and starts its thread. errno: EINVAL, EBADF; EAGAIN: the thread could not be started. */
@@ -604,8 +622,15 @@ struct still_queue;
 STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* Frees the handle. Callbacks that wait pass to the domain, whose reclaimers call them, also if the queue was paused; this
- * allocates. Join the threads that serve it first. -EBUSY from a callback of the queue. */
+ * allocates. The thread of still_queue_start is joined: it ends after the callback that is running, and 63 more at most, whatever
+ * readers do. Join other threads that serve the queue first. In the child of a fork(2), where that thread is the parent's, call
+ * still_queue_barrier first: what waits is lost. -EBUSY from a callback of the queue. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
+
+/* Gives the queue a thread of the library, which serves it until still_queue_free, or until everything was called after
+ * still_queue_stop; still_queue_barrier leaves the callbacks to it. `options` may be NULL. -EAGAIN: the thread cannot be made; the queue is as before, and the call may be
+ * repeated. -EALREADY: it has one. In the child of a fork(2), after still_queue_reset_after_fork, it may get another one. */
+int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Calls function(callback) after a grace period, in the order in which callbacks were pushed. The grace period waits for
  * regions, not for protected loads. Wait-free: an exchange and a store, and a system call if a thread that serves the queue
@@ -627,15 +652,16 @@ int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 /* Lets still_queue_run return once every callback was called. Later calls of still_queue_run do the same: this cannot be undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold. Serves
- * the queue itself if no other thread does; waits on while the queue is paused. -EDEADLK from a callback of the queue, or in a
- * region of this thread. */
-STILL_NODISCARD int still_queue_barrier(struct still_queue *queue) STILL_NOEXCEPT;
+/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold, and for
+ * at most `timeout`. Serves the queue itself if no other thread does; waits on while the queue is paused.
+ * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from a callback of the queue, in a region of this
+ * thread, or while this thread has paused the queue. */
+STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits for the callback that is running; from then on no callback runs, until still_queue_resume. Pauses nest. -EDEADLK from
  * a callback of the queue. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* -EINVAL: it is not paused. */
+/* Ends a pause, one of this thread's if there is one. -EINVAL: it is not paused. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* In the child of a fork(2) whose parent had paused the queue: it is served again, and pauses are over. After

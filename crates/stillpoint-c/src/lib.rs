@@ -21,6 +21,7 @@ mod queue;
 mod reader;
 mod reclaimer;
 mod table;
+mod thread;
 mod timer;
 
 pub use background::*;
@@ -32,4 +33,5 @@ pub use queue::*;
 pub use reader::*;
 pub use reclaimer::*;
 pub use table::*;
+pub use thread::still_thread_options;
 pub use timer::*;

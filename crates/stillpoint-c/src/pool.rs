@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawLocal, RawPool};
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{self, find, sized, Kind, Parts};
+use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
 
 /// A pool, to C.
 #[repr(C)]
@@ -23,6 +23,7 @@ pub struct still_local {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_pool_options {
     size: usize,
     max_objects: usize,
@@ -46,11 +47,24 @@ pub struct still_block {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_pool_info {
     size: usize,
     capacity: usize,
     available: usize,
     in_use: usize,
+}
+
+// SAFETY: numbers, and a pointer that may be null.
+unsafe impl Versioned for still_pool_options {
+    const NAME: &'static str = "struct still_pool_options";
+    const FIRST: usize = 80;
+}
+
+// SAFETY: numbers.
+unsafe impl Versioned for still_pool_info {
+    const NAME: &'static str = "struct still_pool_info";
+    const FIRST: usize = 32;
 }
 
 pub(crate) struct Pool(Arc<RawPool>);
@@ -86,7 +100,7 @@ pub unsafe extern "C" fn still_pool_new(
         let mut builder = RawPool::builder(capacity, bytes, align);
         if !options.is_null() {
             // SAFETY: the caller hands in options, and says that the memory in them is the pool's until it is freed.
-            builder = unsafe { configure(builder, sized(options, "struct still_pool_options")?) }?;
+            builder = unsafe { configure(builder, &sized(options)?) }?;
         }
         let pool = builder.build().map_err(|error| {
             use stillpoint::pool::BuildError::{Memory, ReservedPages};
@@ -314,7 +328,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
 pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut still_pool_info) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and a place of the size that it says.
-        let (pool, _) = unsafe { (find::<Pool>(pool)?.value(), sized(stats, "struct still_pool_info")?) };
+        let (pool, place) = unsafe { (find::<Pool>(pool)?.value(), Place::of(stats)?) };
         let found = pool.0.stats();
         let answer = still_pool_info {
             size: size_of::<still_pool_info>(),
@@ -322,8 +336,7 @@ pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut s
             available: found.available,
             in_use: found.in_use,
         };
-        // SAFETY: as above.
-        unsafe { stats.write(answer) };
+        place.write(answer);
         Ok(0)
     })
 }

@@ -11,7 +11,7 @@ use stillpoint::table::{RandomState, Replaced, Table, TableGuard, TryInsertError
 
 use crate::border::{briefly, call, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, sized, Kind, Parts};
+use crate::handle::{self, find, sized, Kind, Parts, Versioned};
 use crate::reader::{self, region};
 
 /// A table, to C.
@@ -27,12 +27,19 @@ pub type still_entry_fn = Option<
 >;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_table_options {
     size: usize,
     capacity: usize,
     max_len: usize,
     hash: still_hash_fn,
     context: *mut c_void,
+}
+
+// SAFETY: numbers, and pointers that may be null.
+unsafe impl Versioned for still_table_options {
+    const NAME: &'static str = "struct still_table_options";
+    const FIRST: usize = 40;
 }
 
 /// The longest key.
@@ -467,7 +474,7 @@ pub unsafe extern "C" fn still_table_new(
         let options = match options.is_null() {
             true => None,
             // SAFETY: the caller hands in options.
-            false => Some(unsafe { sized(options, "struct still_table_options") }?),
+            false => Some(unsafe { sized(options) }?),
         };
         let make = match key_size {
             4 => make::<Short<4>>,
@@ -479,7 +486,7 @@ pub unsafe extern "C" fn still_table_new(
         };
         let max_len = options.map_or(0, |options| options.max_len);
         let hash_is_users = options.is_some_and(|options| options.hash.is_some());
-        let table = make(domain, key_size, options)?;
+        let table = make(domain, key_size, options.as_ref())?;
         Ok(handle::make(Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
     })
 }

@@ -33,6 +33,11 @@ fn callbacks() {
 }
 
 #[test]
+fn workers() {
+    runs("workers");
+}
+
+#[test]
 fn table() {
     runs("table");
 }

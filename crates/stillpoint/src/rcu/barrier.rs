@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Other threads have what was left.
-    fn busy(&self) -> SynchronizeError {
+    pub(super) fn busy(&self) -> SynchronizeError {
         SynchronizeError::Busy { domain: self.name().to_owned() }
     }
 

@@ -11,7 +11,7 @@
 
 pub(crate) mod node;
 mod segments;
-mod serve;
+pub(crate) mod serve;
 mod turn;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -36,7 +36,7 @@ use crate::rcu::engine::wait::park::Event;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize};
+use stillpoint_sys::sync::atomic::{AtomicU32, AtomicUsize};
 use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::work;
 
@@ -53,8 +53,8 @@ pub(crate) struct Callbacks {
     event: Event,
     /// Threads that serve until they are stopped.
     servers: AtomicUsize,
-    /// Whether they are to return.
-    is_stopped: AtomicBool,
+    /// Whether they are to return: [`STOPPING`], [`ABANDONED`].
+    phase: AtomicU32,
 }
 
 /// What was taken from the lanes.
@@ -121,7 +121,7 @@ impl Callbacks {
             state: UnsafeCell::new(state),
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
-            is_stopped: AtomicBool::new(false),
+            phase: AtomicU32::new(0),
         }
     }
 
@@ -134,11 +134,11 @@ impl Callbacks {
         unsafe { self.counters.slot() }
     }
 
-    /// Callbacks that were pushed and not called.
     pub(crate) fn is_served_here(&self) -> bool {
         self.turn.is_mine()
     }
 
+    /// Callbacks that were pushed and not called.
     pub(crate) fn pending(&self) -> u64 {
         self.counters().in_queue()
     }

@@ -1,60 +1,83 @@
 //! A thread that serves a queue, and those who wait for it.
 
+use std::borrow::Borrow;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::node::{Callback, ObjectCallback};
 use super::{Callbacks, Hindrance, Outcome};
 use crate::rcu::engine::queue::retire_list::SHARE;
-use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
+use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
+/// Threads that serve return when everything was called.
+const STOPPING: u32 = 1;
+/// They return after their turn.
+const ABANDONED: u32 = STOPPING | 2;
+
+/// As long as it exists, a thread counts as one that serves.
+pub(crate) struct Server<Q: Borrow<Callbacks>>(Q);
+
+impl<Q: Borrow<Callbacks>> Server<Q> {
+    pub(crate) fn of(queue: Q) -> Self {
+        // Relaxed: whoever looks for servers looks again.
+        queue.borrow().servers.fetch_add(1, Ordering::Relaxed);
+        Self(queue)
+    }
+}
+
+impl<Q: Borrow<Callbacks>> Drop for Server<Q> {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        self.0.borrow().servers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Callbacks {
     /// Serves until somebody [stops](Callbacks::stop) it and everything was called. Returns the first panic of a callback.
     pub(crate) fn run(&self) -> Option<Panic> {
-        struct Server<'q>(&'q Callbacks);
-
-        impl Drop for Server<'_> {
-            fn drop(&mut self) {
-                // Relaxed: whoever looks for servers looks again.
-                self.0.servers.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-
-        // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
-        let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
-        // Relaxed: as above.
-        self.servers.fetch_add(1, Ordering::Relaxed);
-        let _server = Server(self);
+        // Acquire: pairs with the release in `advance`: what was pushed before is seen after.
+        let phase = || self.phase.load(Ordering::Acquire);
+        let _server = Server::of(self);
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
-            let is_stopped = is_to_stop();
+            let now = phase();
+            if now == ABANDONED {
+                return first;
+            }
             let outcome = self.attempt(SHARE);
             if let Some(panic) = outcome.panic {
                 panics::keep_first(&mut first, panic);
             }
-            if is_stopped && matches!(outcome.next, Hindrance::Empty) {
+            if now == STOPPING && matches!(outcome.next, Hindrance::Empty) {
                 return first;
             }
             if outcome.called > 0 {
                 patience = Patience::new();
             } else if matches!(outcome.next, Hindrance::Empty) {
-                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop();
+                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || phase() != now;
                 self.event.sleep_unless(None, has_work);
             } else if self.turn.is_paused() {
-                let goes_on = || !self.turn.is_paused();
+                let goes_on = || !self.turn.is_paused() || phase() != now;
                 self.event.sleep_unless(None, goes_on);
             } else {
-                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped);
+                self.wait(outcome.next, &mut patience, None, || phase() != now);
             }
         }
     }
 
     /// Waits a little for what is in the way. A push meanwhile wakes nobody: a sleep is no longer than the time that has been waited
     /// already.
-    fn wait(&self, next: Hindrance<'_>, patience: &mut Patience, changed: impl FnOnce() -> bool) {
+    fn wait(
+        &self,
+        next: Hindrance<'_>,
+        patience: &mut Patience,
+        deadline: Option<Instant>,
+        changed: impl FnOnce() -> bool,
+    ) {
         let event = self.core.event();
         let (next, due) = match next {
             Hindrance::Reader(record, started) => {
@@ -63,13 +86,22 @@ impl Callbacks {
             Hindrance::Hazards => (Next::Release, None),
             _ => (Next::News, None),
         };
-        patience.wait(event, next, due, changed);
+        patience.wait(event, next, earliest(due, deadline), changed);
     }
 
     /// Lets every [run](Callbacks::run), now and later, return when everything was called.
     pub(crate) fn stop(&self) {
+        self.advance(STOPPING);
+    }
+
+    /// Lets every run, now and later, return after its turn.
+    pub(crate) fn abandon(&self) {
+        self.advance(ABANDONED);
+    }
+
+    fn advance(&self, phase: u32) {
         // Release: pairs with the acquire loads in `run`.
-        self.is_stopped.store(true, Ordering::Release);
+        self.phase.fetch_or(phase, Ordering::Release);
         self.event.notify();
         self.core.event().notify();
     }
@@ -100,12 +132,13 @@ impl Callbacks {
         self.event.notify();
     }
 
-    /// Waits until everything that was pushed before is called, except for objects that protected loads hold. Serves the queue
-    /// itself if nobody else does.
+    /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for `limit` at
+    /// most. Serves the queue itself if nobody else does.
     ///
     /// # Panics
     /// With the panic of a callback that it has called.
-    pub(crate) fn barrier(&self) -> Result<(), SynchronizeError> {
+    pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if self.turn.is_mine() {
             return Err(SynchronizeError::Reentrant { domain: self.core.name().to_owned() });
         }
@@ -123,7 +156,7 @@ impl Callbacks {
             if self.servers.load(Ordering::Relaxed) > 0 {
                 let waited_for = markers.iter().find(|marker| !marker.is_called());
                 if let Some(marker) = waited_for {
-                    patience.wait(&marker.event, Next::News, None, || marker.is_called());
+                    patience.wait(&marker.event, Next::News, deadline, || marker.is_called());
                 }
             } else {
                 let Outcome { called, next, panic } = self.attempt(SHARE);
@@ -131,11 +164,16 @@ impl Callbacks {
                 if called > 0 {
                     patience = Patience::new();
                 } else if !is_over() {
-                    self.wait(next, &mut patience, is_over);
+                    self.wait(next, &mut patience, deadline, is_over);
                 }
             }
             if let Some(error) = self.core.protocol.fence_error() {
                 return Err(SynchronizeError::Fence(error));
+            }
+            if !is_over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                // Who is in the way?
+                let core = &self.core;
+                return core.wait_for(core.protocol.start(), Some(Duration::ZERO)).and(Err(core.busy()));
             }
         }
     }
