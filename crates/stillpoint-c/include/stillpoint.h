@@ -515,7 +515,7 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails, and the object stays the caller's */
     STILL_FULL_RECLAIM = 1,   /* background only: the caller frees a share of what others have submitted; still no room: it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails. In a region of its own it waits in vain */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails; never without an end for its own thread */
 };
 
 struct still_reclaimer_options {
@@ -546,8 +546,9 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Takes in an object that no link leads to any more: destroy(object, context) is called when no reader can hold it. `object` is
  * the address that readers protect, not that of a member; `bytes` is its size, for limits and statistics. Constant time,
  * amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; in both cases the object stays the
- * caller's. If a destructor that this reclaimer runs calls it, it leaves the object to the domain. */
+ * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; -EDEADLK: it would wait for room with
+ * STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that waits. In all these cases the
+ * object stays the caller's. If a destructor that this reclaimer runs calls it, it leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -583,7 +584,8 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
+/* As still_retire, from any thread; -EDEADLK in a region only: do not wait while this thread's protected loads hold what it has
+ * submitted. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
  * background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;

@@ -58,6 +58,7 @@ impl From<stillpoint::rcu::raw::Refused> for Refusal {
             RetireErrorKind::Full => libc::ENOSPC,
             RetireErrorKind::DomainFull => libc::EDQUOT,
             RetireErrorKind::Closed => libc::EPIPE,
+            RetireErrorKind::WouldDeadlock => libc::EDEADLK,
             _ => libc::EXDEV,
         };
         Self::new(errno, refused.to_string())
