@@ -50,8 +50,10 @@
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
  *   Threads may be cancelled, if their cancellation is deferred: one that arrives during a call waits until the call has returned.
  *   A thread that may be cancelled asynchronously calls nothing here.
- *   A thread frees its readers and locals before it ends, for example in the destructor of a key (pthread_key_create): no other
- *   thread can do so, and a reader that was left in a region holds everything up.
+ *   A reader or a local that its thread has not freed is freed when the thread ends, also if it is cancelled, with all that it
+ *   holds: in the third round of destructors of keys (pthread_key_create), so that destructors of C++ and those of keys, in the
+ *   first two rounds, may use it. What is made in the fourth round is for that round to free. The main thread does not end if it
+ *   returns from main.
  *
  * FORK
  *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,
@@ -305,7 +307,8 @@ void *still_slot_(struct still_reader *reader) STILL_NOEXCEPT;
 void still_slot_release_(void *slot) STILL_NOEXCEPT;
 
 /* Makes the calling thread a reader. Keep the reader as long as the thread lives: making one costs a full fence, and sometimes
- * an allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it. */
+ * an allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it;
+ * EAGAIN: the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD static inline struct still_reader *still_reader_new(const struct still_domain *domain)
 {
     return still_reader_new_(domain, STILL_LAYOUT);
@@ -317,8 +320,8 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Ends a reader, with its pins and protected loads. To be called by the reader's own thread before that thread ends (-EPERM on
- * another thread). */
+/* Ends a reader, with its pins and protected loads. For the reader's own thread (-EPERM on another one), whose end does it
+ * otherwise. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
@@ -836,9 +839,9 @@ ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 /* One thread's access to a pool, with a cache. Only for the thread that made it. */
 struct still_local;
 
-/* errno: EAGAIN: max_locals threads use the pool already. */
+/* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Gives back what the cache holds. -EPERM on another thread. */
+/* Gives back what the cache holds. -EPERM on another thread. The thread's end does it otherwise. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
 /* An object, or NULL if there is none (errno ENOMEM). Its bytes are as its last user left them. */

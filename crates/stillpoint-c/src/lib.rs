@@ -22,6 +22,7 @@ mod reader;
 mod reclaimer;
 mod table;
 mod thread;
+mod thread_end;
 mod timer;
 
 pub use background::*;

@@ -9,6 +9,7 @@ use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, 
 
 use crate::border::{briefly, call, Refusal};
 use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
+use crate::thread_end::{adopt, disown};
 
 /// A pool, to C.
 #[repr(C)]
@@ -188,7 +189,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
         // SAFETY: no preconditions.
         let thread = unsafe { libc::pthread_self() };
-        Ok(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
+        adopt::<Local>(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
     })
 }
 
@@ -204,6 +205,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
                 "the local belongs to the thread that made it, and this is another thread",
             ));
         }
+        disown(local.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)

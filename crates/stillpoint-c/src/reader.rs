@@ -12,6 +12,7 @@ use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, mark_of, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
+use crate::thread_end::{adopt, disown};
 
 pub const STILL_LAYOUT: u32 = 1;
 pub const STILL_STATE_: usize = 0;
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: 
         let domain = unsafe { domain_of(domain) }?;
         let reader = domain.reader();
         let parts = parts(raw::Parts::of(&reader));
-        Ok(handle::make(Guards { reader, domain: domain.id() }, parts))
+        adopt::<Guards>(handle::make(Guards { reader, domain: domain.id() }, parts))
     })
 }
 
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn still_qsbr_new_(domain: *const still_domain, layout: u3
         let domain = unsafe { domain_of(domain) }?.clone();
         let reader = domain.qsbr_reader();
         let parts = parts(raw::Parts::of_qsbr(&reader));
-        Ok(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
+        adopt::<Qsbr>(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
     })
 }
 
@@ -127,6 +128,7 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
         // SAFETY: as above.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
         drop(found.enter()?);
+        disown(reader.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -141,6 +143,7 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
         // SAFETY: as above.
         is_mine(unsafe { found.value() }.parts())?;
         drop(found.enter()?);
+        disown(qsbr.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)

@@ -33,6 +33,11 @@ fn callbacks() {
 }
 
 #[test]
+fn thread_ends() {
+    runs("thread_ends");
+}
+
+#[test]
 fn workers() {
     runs("workers");
 }
