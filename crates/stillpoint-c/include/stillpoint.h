@@ -41,7 +41,8 @@
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. Who owns an object that was passed is unknown then.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
- *   message when they are given a wrong handle.
+ *   message when they are given a wrong handle, or one of another thread; when an unpin has no pin, or a release no protected load;
+ *   when a reader reports that is offline, or that a call further up the stack is using.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
@@ -303,6 +304,7 @@ struct still_qsbr {
 struct still_reader *still_reader_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 struct still_qsbr *still_qsbr_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 void still_answer_(struct still_head_ *head) STILL_NOEXCEPT;
+int still_is_mine_(const struct still_head_ *head) STILL_NOEXCEPT;
 void *still_slot_(struct still_reader *reader) STILL_NOEXCEPT;
 void still_slot_release_(void *slot) STILL_NOEXCEPT;
 
@@ -329,16 +331,24 @@ int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 typedef void *__attribute__((__may_alias__)) still_any_;
 
 #ifdef STILL_CHECKED
-static inline void still_test_(const struct still_head_ *head, uint32_t mark, const char *function)
+static inline void still_must_(int condition, const char *function, const char *what)
 {
-    if (head == NULL || __atomic_load_n(&head->mark, __ATOMIC_ACQUIRE) != mark) {
-        fprintf(stderr, "%s: not a reader of this kind, or one that was freed\n", function);
+    if (!condition) {
+        fprintf(stderr, "%s: %s\n", function, what);
         abort();
     }
 }
+static inline void still_test_(const struct still_head_ *head, uint32_t mark, const char *function)
+{
+    still_must_(head != NULL && __atomic_load_n(&head->mark, __ATOMIC_ACQUIRE) == mark, function,
+                "not a reader of this kind, or one that was freed");
+    still_must_(still_is_mine_(head), function, "the reader belongs to another thread");
+}
 #define STILL_TEST_(head, mark) still_test_((head), (mark), __func__)
+#define STILL_MUST_(condition, what) still_must_((condition), __func__, (what))
 #else
 #define STILL_TEST_(head, mark) ((void)0)
+#define STILL_MUST_(condition, what) ((void)0)
 #endif
 
 static inline uint64_t *still_state_(const struct still_head_ *head)
@@ -371,6 +381,8 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
     STILL_TEST_(head, STILL_MARK_QSBR_);
+    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "the reader is offline: use still_online");
+    STILL_MUST_(head->in_use == 0, "a call further up the stack is using the reader");
     /* Acquire: pairs with the read-modify-write of start. */
     uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token)
@@ -410,6 +422,8 @@ static inline void still_unpin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
+    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "without a still_pin");
+    STILL_MUST_(head->nested != 0 || head->in_use == 0, "this would end the region of a call further up the stack");
     if (head->nested == 0) {
         /* Release: pairs with the acquire load of check: what was done in the region comes before the free. */
         __atomic_store_n(still_state_(head), (uint64_t)0, __ATOMIC_RELEASE);
@@ -426,24 +440,37 @@ STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *rea
     return __atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED) != 0;
 }
 
-/* Loads the pointer at `link` (of type T **), in a region: under still_pin, or by a QSBR reader that is online. */
-STILL_NODISCARD static inline void *still_load(const void *link)
+/* In the functions below, `link` is the address of a pointer, T **: a T * does not compile. In C they are macros over the functions
+ * whose names end with an underscore, and return void *; in C++ they are templates, and return T *. */
+
+/* Loads the pointer at `link`, in a region: under still_pin, or by a QSBR reader that is online. */
+STILL_NODISCARD static inline void *still_load_(const void *link)
 {
     /* Acquire: pairs with still_store and still_exchange. */
     return __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);
 }
 
 /* Stores a pointer at `link`, which must not be shared yet, or must hold nothing that has to be retired. */
-static inline void still_store(void *link, const void *object)
+static inline void still_store_(void *link, const void *object)
 {
     /* Release: pairs with still_load and still_protect. */
     __atomic_store_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_RELEASE);
 }
 
 /* Exchanges the pointer at `link`, and returns the old one: retire that object if nothing else leads to it. */
-STILL_NODISCARD static inline void *still_exchange(void *link, const void *object)
+STILL_NODISCARD static inline void *still_exchange_(void *link, const void *object)
 {
     return __atomic_exchange_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_ACQ_REL);
+}
+
+/* Puts `object` at `link` if `expected` is there: 1, and `expected` is to be retired if nothing else leads to it; or 0, and nothing
+ * has changed. For several writers. While they compare, `expected` must not be freed and its memory be used again: they hold it, or
+ * are in a region. */
+STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void *expected, const void *object)
+{
+    still_any_ there = (void *)(uintptr_t)expected;
+    return __atomic_compare_exchange_n((still_any_ *)link, &there, (void *)(uintptr_t)object, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)
+        ? 1 : 0;
 }
 
 /* An object that a protected load holds, and the slot that says so. */
@@ -455,6 +482,8 @@ struct still_protected {
 /* Lets go of a protected object, on the reader's thread. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
+    STILL_MUST_(held.slot_ == NULL || __atomic_load_n((void **)held.slot_, __ATOMIC_RELAXED) == held.object,
+                "it was released already");
     /* A reader's first slot is recognised by its address, which is not a multiple of 16. */
     if (__builtin_expect(((uintptr_t)held.slot_ & 8u) != 0, 1)) {
         /* Release: pairs with the acquire load of a scan: what was done with the object comes before its free. */
@@ -464,10 +493,10 @@ static inline void still_release(struct still_protected held)
     }
 }
 
-/* Loads the pointer at `link` (of type T **), and holds the object that it points to until the object is released or the
+/* Loads the pointer at `link`, and holds the object that it points to until the object is released or the
  * reader is freed. The object must be alive as long as it is linked there, and be retired by exactly this address, in the
  * domain of the reader. Starts over whenever `link` changes meanwhile. */
-STILL_NODISCARD static inline struct still_protected still_protect(struct still_reader *reader, const void *link)
+STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
@@ -502,10 +531,70 @@ struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
 /* As still_protect; lets go of what was held before. NULL: there is no object; or, with errno, the handle is invalid. */
-STILL_NODISCARD void *still_hold_protect(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
+STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
 /* Lets go of what the hold holds. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
+
+#ifdef __cplusplus
+extern "C++" {
+template <class L> struct still_link_ {
+    static_assert(sizeof(L) == 0, "this takes the address of a pointer: &p, not p");
+};
+template <class T> struct still_link_<T *> {
+    using pointer = T *;
+};
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_load(const L *link) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(still_load_(link));
+}
+template <class L>
+static inline void still_store(L *link, typename still_link_<L>::pointer object) noexcept
+{
+    still_store_(link, object);
+}
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_exchange(L *link,
+                                                                              typename still_link_<L>::pointer object) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(
+        still_exchange_(link, object));
+}
+template <class L>
+STILL_NODISCARD static inline int still_compare_exchange(L *link, typename still_link_<L>::pointer expected,
+                                                         typename still_link_<L>::pointer object) noexcept
+{
+    return still_compare_exchange_(link, expected, object);
+}
+template <class L>
+STILL_NODISCARD static inline struct still_protected still_protect(struct still_reader *reader, const L *link) noexcept
+{
+    static_assert(sizeof(still_link_<L>) > 0);
+    return still_protect_(reader, link);
+}
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protect(struct still_hold *hold, const L *link) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(
+        still_hold_protect_(hold, link));
+}
+}
+#else
+/* 5 is what the compilers call a pointer. */
+#define STILL_LINK_(link)                                                                                              \
+    ((void)sizeof(struct {                                                                                             \
+        _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
+        char unused_;                                                                                                  \
+    }))
+#define still_load(link) (STILL_LINK_(link), still_load_(link))
+#define still_store(link, object) (STILL_LINK_(link), still_store_((link), (object)))
+#define still_exchange(link, object) (STILL_LINK_(link), still_exchange_((link), (object)))
+#define still_compare_exchange(link, expected, object)                                                                 \
+    (STILL_LINK_(link), still_compare_exchange_((link), (expected), (object)))
+#define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
+#define still_hold_protect(hold, link) (STILL_LINK_(link), still_hold_protect_((hold), (link)))
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Writers

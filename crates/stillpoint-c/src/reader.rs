@@ -226,20 +226,33 @@ pub(crate) unsafe fn region<'r>(
     }
 }
 
+/// # Safety
+/// `head` is null, or has been the head of a handle, which is not freed meanwhile.
+unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if mark_of(head.cast()) == STILL_MARK_QSBR_ {
+            find::<Qsbr>(head.cast()).map(|found| found.value().parts()).ok()
+        } else {
+            find::<Guards>(head.cast()).map(|found| raw::Parts::of(&found.value().reader)).ok()
+        }
+    }
+}
+
 /// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     // SAFETY: inline code has the head of a reader, on its thread.
-    let parts = unsafe {
-        if mark_of(head.cast_const().cast()) == STILL_MARK_QSBR_ {
-            find::<Qsbr>(head.cast_const().cast()).map(|found| found.value().parts())
-        } else {
-            find::<Guards>(head.cast_const().cast()).map(|found| raw::Parts::of(&found.value().reader))
-        }
-    };
-    let Ok(parts) = parts else { return };
+    let Some(parts) = (unsafe { parts_of(head) }) else { return };
     // SAFETY: as above.
     unsafe { parts.answer() };
+}
+
+/// For inline code that checks: whether the reader is the calling thread's.
+#[no_mangle]
+pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
+    // SAFETY: inline code has the head of a reader.
+    c_int::from(unsafe { parts_of(head) }.is_some_and(raw::Parts::is_mine))
 }
 
 /// Slow path of inline code: a slot beside the first one. Reaches nothing where a thread is cancelled.
@@ -335,7 +348,7 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_hold_protect(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
+pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
     call(|| {
         if link.is_null() {
             return Err(Refusal::invalid("NULL was passed for the address of a pointer"));

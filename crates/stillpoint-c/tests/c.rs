@@ -38,6 +38,30 @@ fn thread_ends() {
 }
 
 #[test]
+fn checked() {
+    runs("checked");
+}
+
+#[test]
+fn links() {
+    runs("links");
+    let source = root().join("tests/c/links.c");
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        for wrong in 1..=7 {
+            let mut command = compiler.command();
+            let output =
+                command.arg(format!("-DWRONG={wrong}")).arg("-fsyntax-only").arg(&source).output().unwrap();
+            let said = said(&output);
+            assert!(
+                !output.status.success() && said.contains("this takes the address of a pointer"),
+                "{}, WRONG={wrong}: {said}",
+                compiler.name
+            );
+        }
+    }
+}
+
+#[test]
 fn workers() {
     runs("workers");
 }
