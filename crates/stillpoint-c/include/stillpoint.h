@@ -815,6 +815,10 @@ STILL_NODISCARD int still_table_add(struct still_table *table, const void *reade
 /* Takes a key out: 1 and its value, or 0. `old` may be NULL. */
 int still_table_remove(struct still_table *table, const void *key, void **old) STILL_NOEXCEPT;
 
+/* Takes a key out if its value is `expected`: 1; or 0, and nothing has changed: another thread was faster. For those who free what they
+ * have found: each value is taken out by one of them. `reader` as in still_table_get. */
+int still_table_remove_if(struct still_table *table, const void *reader, const void *key, const void *expected) STILL_NOEXCEPT;
+
 /* The number of entries. */
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
 
@@ -952,7 +956,8 @@ struct still_block {
 
 /* 0, or -ENOMEM if there is no whole bucket. Its objects may be put back one by one. */
 STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back a block that still_get_block gave, with all of its objects. The errors of still_put. */
+/* Puts back a block as still_get_block gave it, with all of its objects. If it is refused, nothing was put back. -EINVAL: it is no
+ * whole block of the pool; -EALREADY: an object of it is free already, which only a hardened pool notices. */
 int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {

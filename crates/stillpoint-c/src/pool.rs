@@ -317,12 +317,24 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
     briefly(|| {
         place(block)?;
         // SAFETY: the caller hands in a block.
-        let start = unsafe { (*block).start };
+        let still_block { start, objects, stride } = unsafe { block.read() };
         // SAFETY: the caller hands in a handle, on its thread.
         let local = unsafe { local(handle) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        let block = local.block_at(start);
+        if (objects, stride) != (block.len(), block.stride()) {
+            return Err(Refusal::invalid(format!(
+                "it is no whole block: it has {objects} objects every {stride} bytes, and blocks of the pool have {} every {}; \
+                 put its objects back one by one",
+                block.len(),
+                block.stride()
+            )));
+        }
         // SAFETY: the caller does not use the objects any more.
-        unsafe { local.free_block(local.block_at(start)) }.map(|()| 0).map_err(refused)
+        unsafe { local.free_block(block) }.map(|()| 0).map_err(|error| {
+            let Refusal { errno, reason } = refused(error);
+            Refusal::new(errno, format!("nothing of the block was put back, because of object {}: {reason}", error.index()))
+        })
     })
 }
 
