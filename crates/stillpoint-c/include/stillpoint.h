@@ -365,6 +365,12 @@ static inline void still_tell_(struct still_head_ *head)
         still_answer_(head);
 }
 
+/* GCC warns that ThreadSanitizer does not know fences; the library tells it what they order. */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
 /* The reader's side of the pair that orders a store before later loads; the writer's is the heavy fence. */
 static inline void still_fence_(const struct still_head_ *head)
 {
@@ -373,6 +379,10 @@ static inline void still_fence_(const struct still_head_ *head)
     else
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
+
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic pop
+#endif
 
 /* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a compare; also a store if
  * a grace period has begun since the last report. A report brings a reader that is offline online, but without the order that

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, Token};
+use stillpoint_sys::tsan;
 
 use crate::border::{call, nanoseconds, time, Refusal};
 use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
@@ -174,6 +175,7 @@ unsafe impl Sync for Hook {}
 impl Hook {
     fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
+        let _heeded = tsan::heed();
         // SAFETY: the caller of `still_domain_new` says that it may be called so.
         unsafe { (self.function)(&stall, self.context) };
     }

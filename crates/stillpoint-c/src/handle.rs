@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use stillpoint_sys::tsan;
+
 use crate::border::Refusal;
 
 /// Handles of a chunk: one bit for each.
@@ -106,6 +108,7 @@ fn claim() -> &'static Handle {
         });
         if let Ok(before) = answer {
             let handle = &chunk.handles[before.trailing_ones() as usize];
+            tsan::acquire(handle);
             // Relaxed, both: the mark's release publishes the chunk.
             handle.head.mark.store(CLAIMED, Ordering::Relaxed);
             handle.chunk.store(ptr::from_ref(chunk).cast_mut(), Ordering::Relaxed);
@@ -225,6 +228,7 @@ impl<K: Kind> Found<K> {
         let place = (ptr::from_ref(self.handle).addr() - chunk.handles.as_ptr().addr()) / size_of::<Handle>();
         // SAFETY: it came from a box, as a `K`, and was taken out just now.
         let value = unsafe { *Box::from_raw(value.cast::<K>()) };
+        tsan::release(self.handle);
         // Release: pairs with the acquire in `claim`.
         chunk.claimed.fetch_and(!(1 << place), Ordering::Release);
         value

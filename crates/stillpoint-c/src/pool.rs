@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawLocal, RawPool};
+use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
 use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
@@ -228,8 +229,12 @@ fn refused(error: FreeError) -> Refusal {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
-    // SAFETY: the caller hands in a handle, on its thread.
-    briefly(|| unsafe { local(handle) }?.alloc().map(|object| object.as_ptr().cast()).ok_or_else(exhausted))
+    briefly(|| {
+        // SAFETY: the caller hands in a handle, on its thread.
+        let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
+        tsan::acquire(object);
+        Ok(object.cast())
+    })
 }
 
 /// A slice of C: empty where `count` is 0, wherever it is.
@@ -255,7 +260,11 @@ pub unsafe extern "C" fn still_get_many(
         // SAFETY: the caller hands in a handle, on its thread, and room for as many addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
-        local.alloc_many(to).map(|_| 0).map_err(|_| exhausted())
+        let objects = local.alloc_many(to).map_err(|_| exhausted())?;
+        if tsan::is_there() {
+            objects.iter().for_each(|object| tsan::acquire(object.as_ptr()));
+        }
+        Ok(0)
     })
 }
 
@@ -263,6 +272,7 @@ pub unsafe extern "C" fn still_get_many(
 pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void) -> c_int {
     briefly(|| {
         let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        tsan::release(object.as_ptr());
         // SAFETY: the caller hands in a handle, on its thread, and does not use the object any more.
         unsafe { local(handle)?.free(object) }.map(|()| 0).map_err(refused)
     })
@@ -283,9 +293,18 @@ pub unsafe extern "C" fn still_put_many(
         // SAFETY: the same addresses, none of which is null.
         let objects =
             unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        if tsan::is_there() {
+            objects.iter().for_each(|object| tsan::release(object.as_ptr()));
+        }
         // SAFETY: the caller does not use the objects any more.
         unsafe { local.free_many(objects) }.map(|()| 0).map_err(refused)
     })
+}
+
+/// Where they are, if that is of interest.
+fn objects_of(block: RawBlock) -> impl Iterator<Item = *const u8> {
+    let count = if tsan::is_there() { block.len() } else { 0 };
+    (0..count).map(move |index| block.start().as_ptr().cast_const().wrapping_add(index * block.stride()))
 }
 
 fn place<T>(place: *const T) -> Result<(), Refusal> {
@@ -301,6 +320,7 @@ pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut s
         place(block)?;
         // SAFETY: the caller hands in a handle, on its thread.
         let found = unsafe { local(handle) }?.alloc_block().ok_or_else(exhausted)?;
+        objects_of(found).for_each(tsan::acquire);
         let answer = still_block {
             start: found.start().as_ptr().cast(),
             objects: found.len(),
@@ -330,6 +350,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
                 block.stride()
             )));
         }
+        objects_of(block).for_each(tsan::release);
         // SAFETY: the caller does not use the objects any more.
         unsafe { local.free_block(block) }.map(|()| 0).map_err(|error| {
             let Refusal { errno, reason } = refused(error);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
+use stillpoint_sys::tsan;
 
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
@@ -242,6 +243,7 @@ unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
 /// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
+    let _ignored = tsan::ignore();
     // SAFETY: inline code has the head of a reader, on its thread.
     let Some(parts) = (unsafe { parts_of(head) }) else { return };
     // SAFETY: as above.
@@ -258,6 +260,7 @@ pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
 /// Slow path of inline code: a slot beside the first one. Reaches nothing where a thread is cancelled.
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
+    let _ignored = tsan::ignore();
     // SAFETY: inline code has a reader, on its thread.
     match unsafe { find::<Guards>(reader) } {
         // SAFETY: as above.

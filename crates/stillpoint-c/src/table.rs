@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::{RandomState, Table};
+use stillpoint_sys::tsan;
 
 use self::hashing::{Hashing, Users};
 use self::keys::{Key, Long, Place, Short};
@@ -137,10 +138,11 @@ fn address(key: *const c_void) -> Result<*const u8, Refusal> {
 ///
 /// # Safety
 /// `place` is null, or may be written.
-unsafe fn tell(place: *mut *mut c_void, Word(word): Word) {
+unsafe fn tell(place: *mut *mut c_void, word: Word) {
+    word.acquire();
     if !place.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { place.write(word) };
+        unsafe { place.write(word.0) };
     }
 }
 
@@ -204,6 +206,11 @@ pub unsafe extern "C" fn still_table_get_many(
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
         // SAFETY: the caller hands in as many keys of the table's size.
         let found = unsafe { table.table.get_many(&region, address(keys)?, values) };
+        if tsan::is_there() {
+            let is_hit = |at: &usize| found >> at & 1 != 0;
+            // SAFETY: written if it was found.
+            (0..count).filter(is_hit).for_each(|at| Word(unsafe { values[at].assume_init() }).acquire());
+        }
         // SAFETY: the caller hands in a place.
         unsafe { hits.write(found) };
         Ok(found.count_ones() as c_int)
@@ -222,7 +229,7 @@ pub unsafe extern "C" fn still_table_insert(
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let Some(before) =
-            (unsafe { table.table.insert(address(key)?, Word(value)) }).map_err(|()| table.full())?
+            (unsafe { table.table.insert(address(key)?, Word(value).released()) }).map_err(|()| table.full())?
         else {
             return Ok(0);
         };
@@ -246,7 +253,7 @@ pub unsafe extern "C" fn still_table_add(
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
-        match unsafe { table.table.add(&region, address(key)?, Word(value)) } {
+        match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
             Ok(None) => Ok(0),
             Ok(Some(there)) => {
                 // SAFETY: the caller hands in a place, or null.
@@ -288,7 +295,11 @@ pub unsafe extern "C" fn still_table_remove_if(
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
-        Ok(c_int::from(unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) }))
+        let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
+        if is_removed {
+            Word(expected.cast_mut()).acquire();
+        }
+        Ok(c_int::from(is_removed))
     })
 }
 
@@ -311,7 +322,11 @@ pub unsafe extern "C" fn still_table_each(
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, true) }?;
-        // SAFETY: the caller says that it may be called so.
-        Ok(table.table.each(&region, &mut |key, Word(value)| unsafe { function(key, value, context) }))
+        Ok(table.table.each(&region, &mut |key, value| {
+            value.acquire();
+            let _heeded = tsan::heed();
+            // SAFETY: the caller says that it may be called so.
+            unsafe { function(key, value.0, context) }
+        }))
     })
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use stillpoint_sys::tsan;
+
 use crate::border::Refusal;
 use crate::handle::{sized, Versioned};
 
@@ -107,6 +109,7 @@ impl Worker {
         let teller = Teller(Arc::clone(&end));
         let body = move || {
             let _teller = teller;
+            let _ignored = tsan::ignore();
             run();
         };
         let blocked = Blocked::all();

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::hash::{BuildHasher, Hasher};
 
 use stillpoint::table::RandomState;
+use stillpoint_sys::tsan;
 
 /// How keys are hashed.
 pub(super) enum Hashing {
@@ -45,10 +46,11 @@ impl Hasher for HashingOne {
     fn write(&mut self, bytes: &[u8]) {
         match self {
             Self::Own(hasher) => hasher.write(bytes),
-            // SAFETY: whoever made the table says that it may be called with a key.
-            Self::Users(Users { function, context }, hash) => unsafe {
-                *hash = function(bytes.as_ptr().cast(), bytes.len(), *context);
-            },
+            Self::Users(Users { function, context }, hash) => {
+                let _heeded = tsan::heed();
+                // SAFETY: whoever made the table says that it may be called with a key.
+                *hash = unsafe { function(bytes.as_ptr().cast(), bytes.len(), *context) };
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use stillpoint::rcu::Region;
 use stillpoint::table::{Replaced, Table, TryInsertError};
+use stillpoint_sys::tsan;
 
 use super::hashing::Hashing;
 use super::keys::{Key, Place};
@@ -17,6 +18,24 @@ pub(super) struct Word(pub(super) *mut c_void);
 unsafe impl Send for Word {}
 // SAFETY: as above.
 unsafe impl Sync for Word {}
+
+impl Word {
+    /// What its owner has done comes before what those do who find it.
+    #[inline]
+    pub(super) fn released(self) -> Self {
+        if tsan::is_there() {
+            tsan::release(tsan::place_of(self.0.addr()));
+        }
+        self
+    }
+
+    #[inline]
+    pub(super) fn acquire(self) {
+        if tsan::is_there() {
+            tsan::acquire(tsan::place_of(self.0.addr()));
+        }
+    }
+}
 
 /// A table of some kind of keys.
 ///

@@ -14,7 +14,7 @@ use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// After a heavy fence, those who have full batches wait this many times as long as it took, and use the next one together.
 const BETWEEN_HEAVY: u32 = 32;
@@ -107,6 +107,7 @@ impl Protocol {
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         if self.progress.completed.load(orders::completed()) >= token {
+            tsan::acquire(&self.progress.completed);
             Ok(Grace::Over)
         } else {
             self.scan(token)
@@ -135,10 +136,12 @@ impl Protocol {
                 self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
                 return Ok(Grace::HeldUp(record));
             }
+            tsan::acquire(record);
             if state != PASSIVE {
                 over = over.min(state);
             }
         }
+        tsan::release(&self.progress.completed);
         raise(&self.progress.completed, over, orders::raise_completed());
         Ok(Grace::Over)
     }
@@ -180,7 +183,13 @@ impl Protocol {
         for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
             let slots = record.hazards().inspect(|_| work::step());
             addresses.extend(
-                slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
+                slots
+                    .map(|hazard| {
+                        let address = hazard.load(orders::hazards()).addr();
+                        tsan::acquire(hazard);
+                        address
+                    })
+                    .filter(|&address| address != 0),
             );
         }
         addresses.sort_unstable();

@@ -38,7 +38,7 @@ use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicUsize};
 use stillpoint_sys::sync::UnsafeCell;
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// A queue of callbacks.
 #[derive(Debug)]
@@ -180,6 +180,8 @@ impl Callbacks {
         if !self.turn.try_take() {
             return Outcome { called: 0, next: Hindrance::Other, panic: None };
         }
+        // What callbacks of earlier turns did comes before.
+        tsan::acquire(self);
         let serving = Serving(self);
         // SAFETY: the turn is this call's.
         let outcome = self.state.with_mut(|state| self.serve(unsafe { &mut *state }, limit));
@@ -380,6 +382,8 @@ impl Called<'_> {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
             panics::keep_first(&mut self.panic, panic);
         }
+        // For barriers.
+        tsan::release(self.queue);
         self.queue.core.give_room_back(0);
     }
 }
@@ -389,6 +393,7 @@ struct Serving<'q>(&'q Callbacks);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
+        tsan::release(self.0);
         if self.0.turn.end() {
             // For a thread that pauses the queue.
             self.0.event.notify();

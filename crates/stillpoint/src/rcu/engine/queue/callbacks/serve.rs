@@ -12,6 +12,7 @@ use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SL
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
+use stillpoint_sys::tsan;
 
 /// Threads that serve return when everything was called.
 const STOPPING: u32 = 1;
@@ -117,6 +118,7 @@ impl Callbacks {
         while self.turn.is_taken() {
             self.event.sleep_unless(None, || !self.turn.is_taken());
         }
+        tsan::acquire(self);
         forks
     }
 
@@ -128,6 +130,7 @@ impl Callbacks {
 
     /// Ends a pause. Those of before a `fork` have ended in the child.
     pub(crate) fn resume(&self, forks: u64) {
+        tsan::release(self);
         self.turn.end_pause(forks);
         self.event.notify();
     }
@@ -150,6 +153,7 @@ impl Callbacks {
         let mut patience = Patience::new();
         loop {
             if is_over() {
+                tsan::acquire(self);
                 return Ok(());
             }
             // Relaxed: it is looked at again.
