@@ -366,6 +366,8 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
             return Ok(ptr::null_mut());
         };
+        // As the load of inline code does.
+        tsan::acquire(link);
         *held = Some(protected);
         Ok(object.as_ptr())
     })

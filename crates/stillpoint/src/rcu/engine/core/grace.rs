@@ -136,12 +136,15 @@ impl Protocol {
                 self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
                 return Ok(Grace::HeldUp(record));
             }
-            tsan::acquire(record);
             if state != PASSIVE {
                 over = over.min(state);
             }
         }
-        tsan::release(&self.progress.completed);
+        if tsan::is_there() {
+            // Those that have gone, too.
+            self.records.iter_all().for_each(|record| tsan::acquire(record));
+            tsan::release(&self.progress.completed);
+        }
         raise(&self.progress.completed, over, orders::raise_completed());
         Ok(Grace::Over)
     }
@@ -183,14 +186,11 @@ impl Protocol {
         for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
             let slots = record.hazards().inspect(|_| work::step());
             addresses.extend(
-                slots
-                    .map(|hazard| {
-                        let address = hazard.load(orders::hazards()).addr();
-                        tsan::acquire(hazard);
-                        address
-                    })
-                    .filter(|&address| address != 0),
+                slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
             );
+        }
+        if tsan::is_there() {
+            self.records.iter_all().flat_map(Record::hazards).for_each(|hazard| tsan::acquire(hazard));
         }
         addresses.sort_unstable();
     }
