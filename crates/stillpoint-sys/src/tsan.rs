@@ -146,6 +146,7 @@ mod runtime {
     #[inline(always)]
     pub(super) fn release<T>(_address: *const T) {}
 
+    /// See the other one.
     #[must_use]
     #[derive(Debug)]
     pub struct Ignored(());
@@ -155,6 +156,7 @@ mod runtime {
         Ignored(())
     }
 
+    /// See the other one.
     #[must_use]
     #[derive(Debug)]
     pub struct Heeded(());
