@@ -109,7 +109,7 @@ int main(void)
     ssize_t alive = still_table_len(table);
     expired += expire(now + TIMEOUT);
     ssize_t left = still_table_len(table);
-    if (still_queue_barrier(queue) < 0)
+    if (still_queue_barrier(queue, STILL_FOREVER) < 0)
         fail("not freed");
     printf("%u packets, %zd flows alive at the end, %lu expired, %zd left\n", PACKETS, alive, expired, left);
     still_queue_free(queue);

@@ -34,14 +34,15 @@
  * ERRORS
  *   Functions that return int, int64_t or ssize_t return 0 or more, or a negative errno. Those that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
- *     -EINVAL  for NULL, for a handle of another kind, and for options of an unknown size;
+ *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
  *     -EBADF   for a handle that was freed, until its place is used again;
  *     -EBUSY   for a one-thread handle that a caller further up the stack is using: a destructor polls the reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. Who owns an object that was passed is unknown then.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
- *   message when they are given a wrong handle.
+ *   message when they are given a wrong handle, or one of another thread; when an unpin has no pin, or a release no protected load;
+ *   when a reader reports that is offline, or that a call further up the stack is using.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
@@ -50,17 +51,25 @@
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
  *   Threads may be cancelled, if their cancellation is deferred: one that arrives during a call waits until the call has returned.
  *   A thread that may be cancelled asynchronously calls nothing here.
- *   A thread frees its readers and locals before it ends, for example in the destructor of a key (pthread_key_create): no other
- *   thread can do so, and a reader that was left in a region holds everything up.
+ *   A reader or a local that its thread has not freed is freed when the thread ends, also if it is cancelled, with all that it
+ *   holds: in the third round of destructors of keys (pthread_key_create), so that destructors of C++ and those of keys, in the
+ *   first two rounds, may use it. What is made in the fourth round is for that round to free. The main thread does not end if it
+ *   returns from main.
  *
  * FORK
  *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,
- *   and refuses objects. A parent pauses its queues first, and forks while no other thread changes a table.
+ *   and refuses objects; a queue is given another thread by still_queue_start. A parent pauses its queues first, and forks while no
+ *   other thread changes a table.
  *
  * MEMORY
  *   Making things, retiring, second and further protected loads, and insertions of keys that lie behind a pointer allocate. As
  *   everywhere in Rust, the process ends where that fails, except in still_table_new, still_wheel_new, still_pool_new and
  *   insertions of short keys, which return. Pools, wheels, still_call, polls and lookups allocate nothing.
+ *
+ * STRUCTS THAT GROW
+ *   Structs that begin with `size` may get more fields in later versions. A library reads what a program knows, and takes the rest
+ *   as 0; it refuses options that it does not know itself (-EINVAL), unless they are 0. It writes what there is room for, and
+ *   sets to 0 what it does not know.
  *
  * DESTRUCTORS AND CALLBACKS
  *   They are called by whichever thread frees: within still_poll, still_flush, still_retire of a full reclaimer, still_synchronize,
@@ -295,11 +304,13 @@ struct still_qsbr {
 struct still_reader *still_reader_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 struct still_qsbr *still_qsbr_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 void still_answer_(struct still_head_ *head) STILL_NOEXCEPT;
+int still_is_mine_(const struct still_head_ *head) STILL_NOEXCEPT;
 void *still_slot_(struct still_reader *reader) STILL_NOEXCEPT;
 void still_slot_release_(void *slot) STILL_NOEXCEPT;
 
 /* Makes the calling thread a reader. Keep the reader as long as the thread lives: making one costs a full fence, and sometimes
- * an allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it. */
+ * an allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it;
+ * EAGAIN: the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD static inline struct still_reader *still_reader_new(const struct still_domain *domain)
 {
     return still_reader_new_(domain, STILL_LAYOUT);
@@ -311,8 +322,8 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Ends a reader, with its pins and protected loads. To be called by the reader's own thread before that thread ends (-EPERM on
- * another thread). */
+/* Ends a reader, with its pins and protected loads. For the reader's own thread (-EPERM on another one), whose end does it
+ * otherwise. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
@@ -320,16 +331,24 @@ int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 typedef void *__attribute__((__may_alias__)) still_any_;
 
 #ifdef STILL_CHECKED
-static inline void still_test_(const struct still_head_ *head, uint32_t mark, const char *function)
+static inline void still_must_(int condition, const char *function, const char *what)
 {
-    if (head == NULL || __atomic_load_n(&head->mark, __ATOMIC_ACQUIRE) != mark) {
-        fprintf(stderr, "%s: not a reader of this kind, or one that was freed\n", function);
+    if (!condition) {
+        fprintf(stderr, "%s: %s\n", function, what);
         abort();
     }
 }
+static inline void still_test_(const struct still_head_ *head, uint32_t mark, const char *function)
+{
+    still_must_(head != NULL && __atomic_load_n(&head->mark, __ATOMIC_ACQUIRE) == mark, function,
+                "not a reader of this kind, or one that was freed");
+    still_must_(still_is_mine_(head), function, "the reader belongs to another thread");
+}
 #define STILL_TEST_(head, mark) still_test_((head), (mark), __func__)
+#define STILL_MUST_(condition, what) still_must_((condition), __func__, (what))
 #else
 #define STILL_TEST_(head, mark) ((void)0)
+#define STILL_MUST_(condition, what) ((void)0)
 #endif
 
 static inline uint64_t *still_state_(const struct still_head_ *head)
@@ -346,6 +365,12 @@ static inline void still_tell_(struct still_head_ *head)
         still_answer_(head);
 }
 
+/* GCC warns that ThreadSanitizer does not know fences; the library tells it what they order. */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
 /* The reader's side of the pair that orders a store before later loads; the writer's is the heavy fence. */
 static inline void still_fence_(const struct still_head_ *head)
 {
@@ -355,6 +380,10 @@ static inline void still_fence_(const struct still_head_ *head)
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic pop
+#endif
+
 /* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a compare; also a store if
  * a grace period has begun since the last report. A report brings a reader that is offline online, but without the order that
  * still_online gives: use still_online. */
@@ -362,6 +391,8 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
     STILL_TEST_(head, STILL_MARK_QSBR_);
+    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "the reader is offline: use still_online");
+    STILL_MUST_(head->in_use == 0, "a call further up the stack is using the reader");
     /* Acquire: pairs with the read-modify-write of start. */
     uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {
@@ -402,6 +433,8 @@ static inline void still_unpin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
+    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "without a still_pin");
+    STILL_MUST_(head->nested != 0 || head->in_use == 0, "this would end the region of a call further up the stack");
     if (head->nested == 0) {
         /* Release: pairs with the acquire load of check: what was done in the region comes before the free. */
         __atomic_store_n(still_state_(head), (uint64_t)0, __ATOMIC_RELEASE);
@@ -418,24 +451,37 @@ STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *rea
     return __atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED) != 0;
 }
 
-/* Loads the pointer at `link` (of type T **), in a region: under still_pin, or by a QSBR reader that is online. */
-STILL_NODISCARD static inline void *still_load(const void *link)
+/* In the functions below, `link` is the address of a pointer, T **: a T * does not compile. In C they are macros over the functions
+ * whose names end with an underscore, and return void *; in C++ they are templates, and return T *. */
+
+/* Loads the pointer at `link`, in a region: under still_pin, or by a QSBR reader that is online. */
+STILL_NODISCARD static inline void *still_load_(const void *link)
 {
     /* Acquire: pairs with still_store and still_exchange. */
     return __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);
 }
 
 /* Stores a pointer at `link`, which must not be shared yet, or must hold nothing that has to be retired. */
-static inline void still_store(void *link, const void *object)
+static inline void still_store_(void *link, const void *object)
 {
     /* Release: pairs with still_load and still_protect. */
     __atomic_store_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_RELEASE);
 }
 
 /* Exchanges the pointer at `link`, and returns the old one: retire that object if nothing else leads to it. */
-STILL_NODISCARD static inline void *still_exchange(void *link, const void *object)
+STILL_NODISCARD static inline void *still_exchange_(void *link, const void *object)
 {
     return __atomic_exchange_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_ACQ_REL);
+}
+
+/* Puts `object` at `link` if `expected` is there: 1, and `expected` is to be retired if nothing else leads to it; or 0, and nothing
+ * has changed. For several writers. While they compare, `expected` must not be freed and its memory be used again: they hold it, or
+ * are in a region. */
+STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void *expected, const void *object)
+{
+    still_any_ there = (void *)(uintptr_t)expected;
+    return __atomic_compare_exchange_n((still_any_ *)link, &there, (void *)(uintptr_t)object, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)
+        ? 1 : 0;
 }
 
 /* An object that a protected load holds, and the slot that says so. */
@@ -447,6 +493,8 @@ struct still_protected {
 /* Lets go of a protected object, on the reader's thread. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
+    STILL_MUST_(held.slot_ == NULL || __atomic_load_n((void **)held.slot_, __ATOMIC_RELAXED) == held.object,
+                "it was released already");
     /* A reader's first slot is recognised by its address, which is not a multiple of 16. */
     if (__builtin_expect(((uintptr_t)held.slot_ & 8u) != 0, 1)) {
         /* Release: pairs with the acquire load of a scan: what was done with the object comes before its free. */
@@ -456,10 +504,10 @@ static inline void still_release(struct still_protected held)
     }
 }
 
-/* Loads the pointer at `link` (of type T **), and holds the object that it points to until the object is released or the
+/* Loads the pointer at `link`, and holds the object that it points to until the object is released or the
  * reader is freed. The object must be alive as long as it is linked there, and be retired by exactly this address, in the
  * domain of the reader. Starts over whenever `link` changes meanwhile. */
-STILL_NODISCARD static inline struct still_protected still_protect(struct still_reader *reader, const void *link)
+STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
@@ -494,10 +542,70 @@ struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
 /* As still_protect; lets go of what was held before. NULL: there is no object; or, with errno, the handle is invalid. */
-STILL_NODISCARD void *still_hold_protect(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
+STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
 /* Lets go of what the hold holds. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
+
+#ifdef __cplusplus
+extern "C++" {
+template <class L> struct still_link_ {
+    static_assert(sizeof(L) == 0, "this takes the address of a pointer: &p, not p");
+};
+template <class T> struct still_link_<T *> {
+    using pointer = T *;
+};
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_load(const L *link) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(still_load_(link));
+}
+template <class L>
+static inline void still_store(L *link, typename still_link_<L>::pointer object) noexcept
+{
+    still_store_(link, object);
+}
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_exchange(L *link,
+                                                                              typename still_link_<L>::pointer object) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(
+        still_exchange_(link, object));
+}
+template <class L>
+STILL_NODISCARD static inline int still_compare_exchange(L *link, typename still_link_<L>::pointer expected,
+                                                         typename still_link_<L>::pointer object) noexcept
+{
+    return still_compare_exchange_(link, expected, object);
+}
+template <class L>
+STILL_NODISCARD static inline struct still_protected still_protect(struct still_reader *reader, const L *link) noexcept
+{
+    static_assert(sizeof(still_link_<L>) > 0);
+    return still_protect_(reader, link);
+}
+template <class L>
+STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protect(struct still_hold *hold, const L *link) noexcept
+{
+    return static_cast<typename still_link_<L>::pointer>(
+        still_hold_protect_(hold, link));
+}
+}
+#else
+/* 5 is what the compilers call a pointer. */
+#define STILL_LINK_(link)                                                                                              \
+    ((void)sizeof(struct {                                                                                             \
+        _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
+        char unused_;                                                                                                  \
+    }))
+#define still_load(link) (STILL_LINK_(link), still_load_(link))
+#define still_store(link, object) (STILL_LINK_(link), still_store_((link), (object)))
+#define still_exchange(link, object) (STILL_LINK_(link), still_exchange_((link), (object)))
+#define still_compare_exchange(link, expected, object)                                                                 \
+    (STILL_LINK_(link), still_compare_exchange_((link), (expected), (object)))
+#define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
+#define still_hold_protect(hold, link) (STILL_LINK_(link), still_hold_protect_((hold), (link)))
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Writers
@@ -510,7 +618,7 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails, and the object stays the caller's */
     STILL_FULL_RECLAIM = 1,   /* background only: the caller frees a share of what others have submitted; still no room: it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails. In a region of its own it waits in vain */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails; never without an end for its own thread */
 };
 
 struct still_reclaimer_options {
@@ -522,9 +630,11 @@ struct still_reclaimer_options {
     uint32_t when_full;       /* enum still_when_full */
     uint32_t reserved;        /* 0 */
     int64_t full_wait;        /* for STILL_FULL_WAIT */
+    size_t stack_size;        /* background only: as in struct still_thread_options */
+    const char *thread_name;  /* background only: likewise */
 };
 
-#define STILL_RECLAIMER_OPTIONS_INIT { sizeof(struct still_reclaimer_options), 0, 0, 0, 0, 0, 0, 0 }
+#define STILL_RECLAIMER_OPTIONS_INIT { sizeof(struct still_reclaimer_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /* A queue of retired objects that its owner polls: it needs no thread of its own. For one thread at a time. */
 struct still_reclaimer;
@@ -539,8 +649,9 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Takes in an object that no link leads to any more: destroy(object, context) is called when no reader can hold it. `object` is
  * the address that readers protect, not that of a member; `bytes` is its size, for limits and statistics. Constant time,
  * amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; in both cases the object stays the
- * caller's. If a destructor that this reclaimer runs calls it, it leaves the object to the domain. */
+ * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; -EDEADLK: it would wait for room with
+ * STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that waits. In all these cases the
+ * object stays the caller's. If a destructor that this reclaimer runs calls it, it leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -559,14 +670,25 @@ ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
  * still_stats.beyond_limits. From any thread. */
 int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy, void *context) STILL_NOEXCEPT;
 
-/* A reclaimer with a thread of its own, to which any thread submits. All signals are blocked on that thread. */
+/* A thread of the library. It runs on the CPUs of the thread that starts it (pthread_setaffinity_np), at its priority. Signals are
+ * blocked on it, but for those of defects (SIGSEGV, SIGABRT and so on) and SIGPROF. */
+struct still_thread_options {
+    size_t size;       /* sizeof(struct still_thread_options) */
+    size_t stack_size; /* bytes; 0: as pthread_create gives to any thread. Destructors and callbacks use it */
+    const char *name;  /* as gdb and top show it, 15 characters of it; copied; NULL: "stillpoint-rcu" */
+};
+
+#define STILL_THREAD_OPTIONS_INIT { sizeof(struct still_thread_options), 0, NULL }
+
+/* A reclaimer with a thread of its own, to which any thread submits. */
 struct still_background;
 
 /* Makes a background reclaimer, and starts its thread. errno: EINVAL, EBADF; EAGAIN: the thread could not be started. */
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
+/* As still_retire, from any thread; -EDEADLK in a region only: do not wait while this thread's protected loads hold what it has
+ * submitted. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
  * background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
@@ -605,8 +727,15 @@ struct still_queue;
 STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* Frees the handle. Callbacks that wait pass to the domain, whose reclaimers call them, also if the queue was paused; this
- * allocates. Join the threads that serve it first. -EBUSY from a callback of the queue. */
+ * allocates. The thread of still_queue_start is joined: it ends after the callback that is running, and 63 more at most, whatever
+ * readers do. Join other threads that serve the queue first. In the child of a fork(2), where that thread is the parent's, call
+ * still_queue_barrier first: what waits is lost. -EBUSY from a callback of the queue. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
+
+/* Gives the queue a thread of the library, which serves it until still_queue_free, or until everything was called after
+ * still_queue_stop; still_queue_barrier leaves the callbacks to it. `options` may be NULL. -EAGAIN: the thread cannot be made; the queue is as before, and the call may be
+ * repeated. -EALREADY: it has one. In the child of a fork(2), after still_queue_reset_after_fork, it may get another one. */
+int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Calls function(callback) after a grace period, in the order in which callbacks were pushed. The grace period waits for
  * regions, not for protected loads. Wait-free: an exchange and a store, and a system call if a thread that serves the queue
@@ -628,15 +757,16 @@ int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 /* Lets still_queue_run return once every callback was called. Later calls of still_queue_run do the same: this cannot be undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold. Serves
- * the queue itself if no other thread does; waits on while the queue is paused. -EDEADLK from a callback of the queue, or in a
- * region of this thread. */
-STILL_NODISCARD int still_queue_barrier(struct still_queue *queue) STILL_NOEXCEPT;
+/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold, and for
+ * at most `timeout`. Serves the queue itself if no other thread does; waits on while the queue is paused.
+ * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from a callback of the queue, in a region of this
+ * thread, or while this thread has paused the queue. */
+STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits for the callback that is running; from then on no callback runs, until still_queue_resume. Pauses nest. -EDEADLK from
  * a callback of the queue. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* -EINVAL: it is not paused. */
+/* Ends a pause, one of this thread's if there is one. -EINVAL: it is not paused. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* In the child of a fork(2) whose parent had paused the queue: it is served again, and pauses are over. After
@@ -695,6 +825,10 @@ STILL_NODISCARD int still_table_add(struct still_table *table, const void *reade
 
 /* Takes a key out: 1 and its value, or 0. `old` may be NULL. */
 int still_table_remove(struct still_table *table, const void *key, void **old) STILL_NOEXCEPT;
+
+/* Takes a key out if its value is `expected`: 1; or 0, and nothing has changed: another thread was faster. For those who free what they
+ * have found: each value is taken out by one of them. `reader` as in still_table_get. */
+int still_table_remove_if(struct still_table *table, const void *reader, const void *key, const void *expected) STILL_NOEXCEPT;
 
 /* The number of entries. */
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
@@ -809,9 +943,9 @@ ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 /* One thread's access to a pool, with a cache. Only for the thread that made it. */
 struct still_local;
 
-/* errno: EAGAIN: max_locals threads use the pool already. */
+/* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Gives back what the cache holds. -EPERM on another thread. */
+/* Gives back what the cache holds. -EPERM on another thread. The thread's end does it otherwise. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
 /* An object, or NULL if there is none (errno ENOMEM). Its bytes are as its last user left them. */
@@ -833,7 +967,8 @@ struct still_block {
 
 /* 0, or -ENOMEM if there is no whole bucket. Its objects may be put back one by one. */
 STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back a block that still_get_block gave, with all of its objects. The errors of still_put. */
+/* Puts back a block as still_get_block gave it, with all of its objects. If it is refused, nothing was put back. -EINVAL: it is no
+ * whole block of the pool; -EALREADY: an object of it is free already, which only a hardened pool notices. */
 int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {

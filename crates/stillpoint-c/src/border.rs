@@ -9,6 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use stillpoint::rcu::{BuildError, RetireErrorKind, SynchronizeError};
+use stillpoint_sys::tsan;
 
 /// Why a call fails: an errno, and the reason in words.
 #[derive(Debug)]
@@ -30,7 +31,9 @@ impl Refusal {
 impl From<SynchronizeError> for Refusal {
     fn from(error: SynchronizeError) -> Self {
         let errno = match &error {
-            SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. } => libc::ETIMEDOUT,
+            SynchronizeError::Stalled(_)
+            | SynchronizeError::Pinned { .. }
+            | SynchronizeError::Busy { .. } => libc::ETIMEDOUT,
             SynchronizeError::Fence(fence) => fence.raw_os_error(),
             // Whatever waits for itself.
             _ => libc::EDEADLK,
@@ -56,6 +59,7 @@ impl From<stillpoint::rcu::raw::Refused> for Refusal {
             RetireErrorKind::Full => libc::ENOSPC,
             RetireErrorKind::DomainFull => libc::EDQUOT,
             RetireErrorKind::Closed => libc::EPIPE,
+            RetireErrorKind::WouldDeadlock => libc::EDEADLK,
             _ => libc::EXDEV,
         };
         Self::new(errno, refused.to_string())
@@ -124,6 +128,7 @@ pub(crate) fn call<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
 /// As [`call`], for a body that reaches nothing where libc cancels a thread.
 #[inline]
 pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
+    let _ignored = tsan::ignore();
     // Unwind safety: what a panic leaves behind is a defect of ours in any case, and each part of the library leaves its
     // own state whole.
     match catch_unwind(AssertUnwindSafe(body)) {

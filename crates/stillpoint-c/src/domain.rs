@@ -4,12 +4,11 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{
-    self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, SynchronizeError, Token,
-};
+use stillpoint::rcu::{self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, Token};
+use stillpoint_sys::tsan;
 
 use crate::border::{call, nanoseconds, time, Refusal};
-use crate::handle::{self, find, sized, Kind, Parts};
+use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
 
 /// A domain, to C.
 #[repr(C)]
@@ -34,6 +33,7 @@ pub type still_stall_fn =
     Option<unsafe extern "C-unwind" fn(stall: *const still_stall, context: *mut c_void)>;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_domain_options {
     size: usize,
     name: *const c_char,
@@ -64,6 +64,7 @@ pub struct still_stall {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_stats {
     size: usize,
     grace_periods: u64,
@@ -85,13 +86,31 @@ pub struct still_stats {
     reserved: i32,
 }
 
+// SAFETY: numbers, and pointers that may be null.
+unsafe impl Versioned for still_domain_options {
+    const NAME: &'static str = "struct still_domain_options";
+    const FIRST: usize = 80;
+}
+
+// SAFETY: numbers.
+unsafe impl Versioned for still_stall {
+    const NAME: &'static str = "struct still_stall";
+    const FIRST: usize = 64;
+}
+
+// SAFETY: numbers.
+unsafe impl Versioned for still_stats {
+    const NAME: &'static str = "struct still_stats";
+    const FIRST: usize = 136;
+}
+
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) -> *mut still_domain {
     call(|| {
         let builder = match options.is_null() {
             true => Domain::builder(),
             // SAFETY: the caller hands in options.
-            false => builder(unsafe { sized(options, "struct still_domain_options") }?)?,
+            false => builder(&unsafe { sized(options) }?)?,
         };
         Ok(handle::make(builder.build()?, Parts::default()))
     })
@@ -170,6 +189,7 @@ unsafe impl Sync for Hook {}
 impl Hook {
     pub(crate) fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
+        let _heeded = tsan::heed();
         // SAFETY: the caller of `still_domain_new` says that it may be called so.
         unsafe { (self.function)(&stall, self.context) };
     }
@@ -218,7 +238,7 @@ pub unsafe extern "C" fn still_domain_free(domain: *mut still_domain) -> c_int {
 pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: *mut still_stats) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and a place of the size that it says.
-        let (domain, _) = unsafe { (domain_of(domain)?, sized(stats, "struct still_stats")?) };
+        let (domain, place) = unsafe { (domain_of(domain)?, Place::of(stats)?) };
         let found = domain.stats();
         let answer = still_stats {
             size: size_of::<still_stats>(),
@@ -240,8 +260,7 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
             fence_error: found.fence_error.map_or(0, |error| error.raw_os_error()),
             reserved: 0,
         };
-        // SAFETY: as above.
-        unsafe { stats.write(answer) };
+        place.write(answer);
         Ok(0)
     })
 }
@@ -250,10 +269,9 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
 pub unsafe extern "C" fn still_domain_stall(domain: *const still_domain, stall: *mut still_stall) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and a place of the size that it says.
-        let (domain, _) = unsafe { (domain_of(domain)?, sized(stall, "struct still_stall")?) };
+        let (domain, place) = unsafe { (domain_of(domain)?, Place::of(stall)?) };
         let Some(found) = domain.stall() else { return Ok(0) };
-        // SAFETY: as above.
-        unsafe { stall.write(still_stall::from(&found)) };
+        place.write(still_stall::from(&found));
         Ok(1)
     })
 }
@@ -298,14 +316,6 @@ pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, ti
         }
         Ok(0)
     })
-}
-
-/// Refused in a region of the calling thread: what waits for everything would wait for itself.
-pub(crate) fn outside(domain: &Domain) -> Result<(), Refusal> {
-    match domain.wait_timeout(domain.start(), Duration::ZERO) {
-        Err(error @ SynchronizeError::WouldDeadlock { .. }) => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> {

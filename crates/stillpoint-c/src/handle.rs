@@ -2,8 +2,11 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
 
@@ -105,6 +108,7 @@ fn claim() -> &'static Handle {
         });
         if let Ok(before) = answer {
             let handle = &chunk.handles[before.trailing_ones() as usize];
+            tsan::acquire(handle);
             // Relaxed, both: the mark's release publishes the chunk.
             handle.head.mark.store(CLAIMED, Ordering::Relaxed);
             handle.chunk.store(ptr::from_ref(chunk).cast_mut(), Ordering::Relaxed);
@@ -224,6 +228,7 @@ impl<K: Kind> Found<K> {
         let place = (ptr::from_ref(self.handle).addr() - chunk.handles.as_ptr().addr()) / size_of::<Handle>();
         // SAFETY: it came from a box, as a `K`, and was taken out just now.
         let value = unsafe { *Box::from_raw(value.cast::<K>()) };
+        tsan::release(self.handle);
         // Release: pairs with the acquire in `claim`.
         chunk.claimed.fetch_and(!(1 << place), Ordering::Release);
         value
@@ -240,22 +245,81 @@ impl Drop for Within<'_> {
     }
 }
 
-/// The size that a struct of options or answers begins with.
+/// A struct of options or answers, which begins with its size. Programs may know a shorter or a longer one.
+///
+/// # Safety
+/// All zeros are a value, and so is every prefix, from the first version's size on, that zeros follow.
+pub(crate) unsafe trait Versioned: Copy {
+    const NAME: &'static str;
+    /// The size of its first version.
+    const FIRST: usize;
+}
+
+/// Larger than any of them will ever be: such a size was not set.
+const UNSET: usize = 4096;
+
+/// The size that a program has set.
+///
+/// # Safety
+/// `place` is null, or begins with a word.
+unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal> {
+    const { assert!(T::FIRST <= size_of::<T>()) };
+    if place.is_null() {
+        return Err(Refusal::invalid(format!("NULL was passed for {}", T::NAME)));
+    }
+    // SAFETY: it begins with a size.
+    match unsafe { *place.cast::<usize>() } {
+        size if (T::FIRST..UNSET).contains(&size) => Ok(size),
+        size => Err(Refusal::invalid(format!("{0} has size {size}: set it to sizeof({0})", T::NAME))),
+    }
+}
+
+/// The options at `place`: what a shorter struct does not have is 0; what a longer one has besides must be 0.
 ///
 /// # Safety
 /// `place` is null, or points to as many bytes as its first word says.
-pub(crate) unsafe fn sized<'p, T>(place: *const T, name: &str) -> Result<&'p T, Refusal> {
-    if place.is_null() {
-        return Err(Refusal::invalid(format!("NULL was passed for {name}")));
+pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_place(place) }?;
+    let own = size_of::<T>();
+    // SAFETY: as above.
+    let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
+    if bytes.iter().skip(own).any(|byte| *byte != 0) {
+        let reason = format!("{} has options that this version of the library does not know", T::NAME);
+        return Err(Refusal::invalid(reason));
     }
-    // SAFETY: it begins with a size.
-    let size = unsafe { *place.cast::<usize>() };
-    if size != size_of::<T>() {
-        let own = size_of::<T>();
-        return Err(Refusal::invalid(format!("{name} has size {size}, not {own}: set it to sizeof({name})")));
+    let mut options = MaybeUninit::<T>::zeroed();
+    // SAFETY: there are as many bytes on either side; zeros behind a prefix are a value.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), options.as_mut_ptr().cast(), size.min(own));
+        Ok(options.assume_init())
     }
-    // SAFETY: it is as large.
-    Ok(unsafe { &*place })
+}
+
+/// Where a program wants an answer.
+pub(crate) struct Place<T> {
+    start: *mut T,
+    size: usize,
+}
+
+impl<T: Versioned> Place<T> {
+    /// # Safety
+    /// As for [`sized`]; the bytes may be written as long as this value is used, and not be initialised but for the size.
+    pub(crate) unsafe fn of(start: *mut T) -> Result<Self, Refusal> {
+        // SAFETY: the caller's promise.
+        Ok(Self { start, size: unsafe { size_of_place(start) }? })
+    }
+
+    /// Writes as much of the answer as there is room for, but for the size; what a longer struct has besides becomes 0.
+    pub(crate) fn write(self, answer: T) {
+        let (from, to) = ((&raw const answer).cast::<u8>(), self.start.cast::<u8>());
+        let (head, own) = (size_of::<usize>(), size_of::<T>());
+        // SAFETY: there are as many bytes on either side, as `of` was told.
+        unsafe {
+            ptr::copy_nonoverlapping(from.add(head), to.add(head), self.size.min(own) - head);
+            ptr::write_bytes(to.add(self.size.min(own)), 0, self.size.saturating_sub(own));
+        }
+    }
 }
 
 const _: () = {
@@ -266,3 +330,53 @@ const _: () = {
     assert!(std::mem::offset_of!(still_head_, mark) == 24);
     assert!(std::mem::offset_of!(still_head_, in_use) == 28);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Grown {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+
+    // SAFETY: numbers.
+    unsafe impl Versioned for Grown {
+        const NAME: &'static str = "struct grown";
+        const FIRST: usize = 16;
+    }
+
+    fn read(words: &[usize]) -> Result<(u64, u64), i32> {
+        // SAFETY: the first word is not more than there is, in these tests, unless it is refused.
+        let answer = unsafe { sized(words.as_ptr().cast::<Grown>()) };
+        answer.map(|grown| (grown.first, grown.second)).map_err(|refusal| refusal.errno)
+    }
+
+    #[test]
+    fn options_of_other_versions_are_read_as_far_as_they_go() {
+        assert_eq!(read(&[16, 1]), Ok((1, 0)));
+        assert_eq!(read(&[24, 1, 2]), Ok((1, 2)));
+        assert_eq!(read(&[40, 1, 2, 0, 0]), Ok((1, 2)));
+        assert_eq!(read(&[40, 1, 2, 0, 1]), Err(libc::EINVAL));
+        for size in [0, 8, 15, UNSET, usize::MAX] {
+            assert_eq!(read(&[size, 1, 2]), Err(libc::EINVAL));
+        }
+    }
+
+    #[test]
+    fn answers_fill_the_room_that_there_is() {
+        let write = |mut words: [usize; 5]| {
+            // SAFETY: the first word is not more than there is.
+            let place = unsafe { Place::of(words.as_mut_ptr().cast::<Grown>()) };
+            place.map_err(|refusal| refusal.errno)?.write(Grown { size: 24, first: 1, second: 2 });
+            Ok::<_, i32>(words)
+        };
+        assert_eq!(write([16, 9, 9, 9, 9]), Ok([16, 1, 9, 9, 9]));
+        assert_eq!(write([24, 9, 9, 9, 9]), Ok([24, 1, 2, 9, 9]));
+        assert_eq!(write([32, 9, 9, 9, 9]), Ok([32, 1, 2, 0, 9]));
+        assert_eq!(write([8, 9, 9, 9, 9]), Err(libc::EINVAL));
+    }
+}

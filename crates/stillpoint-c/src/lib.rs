@@ -22,6 +22,8 @@ mod reader;
 mod reclaimer;
 mod rte;
 mod table;
+mod thread;
+mod thread_end;
 mod timer;
 mod urcu;
 
@@ -35,5 +37,6 @@ pub use reader::*;
 pub use reclaimer::*;
 pub use rte::*;
 pub use table::*;
+pub use thread::still_thread_options;
 pub use timer::*;
 pub use urcu::*;

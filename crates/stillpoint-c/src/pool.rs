@@ -5,10 +5,14 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawLocal, RawPool};
+use stillpoint::pool::{
+    FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool,
+};
+use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{self, find, sized, Kind, Parts};
+use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
+use crate::thread_end::{adopt, disown};
 
 /// A pool, to C.
 #[repr(C)]
@@ -23,6 +27,7 @@ pub struct still_local {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_pool_options {
     size: usize,
     max_objects: usize,
@@ -46,11 +51,24 @@ pub struct still_block {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_pool_info {
     size: usize,
     capacity: usize,
     available: usize,
     in_use: usize,
+}
+
+// SAFETY: numbers, and a pointer that may be null.
+unsafe impl Versioned for still_pool_options {
+    const NAME: &'static str = "struct still_pool_options";
+    const FIRST: usize = 80;
+}
+
+// SAFETY: numbers.
+unsafe impl Versioned for still_pool_info {
+    const NAME: &'static str = "struct still_pool_info";
+    const FIRST: usize = 32;
 }
 
 pub(crate) struct Pool(Arc<RawPool>);
@@ -86,7 +104,7 @@ pub unsafe extern "C" fn still_pool_new(
         let mut builder = RawPool::builder(capacity, bytes, align);
         if !options.is_null() {
             // SAFETY: the caller hands in options, and says that the memory in them is the pool's until it is freed.
-            builder = unsafe { configure(builder, sized(options, "struct still_pool_options")?) }?;
+            builder = unsafe { configure(builder, &sized(options)?) }?;
         }
         let pool = builder.build().map_err(|error| {
             use stillpoint::pool::BuildError::{Memory, ReservedPages};
@@ -174,7 +192,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
         // SAFETY: no preconditions.
         let thread = unsafe { libc::pthread_self() };
-        Ok(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
+        adopt::<Local>(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
     })
 }
 
@@ -190,6 +208,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
                 "the local belongs to the thread that made it, and this is another thread",
             ));
         }
+        disown(local.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -212,8 +231,12 @@ fn refused(error: FreeError) -> Refusal {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
-    // SAFETY: the caller hands in a handle, on its thread.
-    briefly(|| unsafe { local(handle) }?.alloc().map(|object| object.as_ptr().cast()).ok_or_else(exhausted))
+    briefly(|| {
+        // SAFETY: the caller hands in a handle, on its thread.
+        let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
+        tsan::acquire(object);
+        Ok(object.cast())
+    })
 }
 
 /// A slice of C: empty where `count` is 0, wherever it is.
@@ -239,7 +262,11 @@ pub unsafe extern "C" fn still_get_many(
         // SAFETY: the caller hands in a handle, on its thread, and room for as many addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
-        local.alloc_many(to).map(|_| 0).map_err(|_| exhausted())
+        let objects = local.alloc_many(to).map_err(|_| exhausted())?;
+        if tsan::is_there() {
+            objects.iter().for_each(|object| tsan::acquire(object.as_ptr()));
+        }
+        Ok(0)
     })
 }
 
@@ -247,6 +274,7 @@ pub unsafe extern "C" fn still_get_many(
 pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void) -> c_int {
     briefly(|| {
         let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        tsan::release(object.as_ptr());
         // SAFETY: the caller hands in a handle, on its thread, and does not use the object any more.
         unsafe { local(handle)?.free(object) }.map(|()| 0).map_err(refused)
     })
@@ -267,9 +295,18 @@ pub unsafe extern "C" fn still_put_many(
         // SAFETY: the same addresses, none of which is null.
         let objects =
             unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        if tsan::is_there() {
+            objects.iter().for_each(|object| tsan::release(object.as_ptr()));
+        }
         // SAFETY: the caller does not use the objects any more.
         unsafe { local.free_many(objects) }.map(|()| 0).map_err(refused)
     })
+}
+
+/// Where they are, if that is of interest.
+fn objects_of(block: RawBlock) -> impl Iterator<Item = *const u8> {
+    let count = if tsan::is_there() { block.len() } else { 0 };
+    (0..count).map(move |index| block.start().as_ptr().cast_const().wrapping_add(index * block.stride()))
 }
 
 fn place<T>(place: *const T) -> Result<(), Refusal> {
@@ -285,6 +322,7 @@ pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut s
         place(block)?;
         // SAFETY: the caller hands in a handle, on its thread.
         let found = unsafe { local(handle) }?.alloc_block().ok_or_else(exhausted)?;
+        objects_of(found).for_each(tsan::acquire);
         let answer = still_block {
             start: found.start().as_ptr().cast(),
             objects: found.len(),
@@ -301,12 +339,28 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
     briefly(|| {
         place(block)?;
         // SAFETY: the caller hands in a block.
-        let start = unsafe { (*block).start };
+        let still_block { start, objects, stride } = unsafe { block.read() };
         // SAFETY: the caller hands in a handle, on its thread.
         let local = unsafe { local(handle) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        let block = local.block_at(start);
+        if (objects, stride) != (block.len(), block.stride()) {
+            return Err(Refusal::invalid(format!(
+                "it is no whole block: it has {objects} objects every {stride} bytes, and blocks of the pool have {} every {}; \
+                 put its objects back one by one",
+                block.len(),
+                block.stride()
+            )));
+        }
+        objects_of(block).for_each(tsan::release);
         // SAFETY: the caller does not use the objects any more.
-        unsafe { local.free_block(local.block_at(start)) }.map(|()| 0).map_err(refused)
+        unsafe { local.free_block(block) }.map(|()| 0).map_err(|error| {
+            let Refusal { errno, reason } = refused(error);
+            Refusal::new(
+                errno,
+                format!("nothing of the block was put back, because of object {}: {reason}", error.index()),
+            )
+        })
     })
 }
 
@@ -314,7 +368,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
 pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut still_pool_info) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and a place of the size that it says.
-        let (pool, _) = unsafe { (find::<Pool>(pool)?.value(), sized(stats, "struct still_pool_info")?) };
+        let (pool, place) = unsafe { (find::<Pool>(pool)?.value(), Place::of(stats)?) };
         let found = pool.0.stats();
         let answer = still_pool_info {
             size: size_of::<still_pool_info>(),
@@ -322,8 +376,7 @@ pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut s
             available: found.available,
             in_use: found.in_use,
         };
-        // SAFETY: as above.
-        unsafe { stats.write(answer) };
+        place.write(answer);
         Ok(0)
     })
 }

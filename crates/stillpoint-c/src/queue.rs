@@ -2,14 +2,16 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stillpoint::rcu::raw::{Callback, CallbackQueue, ObjectCallback, Paused};
+use stillpoint::rcu::raw::{self, Callback, CallbackQueue, ObjectCallback, Paused};
 use stillpoint::rcu::Domain;
 
-use crate::border::{briefly, call, Refusal};
-use crate::domain::{domain_of, outside, still_domain};
+use crate::border::{briefly, call, time, Refusal};
+use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
+use crate::thread::{still_thread_options, Threading, Worker};
 
 /// A queue of callbacks, to C.
 #[repr(C)]
@@ -42,7 +44,10 @@ pub type still_callback_fn = Option<unsafe extern "C-unwind" fn(callback: *mut s
 
 pub(crate) struct Queue {
     queue: CallbackQueue,
-    pauses: Mutex<Vec<Paused>>,
+    pauses: Mutex<Vec<(Paused, libc::pid_t)>>,
+    worker: Mutex<Option<Worker>>,
+    /// The worker is to leave what waits.
+    is_freed: Arc<AtomicBool>,
     domain: Domain,
 }
 
@@ -62,6 +67,19 @@ impl Queue {
             false => Ok(()),
         }
     }
+
+    fn pauses(&self) -> MutexGuard<'_, Vec<(Paused, libc::pid_t)>> {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<Worker>> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn own_thread() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }
 }
 
 unsafe fn queue<'q>(queue: *const still_queue) -> Result<&'q Queue, Refusal> {
@@ -75,7 +93,16 @@ pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut st
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let queue = CallbackQueue::new(&domain);
-        Ok(handle::make(Queue { queue, pauses: Mutex::default(), domain }, Parts::default()))
+        Ok(handle::make(
+            Queue {
+                queue,
+                pauses: Mutex::default(),
+                worker: Mutex::default(),
+                is_freed: Arc::default(),
+                domain,
+            },
+            Parts::default(),
+        ))
     })
 }
 
@@ -85,9 +112,47 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller hands in a handle, and nobody else uses it.
         let found = unsafe { find::<Queue>(handle) }?;
         // SAFETY: as above.
-        unsafe { found.value() }.not_from_within(libc::EBUSY)?;
+        let value = unsafe { found.value() };
+        value.not_from_within(libc::EBUSY)?;
+        // Its callbacks find the handle until the end.
+        let worker = value.worker().take();
+        if let Some(worker) = worker.as_ref().filter(|worker| worker.is_here()) {
+            // Release: pairs with the acquire of the worker.
+            value.is_freed.store(true, Ordering::Release);
+            value.queue.wake();
+            worker.wait(None);
+        }
         // SAFETY: as above.
         drop(unsafe { found.free() });
+        if let Some(worker) = worker {
+            worker.join();
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_queue_start(
+    handle: *mut still_queue,
+    options: *const still_thread_options,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in a handle.
+        let queue = unsafe { queue(handle) }?;
+        // SAFETY: the caller hands in options, or null.
+        let threading = unsafe { Threading::of(options) }?;
+        let mut worker = queue.worker();
+        if worker.as_ref().is_some_and(Worker::is_here) {
+            return Err(Refusal::new(libc::EALREADY, "the queue has a thread already"));
+        }
+        let is_freed = Arc::clone(&queue.is_freed);
+        // Acquire: pairs with the release in `still_queue_free`.
+        let run = queue.queue.runner(move || !is_freed.load(Ordering::Acquire));
+        let before = worker.replace(Worker::start(threading, run)?);
+        if let Some(before) = before {
+            // The parent's.
+            before.join();
+        }
         Ok(0)
     })
 }
@@ -160,7 +225,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
-        outside(&queue.domain)?;
+        raw::held_up_by_caller(&queue.domain)?;
         queue.queue.clone().run();
         Ok(0)
     })
@@ -176,12 +241,17 @@ pub unsafe extern "C" fn still_queue_stop(handle: *mut still_queue) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue) -> c_int {
+pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue, timeout: i64) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
+        let limit = time(timeout)?;
+        if queue.pauses().iter().any(|(_, thread)| *thread == own_thread()) {
+            return Err(Refusal::new(libc::EDEADLK, "this thread has paused the queue: resume it first"));
+        }
         // Another handle: a callback of another queue may free the caller's.
-        queue.queue.clone().barrier()?;
+        let queue = queue.queue.clone();
+        limit.map_or_else(|| queue.barrier(), |limit| queue.barrier_timeout(limit))?;
         Ok(0)
     })
 }
@@ -193,7 +263,7 @@ pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
         let paused = queue.queue.pause();
-        queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).push(paused);
+        queue.pauses().push((paused, own_thread()));
         Ok(0)
     })
 }
@@ -203,7 +273,12 @@ pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
-        let paused = queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut pauses = queue.pauses();
+        // One of this thread's first.
+        let own = pauses.iter().rposition(|(_, thread)| *thread == own_thread());
+        let place = own.or(pauses.len().checked_sub(1));
+        let paused = place.map(|place| pauses.remove(place));
+        drop(pauses);
         paused.map(|_| 0).ok_or_else(|| Refusal::invalid("the queue is not paused"))
     })
 }
@@ -215,7 +290,7 @@ pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) 
         let queue = unsafe { queue(handle) }?;
         // SAFETY: as above.
         unsafe { queue.queue.reset_after_fork() };
-        queue.pauses.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        queue.pauses().clear();
         Ok(0)
     })
 }

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
+use stillpoint_sys::tsan;
 
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, mark_of, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
+use crate::thread_end::{adopt, disown};
 
 pub const STILL_LAYOUT: u32 = 1;
 pub const STILL_STATE_: usize = 0;
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: 
         let domain = unsafe { domain_of(domain) }?;
         let reader = domain.reader();
         let parts = parts(raw::Parts::of(&reader));
-        Ok(handle::make(Guards { reader, domain: domain.id() }, parts))
+        adopt::<Guards>(handle::make(Guards { reader, domain: domain.id() }, parts))
     })
 }
 
@@ -105,7 +107,7 @@ pub unsafe extern "C" fn still_qsbr_new_(domain: *const still_domain, layout: u3
         let domain = unsafe { domain_of(domain) }?.clone();
         let reader = domain.qsbr_reader();
         let parts = parts(raw::Parts::of_qsbr(&reader));
-        Ok(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
+        adopt::<Qsbr>(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
     })
 }
 
@@ -127,6 +129,7 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
         // SAFETY: as above.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
         drop(found.enter()?);
+        disown(reader.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -141,6 +144,7 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
         // SAFETY: as above.
         is_mine(unsafe { found.value() }.parts())?;
         drop(found.enter()?);
+        disown(qsbr.cast());
         // SAFETY: as above.
         drop(unsafe { found.free() });
         Ok(0)
@@ -223,25 +227,40 @@ pub(crate) unsafe fn region<'r>(
     }
 }
 
+/// # Safety
+/// `head` is null, or has been the head of a handle, which is not freed meanwhile.
+unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if mark_of(head.cast()) == STILL_MARK_QSBR_ {
+            find::<Qsbr>(head.cast()).map(|found| found.value().parts()).ok()
+        } else {
+            find::<Guards>(head.cast()).map(|found| raw::Parts::of(&found.value().reader)).ok()
+        }
+    }
+}
+
 /// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
+    let _ignored = tsan::ignore();
     // SAFETY: inline code has the head of a reader, on its thread.
-    let parts = unsafe {
-        if mark_of(head.cast_const().cast()) == STILL_MARK_QSBR_ {
-            find::<Qsbr>(head.cast_const().cast()).map(|found| found.value().parts())
-        } else {
-            find::<Guards>(head.cast_const().cast()).map(|found| raw::Parts::of(&found.value().reader))
-        }
-    };
-    let Ok(parts) = parts else { return };
+    let Some(parts) = (unsafe { parts_of(head) }) else { return };
     // SAFETY: as above.
     unsafe { parts.answer() };
+}
+
+/// For inline code that checks: whether the reader is the calling thread's.
+#[no_mangle]
+pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
+    // SAFETY: inline code has the head of a reader.
+    c_int::from(unsafe { parts_of(head) }.is_some_and(raw::Parts::is_mine))
 }
 
 /// Slow path of inline code: a slot beside the first one. Reaches nothing where a thread is cancelled.
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
+    let _ignored = tsan::ignore();
     // SAFETY: inline code has a reader, on its thread.
     match unsafe { find::<Guards>(reader) } {
         // SAFETY: as above.
@@ -332,7 +351,7 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_hold_protect(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
+pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
     call(|| {
         if link.is_null() {
             return Err(Refusal::invalid("NULL was passed for the address of a pointer"));
@@ -347,6 +366,8 @@ pub unsafe extern "C" fn still_hold_protect(hold: *mut still_hold, link: *const 
         let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
             return Ok(ptr::null_mut());
         };
+        // As the load of inline code does.
+        tsan::acquire(link);
         *held = Some(protected);
         Ok(object.as_ptr())
     })

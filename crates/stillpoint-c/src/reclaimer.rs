@@ -1,8 +1,8 @@
 //! Reclaimers that their owner polls.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use stillpoint::rcu::raw::{self, Object};
@@ -10,7 +10,8 @@ use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder, WhenFull};
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, sized, Kind, Parts};
+use crate::handle::{self, find, sized, Kind, Parts, Versioned};
+use crate::thread::Threading;
 
 /// A reclaimer, to C.
 #[repr(C)]
@@ -21,6 +22,7 @@ pub struct still_reclaimer {
 pub type still_destroy_fn = Option<unsafe extern "C-unwind" fn(object: *mut c_void, context: *mut c_void)>;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_reclaimer_options {
     size: usize,
     max_pending: usize,
@@ -30,6 +32,15 @@ pub struct still_reclaimer_options {
     when_full: u32,
     reserved: u32,
     full_wait: i64,
+    stack_size: usize,
+    thread_name: *const c_char,
+}
+
+// SAFETY: numbers, and a pointer that may be null.
+unsafe impl Versioned for still_reclaimer_options {
+    const NAME: &'static str = "struct still_reclaimer_options";
+    /// Without what concerns the thread.
+    const FIRST: usize = 56;
 }
 
 pub(crate) struct Polled {
@@ -43,17 +54,20 @@ impl Kind for Polled {
     const NAME: &'static str = "a reclaimer";
 }
 
+/// The builder with these options, and those of its thread.
+///
 /// # Safety
 /// `options` is null, or points to as many bytes as its first word says.
 pub(crate) unsafe fn configure<R>(
     mut builder: ReclaimerBuilder<R>,
     options: *const still_reclaimer_options,
-) -> Result<ReclaimerBuilder<R>, Refusal> {
+) -> Result<(ReclaimerBuilder<R>, Threading), Refusal> {
     if options.is_null() {
-        return Ok(builder);
+        // SAFETY: no name.
+        return Ok((builder, unsafe { Threading::new(0, ptr::null()) }?));
     }
     // SAFETY: the caller's promise.
-    let options = unsafe { sized(options, "struct still_reclaimer_options") }?;
+    let options = unsafe { sized(options) }?;
     if options.reserved != 0 {
         return Err(Refusal::invalid("struct still_reclaimer_options: `reserved` is not 0"));
     }
@@ -75,7 +89,9 @@ pub(crate) unsafe fn configure<R>(
         2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
         other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
     };
-    Ok(builder.when_full(when_full))
+    // SAFETY: a string, as the header says.
+    let threading = unsafe { Threading::new(options.stack_size, options.thread_name) }?;
+    Ok((builder.when_full(when_full), threading))
 }
 
 /// What C hands in to be retired.
@@ -114,7 +130,7 @@ pub unsafe extern "C" fn still_reclaimer_new(
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         // SAFETY: the caller hands in options, or null.
-        let reclaimer = unsafe { configure(domain.reclaimer_builder(), options) }?.build();
+        let reclaimer = unsafe { configure(domain.reclaimer_builder(), options) }?.0.build();
         Ok(handle::make(Polled { reclaimer: UnsafeCell::new(reclaimer), domain }, Parts::default()))
     })
 }

@@ -1,18 +1,22 @@
 //! Tables whose key size is known at run time.
 
-use std::borrow::Borrow;
+mod hashing;
+mod keys;
+mod typed;
+
 use std::ffi::{c_int, c_void};
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::mem::MaybeUninit;
-use std::ptr;
 
-use stillpoint::rcu::{Domain, Region};
-use stillpoint::table::{RandomState, Replaced, Table, TableGuard, TryInsertError};
+use stillpoint::rcu::Domain;
+use stillpoint::table::{RandomState, Table};
+use stillpoint_sys::tsan;
 
+use self::hashing::{Hashing, Users};
+use self::keys::{Key, Long, Place, Short};
+use self::typed::{Any, Typed, Word};
 use crate::border::{briefly, call, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, sized, Kind, Parts};
-use crate::reader::{self, region};
+use crate::handle::{self, find, sized, Kind, Parts, Versioned};
+use crate::reader::region;
 
 /// A table, to C.
 #[repr(C)]
@@ -27,6 +31,7 @@ pub type still_entry_fn = Option<
 >;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct still_table_options {
     size: usize,
     capacity: usize,
@@ -35,392 +40,16 @@ pub struct still_table_options {
     context: *mut c_void,
 }
 
+// SAFETY: numbers, and pointers that may be null.
+unsafe impl Versioned for still_table_options {
+    const NAME: &'static str = "struct still_table_options";
+    const FIRST: usize = 40;
+}
+
 /// The longest key.
 const LONGEST: usize = u16::MAX as usize;
 /// Keys of one call of `still_table_get_many`.
 const MOST: usize = 64;
-/// Lookups that overlap.
-const BURST: usize = 16;
-
-/// A value: a word of the program's.
-#[derive(Debug, Clone, Copy)]
-struct Word(*mut c_void);
-
-// SAFETY: a number to us; what it points to is the program's affair.
-unsafe impl Send for Word {}
-// SAFETY: as above.
-unsafe impl Sync for Word {}
-
-/// How keys are hashed.
-enum Hashing {
-    Own(RandomState),
-    Users(Users),
-}
-
-#[derive(Clone, Copy)]
-struct Users {
-    function: unsafe extern "C-unwind" fn(*const c_void, usize, *mut c_void) -> u64,
-    context: *mut c_void,
-}
-
-// SAFETY: the header says that the function is called by any thread with this context.
-unsafe impl Send for Users {}
-// SAFETY: as above.
-unsafe impl Sync for Users {}
-
-enum HashingOne {
-    Own(<RandomState as BuildHasher>::Hasher),
-    Users(Users, u64),
-}
-
-impl BuildHasher for Hashing {
-    type Hasher = HashingOne;
-
-    #[inline]
-    fn build_hasher(&self) -> HashingOne {
-        match self {
-            Self::Own(state) => HashingOne::Own(state.build_hasher()),
-            Self::Users(users) => HashingOne::Users(*users, 0),
-        }
-    }
-}
-
-/// Each key is written by one call.
-impl Hasher for HashingOne {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Own(hasher) => hasher.write(bytes),
-            // SAFETY: whoever made the table says that it may be called with a key.
-            Self::Users(Users { function, context }, hash) => unsafe {
-                *hash = function(bytes.as_ptr().cast(), bytes.len(), *context);
-            },
-        }
-    }
-
-    #[inline]
-    fn write_u32(&mut self, key: u32) {
-        match self {
-            Self::Own(hasher) => hasher.write_u32(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
-    }
-
-    #[inline]
-    fn write_u64(&mut self, key: u64) {
-        match self {
-            Self::Own(hasher) => hasher.write_u64(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
-    }
-
-    #[inline]
-    fn write_u128(&mut self, key: u128) {
-        match self {
-            Self::Own(hasher) => hasher.write_u128(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        match self {
-            Self::Own(hasher) => hasher.finish(),
-            Self::Users(_, hash) => *hash,
-        }
-    }
-}
-
-/// Keys as a table has them.
-trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + 'static {
-    /// A key that is looked up.
-    type Sought: Hash + Eq + ?Sized;
-
-    /// Calls `action` with the key of C at `key`.
-    ///
-    /// # Safety
-    /// There are `bytes` bytes.
-    unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Self::Sought) -> A) -> A;
-
-    fn own(key: &Self::Sought) -> Self;
-
-    fn start(&self) -> *const c_void;
-
-    /// Looks up as many keys as there are places for values; a bit for each that is found.
-    ///
-    /// # Safety
-    /// There are as many keys of `bytes` bytes.
-    unsafe fn get_many<R: Region>(
-        view: &View<'_, Self, R>,
-        keys: *const u8,
-        bytes: usize,
-        values: &mut [Place],
-    ) -> u64 {
-        let mut hits = 0;
-        for (index, value) in values.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
-            let found = unsafe { Self::with(keys.add(index * bytes), bytes, |key| view.get(key).copied()) };
-            if let Some(Word(word)) = found {
-                value.write(word);
-                hits |= 1 << index;
-            }
-        }
-        hits
-    }
-}
-
-type View<'g, K, R> = TableGuard<'g, K, Word, Hashing, R>;
-/// Where C wants a value.
-type Place = MaybeUninit<*mut c_void>;
-
-/// A key in the entry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Short<const N: usize>([u8; N]);
-
-impl<const N: usize> Hash for Short<N> {
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match N {
-            4 => state.write_u32(u32::from_ne_bytes(self.0[..4].try_into().expect("four bytes"))),
-            8 => state.write_u64(u64::from_ne_bytes(self.0[..8].try_into().expect("eight bytes"))),
-            16 => state.write_u128(u128::from_ne_bytes(self.0[..16].try_into().expect("sixteen bytes"))),
-            _ => state.write(&self.0),
-        }
-    }
-}
-
-impl<const N: usize> Short<N> {
-    /// # Safety
-    /// There are `N` bytes.
-    #[inline]
-    unsafe fn at(key: *const u8) -> Self {
-        // SAFETY: the caller's promise; an array of bytes has no alignment.
-        Self(unsafe { *key.cast() })
-    }
-}
-
-impl<const N: usize> Key for Short<N> {
-    type Sought = Self;
-
-    #[inline]
-    unsafe fn with<A>(key: *const u8, _bytes: usize, action: impl FnOnce(&Self) -> A) -> A {
-        // SAFETY: the caller's promise; the table of such keys has this size.
-        action(&unsafe { Self::at(key) })
-    }
-
-    fn own(key: &Self) -> Self {
-        *key
-    }
-
-    fn start(&self) -> *const c_void {
-        self.0.as_ptr().cast()
-    }
-
-    unsafe fn get_many<R: Region>(
-        view: &View<'_, Self, R>,
-        keys: *const u8,
-        _: usize,
-        values: &mut [Place],
-    ) -> u64 {
-        let mut hits = 0;
-        for (burst, values) in values.chunks_mut(BURST).enumerate() {
-            let first = burst * BURST;
-            // The last burst may have fewer keys: the first one of it stands in for the others.
-            // SAFETY: the caller's promise.
-            let key = |index: usize| unsafe {
-                Self::at(keys.add((first + if index < values.len() { index } else { 0 }) * N))
-            };
-            let found = view.get_many::<Self, BURST>(&std::array::from_fn(key));
-            for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
-                if let Some(Word(word)) = found {
-                    value.write(*word);
-                    hits |= 1 << (first + index);
-                }
-            }
-        }
-        hits
-    }
-}
-
-/// A key behind a pointer.
-struct Long(Box<Bytes>);
-
-#[derive(PartialEq, Eq)]
-#[repr(transparent)]
-struct Bytes([u8]);
-
-impl Hash for Bytes {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(&self.0);
-    }
-}
-
-impl Hash for Long {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl PartialEq for Long {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Long {}
-
-impl Borrow<Bytes> for Long {
-    fn borrow(&self) -> &Bytes {
-        &self.0
-    }
-}
-
-impl Key for Long {
-    type Sought = Bytes;
-
-    unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Bytes) -> A) -> A {
-        // SAFETY: the caller's promise; the same layout.
-        action(unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) })
-    }
-
-    fn own(key: &Bytes) -> Self {
-        let boxed = Box::into_raw(Box::<[u8]>::from(&key.0));
-        // SAFETY: from a box, of the same layout.
-        Self(unsafe { Box::from_raw(boxed as *mut Bytes) })
-    }
-
-    fn start(&self) -> *const c_void {
-        self.0 .0.as_ptr().cast()
-    }
-}
-
-/// A table of some kind of keys.
-///
-/// # Safety
-/// Where a method takes a key, it is the address of as many bytes as the keys of the table have.
-trait Any: Send + Sync {
-    unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
-    unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
-    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
-    /// The value that was there.
-    unsafe fn add(
-        &self,
-        region: &reader::Region<'_>,
-        key: *const u8,
-        value: Word,
-    ) -> Result<Option<Word>, ()>;
-    unsafe fn remove(&self, key: *const u8) -> Option<Word>;
-    fn each(
-        &self,
-        region: &reader::Region<'_>,
-        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
-    ) -> c_int;
-    fn len(&self) -> usize;
-}
-
-struct Typed<K: Key> {
-    table: Table<K, Word, Hashing>,
-    bytes: usize,
-}
-
-impl<K: Key> Typed<K> {
-    unsafe fn get_within<R: Region>(&self, region: &R, key: *const u8) -> Option<Word> {
-        let view = self.table.within(region);
-        // SAFETY: the caller's promise.
-        unsafe { K::with(key, self.bytes, |key| view.get(key).copied()) }
-    }
-
-    unsafe fn get_many_within<R: Region>(&self, region: &R, keys: *const u8, values: &mut [Place]) -> u64 {
-        // SAFETY: the caller's promise.
-        unsafe { K::get_many(&self.table.within(region), keys, self.bytes, values) }
-    }
-
-    unsafe fn add_within<R: Region>(
-        &self,
-        region: &R,
-        key: *const u8,
-        value: Word,
-    ) -> Result<Option<Word>, ()> {
-        let view = self.table.within(region);
-        // SAFETY: the caller's promise.
-        let answer = unsafe { K::with(key, self.bytes, |key| view.try_insert(K::own(key), value).map(drop)) };
-        match answer {
-            Ok(()) => Ok(None),
-            Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
-            Err(_) => Err(()),
-        }
-    }
-
-    fn each_within<R: Region>(
-        &self,
-        region: &R,
-        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
-    ) -> c_int {
-        let view = self.table.within(region);
-        let answers = view.iter().map(|(key, value)| function(key.start(), *value));
-        answers.into_iter().find(|answer| *answer != 0).unwrap_or(0)
-    }
-
-    fn old(answer: Replaced<'_, K, Word, Hashing>) -> Result<Option<Word>, ()> {
-        // What is dropped here is retired by the table.
-        answer.map(|old| old.map(|old| *old.value())).map_err(drop)
-    }
-}
-
-/// Calls a method with whatever is the region.
-macro_rules! within {
-    ($region:expr, $table:ident.$method:ident($($argument:expr),*)) => {
-        match $region {
-            reader::Region::Guard(pinned) => $table.$method(pinned.guard(), $($argument),*),
-            reader::Region::Qsbr(qsbr) => $table.$method(*qsbr, $($argument),*),
-        }
-    };
-}
-
-impl<K: Key> Any for Typed<K> {
-    unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word> {
-        // SAFETY: the caller's promise.
-        unsafe { within!(region, self.get_within(key)) }
-    }
-
-    unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {
-        // SAFETY: the caller's promise.
-        unsafe { within!(region, self.get_many_within(keys, values)) }
-    }
-
-    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()> {
-        // SAFETY: the caller's promise.
-        unsafe { K::with(key, self.bytes, |key| Self::old(self.table.insert(K::own(key), value))) }
-    }
-
-    unsafe fn add(
-        &self,
-        region: &reader::Region<'_>,
-        key: *const u8,
-        value: Word,
-    ) -> Result<Option<Word>, ()> {
-        // SAFETY: the caller's promise.
-        unsafe { within!(region, self.add_within(key, value)) }
-    }
-
-    unsafe fn remove(&self, key: *const u8) -> Option<Word> {
-        // SAFETY: the caller's promise.
-        unsafe { K::with(key, self.bytes, |key| self.table.remove(key).map(|old| *old.value())) }
-    }
-
-    fn each(
-        &self,
-        region: &reader::Region<'_>,
-        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
-    ) -> c_int {
-        within!(region, self.each_within(function))
-    }
-
-    fn len(&self) -> usize {
-        self.table.len()
-    }
-}
-
 pub(crate) struct Tabled {
     table: Box<dyn Any>,
     domain: u64,
@@ -467,7 +96,7 @@ pub unsafe extern "C" fn still_table_new(
         let options = match options.is_null() {
             true => None,
             // SAFETY: the caller hands in options.
-            false => Some(unsafe { sized(options, "struct still_table_options") }?),
+            false => Some(unsafe { sized(options) }?),
         };
         let make = match key_size {
             4 => make::<Short<4>>,
@@ -479,7 +108,7 @@ pub unsafe extern "C" fn still_table_new(
         };
         let max_len = options.map_or(0, |options| options.max_len);
         let hash_is_users = options.is_some_and(|options| options.hash.is_some());
-        let table = make(domain, key_size, options)?;
+        let table = make(domain, key_size, options.as_ref())?;
         Ok(handle::make(Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
     })
 }
@@ -509,10 +138,11 @@ fn address(key: *const c_void) -> Result<*const u8, Refusal> {
 ///
 /// # Safety
 /// `place` is null, or may be written.
-unsafe fn tell(place: *mut *mut c_void, Word(word): Word) {
+unsafe fn tell(place: *mut *mut c_void, word: Word) {
+    word.acquire();
     if !place.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { place.write(word) };
+        unsafe { place.write(word.0) };
     }
 }
 
@@ -576,6 +206,11 @@ pub unsafe extern "C" fn still_table_get_many(
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
         // SAFETY: the caller hands in as many keys of the table's size.
         let found = unsafe { table.table.get_many(&region, address(keys)?, values) };
+        if tsan::is_there() {
+            let is_hit = |at: &usize| found >> at & 1 != 0;
+            // SAFETY: written if it was found.
+            (0..count).filter(is_hit).for_each(|at| Word(unsafe { values[at].assume_init() }).acquire());
+        }
         // SAFETY: the caller hands in a place.
         unsafe { hits.write(found) };
         Ok(found.count_ones() as c_int)
@@ -593,8 +228,8 @@ pub unsafe extern "C" fn still_table_insert(
         // SAFETY: the caller hands in a handle.
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller hands in a key of the table's size.
-        let Some(before) =
-            (unsafe { table.table.insert(address(key)?, Word(value)) }).map_err(|()| table.full())?
+        let Some(before) = (unsafe { table.table.insert(address(key)?, Word(value).released()) })
+            .map_err(|()| table.full())?
         else {
             return Ok(0);
         };
@@ -618,7 +253,7 @@ pub unsafe extern "C" fn still_table_add(
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
-        match unsafe { table.table.add(&region, address(key)?, Word(value)) } {
+        match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
             Ok(None) => Ok(0),
             Ok(Some(there)) => {
                 // SAFETY: the caller hands in a place, or null.
@@ -648,6 +283,27 @@ pub unsafe extern "C" fn still_table_remove(
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn still_table_remove_if(
+    handle: *mut still_table,
+    reader: *const c_void,
+    key: *const c_void,
+    expected: *const c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller hands in handles.
+        let table = unsafe { table(handle) }?;
+        // SAFETY: as above.
+        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
+        // SAFETY: the caller hands in a key of the table's size.
+        let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
+        if is_removed {
+            Word(expected.cast_mut()).acquire();
+        }
+        Ok(c_int::from(is_removed))
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn still_table_len(handle: *const still_table) -> isize {
     // SAFETY: the caller hands in a handle.
     briefly(|| Ok(unsafe { table(handle) }?.table.len() as isize))
@@ -666,7 +322,11 @@ pub unsafe extern "C" fn still_table_each(
         let table = unsafe { table(handle) }?;
         // SAFETY: as above.
         let (region, _within) = unsafe { region(reader, table.domain, true) }?;
-        // SAFETY: the caller says that it may be called so.
-        Ok(table.table.each(&region, &mut |key, Word(value)| unsafe { function(key, value, context) }))
+        Ok(table.table.each(&region, &mut |key, value| {
+            value.acquire();
+            let _heeded = tsan::heed();
+            // SAFETY: the caller says that it may be called so.
+            unsafe { function(key, value.0, context) }
+        }))
     })
 }

@@ -33,6 +33,40 @@ fn callbacks() {
 }
 
 #[test]
+fn thread_ends() {
+    runs("thread_ends");
+}
+
+#[test]
+fn checked() {
+    runs("checked");
+}
+
+#[test]
+fn links() {
+    runs("links");
+    let source = root().join("tests/c/links.c");
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        for wrong in 1..=7 {
+            let mut command = compiler.command();
+            let output =
+                command.arg(format!("-DWRONG={wrong}")).arg("-fsyntax-only").arg(&source).output().unwrap();
+            let said = said(&output);
+            assert!(
+                !output.status.success() && said.contains("this takes the address of a pointer"),
+                "{}, WRONG={wrong}: {said}",
+                compiler.name
+            );
+        }
+    }
+}
+
+#[test]
+fn workers() {
+    runs("workers");
+}
+
+#[test]
 fn table() {
     runs("table");
 }
@@ -296,6 +330,132 @@ fn a_program_finds_the_library_by_cmake() {
     for program in ["shared", "static"] {
         let output = with_library(&build.join(program)).output().unwrap();
         assert!(output.status.success(), "{program}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_program_finds_the_library_by_meson() {
+    let (source, build) = (place().join("meson"), place().join("meson/build"));
+    // Of an earlier run.
+    let _ = std::fs::remove_dir_all(&source);
+    std::fs::create_dir_all(&source).unwrap();
+    let text = "project('test', 'c', default_options: ['c_std=gnu11'])\n\
+        executable('program', 'errors.c', c_args: '-D_GNU_SOURCE', \
+        dependencies: [dependency('stillpoint', version: '>=0.1'), dependency('threads')])\n";
+    std::fs::write(source.join("meson.build"), text).unwrap();
+    for file in ["errors.c", "check.h"] {
+        std::fs::copy(root().join("tests/c").join(file), source.join(file)).unwrap();
+    }
+    let meson = |arguments: &[&Path]| {
+        let mut command = Command::new("meson");
+        command.args(arguments).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+        command.output()
+    };
+    let Ok(output) = meson(&["setup".as_ref(), &build, &source]) else {
+        return skipped("meson is not installed");
+    };
+    assert!(output.status.success(), "{}", said(&output));
+    let output = meson(&["compile".as_ref(), "-C".as_ref(), &build]).unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let output = with_library(&build.join("program")).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Memory is used as long as it is there, and given back.
+#[test]
+fn valgrind_finds_nothing() {
+    for name in ["callbacks", "readers", "table", "thread_ends"] {
+        let source = root().join("tests/c").join(name).with_extension("c");
+        let program = compiled(CC, &source, &["-O1", "-g"], &format!("{name}-valgrind"));
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        let Ok(output) = valgrind.arg(&program).output() else {
+            return skipped("valgrind is not installed");
+        };
+        assert!(output.status.success(), "{name}: {}\n{}", output.status, said(&output));
+    }
+}
+
+/// Compilers that link with the runtime of ThreadSanitizer.
+fn sanitizing() -> impl Iterator<Item = Compiler> {
+    COMPILERS.into_iter().filter(|compiler| compiler.is_there()).filter(|compiler| {
+        let source = place().join("empty.c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let program = place().join(format!("empty-{}", compiler.name));
+        let mut command = compiler.command();
+        command.arg("-fsanitize=thread").arg(&source).arg("-o").arg(&program);
+        let is_there = command.output().unwrap().status.success()
+            && Command::new(&program).output().is_ok_and(|output| output.status.success());
+        if !is_there {
+            skipped(&format!("ThreadSanitizer of {} is not installed", compiler.name));
+        }
+        is_there
+    })
+}
+
+/// The library is not compiled for ThreadSanitizer, but tells it what it orders: right programs are silent, wrong ones are not.
+#[test]
+fn thread_sanitizer_tells_right_from_wrong() {
+    for compiler in sanitizing() {
+        let flags = ["-O1", "-g", "-fsanitize=thread"];
+        for name in ["stress", "table", "pool", "thread_ends"] {
+            let source = root().join("tests/c").join(name).with_extension("c");
+            compiled_and_run(compiler, &source, &flags, &format!("{name}-{}-tsan", compiler.name));
+        }
+        let source = root().join("tests/c/tsan.c");
+        let program = compiled(compiler, &source, &flags, &format!("tsan-{}", compiler.name));
+        for arguments in [&["0"][..], &["0", "symmetric"]] {
+            let output = Command::new(&program).args(arguments).output().unwrap();
+            assert!(output.status.success(), "{} {arguments:?}:\n{}", compiler.name, said(&output));
+        }
+        for defect in 1..=7 {
+            let output = Command::new(&program).arg(defect.to_string()).output().unwrap();
+            assert!(
+                !output.status.success() && said(&output).contains("data race"),
+                "{}, defect {defect}, is not found: {}\n{}",
+                compiler.name,
+                output.status,
+                said(&output)
+            );
+        }
+    }
+}
+
+/// The headers compile for another processor, whether there is a libc for it or not.
+#[test]
+fn the_headers_compile_for_aarch64() {
+    let text: &[(&str, &str)] = &[
+        ("sys/types.h", "#include <stddef.h>\ntypedef long ssize_t;\n"),
+        (
+            "stdio.h",
+            "typedef struct file FILE;\nextern FILE *stderr;\nint fprintf(FILE *, const char *, ...);\n",
+        ),
+        ("stdlib.h", "_Noreturn void abort(void);\n"),
+    ];
+    let libc = place().join("libc");
+    for (name, text) in text {
+        std::fs::create_dir_all(libc.join(name).parent().unwrap()).unwrap();
+        std::fs::write(libc.join(name), text).unwrap();
+    }
+    let source = place().join("aarch64.c");
+    std::fs::write(&source, "#include \"stillpoint.h\"\nint main(void) { return 0; }\n").unwrap();
+    let freestanding = ["-ffreestanding", "-isystem", libc.to_str().unwrap(), "-D__linux__"];
+    let gcc = Compiler { name: "aarch64-linux-gnu-gcc", language: "c", standard: "-std=c11" };
+    let clang = Compiler { name: "clang", language: "c", standard: "-std=c11" };
+    for (compiler, flags) in [(gcc, &[][..]), (clang, &["--target=aarch64-linux-gnu"])] {
+        if !compiler.is_there() {
+            continue;
+        }
+        for checked in ["-USTILL_CHECKED", "-DSTILL_CHECKED"] {
+            let mut command = compiler.command();
+            command
+                .args(flags)
+                .args(freestanding)
+                .args([checked, "-O2", "-c", "-o", "/dev/null"])
+                .arg(&source);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{} {checked}:\n{}", compiler.name, said(&output));
+        }
     }
 }
 

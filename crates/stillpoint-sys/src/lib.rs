@@ -5,6 +5,7 @@
 //! - [`busted`]: the switch of broken variants, which the checkers must catch.
 //! - [`work`]: counts the steps of calls that promise a bound.
 //! - [`panics`]: panics of the user's functions, kept until what was begun is done.
+//! - [`tsan`]: what ThreadSanitizer is told of programs in C.
 //! - [`bits`]: the bits of a word.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -24,5 +25,7 @@ pub mod portable;
 pub mod quarantine;
 #[cfg(feature = "std")]
 pub mod sync;
+#[cfg(feature = "std")]
+pub mod tsan;
 #[cfg(feature = "std")]
 pub mod work;

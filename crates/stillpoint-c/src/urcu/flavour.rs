@@ -298,8 +298,8 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
     call(|| {
         let flavour = find(flavour)?;
         // SAFETY: the caller hands in options of the size that they say.
-        let options = unsafe { sized(options, "struct still_domain_options") }?;
-        let (mut builder, hook) = (builder(options)?, options.hook());
+        let options = unsafe { sized(options) }?;
+        let (mut builder, hook) = (builder(&options)?, options.hook());
         if !options.has_name() {
             builder = builder.name(format!("urcu-{}", flavour.name));
         }

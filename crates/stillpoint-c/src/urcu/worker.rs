@@ -17,8 +17,8 @@ use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
 use super::flavour::{of, Flavour, Locked};
 use super::reader::{frame, AGAIN};
 use super::report;
-use crate::background::Blocked;
 use crate::border::{briefly, call, Refusal};
+use crate::thread::Blocked;
 
 /// liburcu's, to C.
 #[repr(C)]

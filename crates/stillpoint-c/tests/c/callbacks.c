@@ -32,10 +32,10 @@ static void order(struct still_domain *domain)
         CHECK(still_call(queue, &nodes[i].callback, in_order) == 0);
     }
     CHECK(still_queue_poll(queue, STILL_ALL) == 0 && still_queue_pending(queue) == MANY);
-    REFUSED(still_queue_barrier(queue), -EDEADLK, "guard");
+    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "guard");
     REFUSED(still_queue_run(queue), -EDEADLK, "guard");
     still_unpin(reader);
-    CHECK(still_queue_barrier(queue) == 0);
+    CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0);
     CHECK(next_number == MANY && still_queue_pending(queue) == 0);
     CHECK(still_reader_free(reader) == 0 && still_queue_free(queue) == 0);
 }
@@ -61,7 +61,7 @@ static struct still_queue *own;
 
 static void from_within(struct still_callback *callback) STILL_NOEXCEPT
 {
-    REFUSED(still_queue_barrier(own), -EDEADLK, "its own end");
+    REFUSED(still_queue_barrier(own, STILL_FOREVER), -EDEADLK, "its own end");
     REFUSED(still_queue_pause(own), -EDEADLK, "its own queue");
     REFUSED(still_queue_free(own), -EBUSY, "its own queue");
     CHECK(still_queue_poll(own, STILL_ALL) == 0);
@@ -73,7 +73,7 @@ static void calls_in(struct still_domain *domain)
     own = still_queue_new(domain);
     int before = destroyed();
     CHECK(still_call(own, &make(1)->callback.callback, from_within) == 0);
-    CHECK(still_queue_barrier(own) == 0 && still_queue_barrier(own) == 0);
+    CHECK(still_queue_barrier(own, STILL_FOREVER) == 0 && still_queue_barrier(own, STILL_FOREVER) == 0);
     CHECK(destroyed() == before + 1);
     CHECK(still_queue_free(own) == 0);
 }
@@ -90,7 +90,7 @@ static void frees_the_outer(struct still_callback *callback) STILL_NOEXCEPT
 static void polls_the_inner(struct still_callback *callback) STILL_NOEXCEPT
 {
     CHECK(still_call(inner, &make(1)->callback.callback, frees_the_outer) == 0);
-    CHECK(still_queue_barrier(inner) == 0);
+    CHECK(still_queue_barrier(inner, STILL_FOREVER) == 0);
     called(callback);
 }
 
@@ -100,7 +100,7 @@ static void nested(struct still_domain *domain)
     inner = still_queue_new(domain);
     int before = destroyed();
     CHECK(still_call(own, &make(1)->callback.callback, polls_the_inner) == 0);
-    CHECK(still_queue_barrier(own) == 0 && destroyed() == before + 2);
+    CHECK(still_queue_barrier(own, STILL_FOREVER) == 0 && destroyed() == before + 2);
     CHECK(still_queue_free(inner) == 0 && still_queue_free(own) == 0);
 }
 
@@ -118,7 +118,7 @@ static void threads(struct still_domain *domain)
     int before = destroyed();
     for (int i = 0; i < MANY; i++)
         CHECK(still_call(queue, &make(i)->callback.callback, called) == 0);
-    CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY);
+    CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0 && destroyed() == before + MANY);
     CHECK(still_queue_pause(queue) == 0);
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
@@ -129,14 +129,14 @@ static void threads(struct still_domain *domain)
     CHECK(child >= 0);
     if (child == 0) {
         CHECK(still_reset_after_fork(domain) == 0 && still_queue_reset_after_fork(queue) == 0);
-        CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY + 1);
+        CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0 && destroyed() == before + MANY + 1);
         _exit(0);
     }
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 
     CHECK(still_queue_resume(queue) == 0);
-    CHECK(still_queue_barrier(queue) == 0 && destroyed() == before + MANY + 1);
+    CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0 && destroyed() == before + MANY + 1);
     CHECK(still_queue_stop(queue) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
 
@@ -144,6 +144,52 @@ static void threads(struct still_domain *domain)
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_queue_free(queue) == 0);
     CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + MANY + 2);
+}
+
+static void *waits_in_vain(void *queue)
+{
+    REFUSED(still_queue_barrier((struct still_queue *)queue, 1000000), -ETIMEDOUT, "not yet freed");
+    return NULL;
+}
+
+static struct still_domain *held_up;
+static pthread_barrier_t inside;
+
+static void *stays_inside(void *unused)
+{
+    struct still_reader *reader = still_reader_new(held_up);
+    still_pin(reader);
+    pthread_barrier_wait(&inside);
+    pthread_barrier_wait(&inside);
+    still_unpin(reader);
+    CHECK(still_reader_free(reader) == 0);
+    return unused;
+}
+
+/* A barrier ends in time, and says what is in the way; a thread that has paused the queue would wait for itself. */
+static void in_time(struct still_domain *domain)
+{
+    struct still_queue *queue = still_queue_new(domain);
+    struct still_qsbr *online = still_qsbr_new(domain);
+    REFUSED(still_queue_barrier(queue, 1000000), -EDEADLK, "QSBR");
+    CHECK(still_offline(online) == 0);
+    CHECK(still_queue_barrier(queue, 0) == 0 || still_queue_barrier(queue, STILL_FOREVER) == 0);
+    CHECK(still_queue_pause(queue) == 0);
+    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "paused");
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, waits_in_vain, queue) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(still_queue_resume(queue) == 0 && still_queue_barrier(queue, STILL_FOREVER) == 0);
+    REFUSED(still_queue_barrier(queue, -2), -EINVAL, "negative");
+
+    /* Another thread is in a region. */
+    held_up = domain;
+    CHECK(pthread_barrier_init(&inside, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, stays_inside, NULL) == 0);
+    pthread_barrier_wait(&inside);
+    REFUSED(still_queue_barrier(queue, 1000000), -ETIMEDOUT, "held up");
+    pthread_barrier_wait(&inside);
+    CHECK(pthread_join(thread, NULL) == 0 && still_queue_barrier(queue, STILL_FOREVER) == 0);
+    CHECK(still_qsbr_free(online) == 0 && still_queue_free(queue) == 0);
 }
 
 int main(void)
@@ -154,6 +200,7 @@ int main(void)
     calls_in(domain);
     nested(domain);
     threads(domain);
+    in_time(domain);
     CHECK(still_domain_free(domain) == 0);
     return 0;
 }

@@ -81,7 +81,7 @@ static void handles(void)
     CHECK(still_reader_new(NULL) == NULL && errno == EINVAL);
     CHECK(still_start(NULL) == 0 && errno == EINVAL);
     CHECK(still_hold_protect(NULL, &domain) == NULL && errno == EINVAL);
-    CHECK(still_hold_protect(hold, NULL) == NULL && errno == EINVAL);
+    CHECK(still_hold_protect(hold, (void **)NULL) == NULL && errno == EINVAL);
 
     /* Another kind. */
     REFUSED(still_poll((struct still_reclaimer *)(void *)domain, STILL_ALL), -EINVAL, "another kind");

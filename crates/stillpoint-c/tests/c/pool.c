@@ -97,6 +97,24 @@ int main(void)
     CHECK(still_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);
     for (size_t i = 0; i < block.objects; i++)
         memset((char *)block.start + i * block.stride, 2, BYTES);
+    /* Not whole: nothing is put back. */
+    struct still_block part = block;
+    part.objects--;
+    REFUSED(still_put_block(first, &part), -EINVAL, "no whole block");
+    part = block;
+    part.start = (char *)block.start + block.stride;
+    REFUSED(still_put_block(first, &part), -EINVAL, "nothing of the block");
+    struct still_pool_info info;
+    info.size = sizeof info;
+    CHECK(still_pool_stats(pool, &info) == 0);
+    size_t out = info.in_use;
+    CHECK(still_put(first, (char *)block.start + 2 * block.stride) == 0);
+    REFUSED(still_put_block(first, &block), -EALREADY, "because of object 2");
+    CHECK(still_pool_stats(pool, &info) == 0 && info.in_use == out - 1);
+    for (size_t i = 0; i < block.objects; i++)
+        CHECK(i == 2 || still_put(first, (char *)block.start + i * block.stride) == 0);
+    CHECK(still_get_block(first, &block) == 0);
+
     CHECK(still_put_block(first, &block) == 0);
     REFUSED(still_put_block(first, &block), -EALREADY, "");
     CHECK(still_get_block(first, &block) == 0);

@@ -74,7 +74,7 @@ int main(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(still_flush(reclaimer, STILL_FOREVER) == 0);
     CHECK(still_background_free(background, STILL_FOREVER) == 0);
-    CHECK(still_queue_barrier(queue) == 0);
+    CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0);
     while (still_queue_pending(queue) > 0)
         still_queue_poll(queue, STILL_ALL);
     CHECK(destroyed() == ROUNDS);

@@ -79,6 +79,11 @@ static void size(size_t bytes, still_hash_fn *hash, void *context)
     CHECK(still_table_remove(table, key_of(1, bytes), &value) == 1 && value == word(1));
     CHECK(still_table_remove(table, key_of(1, bytes), &value) == 0);
     CHECK(still_table_add(table, qsbr, key_of(1, bytes), word(1), NULL) == 0);
+    CHECK(still_table_remove_if(table, reader, key_of(1, bytes), word(2)) == 0);
+    CHECK(still_table_get(table, reader, key_of(1, bytes), &value) == 1 && value == word(1));
+    CHECK(still_table_remove_if(table, qsbr, key_of(1, bytes), word(1)) == 1);
+    CHECK(still_table_remove_if(table, reader, key_of(1, bytes), word(1)) == 0);
+    CHECK(still_table_insert(table, key_of(1, bytes), word(1), NULL) == 0);
 
     struct visits all = { 0, 0, 0 }, some = { 0, 0, 3 };
     CHECK(still_table_each(table, reader, visit, &all) == 0);
@@ -281,6 +286,58 @@ static void beside_writers(void)
     CHECK(still_table_len(shared) == 0 && still_table_free(shared) == 0 && still_reclaimer_free(reclaimer) == 0);
 }
 
+/* Several threads expire what they have found: each value is taken out by one of them, and a newer one stays. */
+static int expired;
+
+static void *expires(void *of_qsbr)
+{
+    struct still_reader *reader = still_reader_new(domain);
+    struct still_qsbr *qsbr = still_qsbr_new(domain);
+    const void *by = of_qsbr ? (const void *)qsbr : reader;
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        still_pin(reader);
+        void *found = NULL;
+        if (still_table_get(shared, by, key_of(i % KEYS, 8), &found) == 1) {
+            CHECK(((struct object *)found)->value > 0);
+            struct object *newer = make(1);
+            if (still_table_remove_if(shared, by, key_of(i % KEYS, 8), found) == 1) {
+                CHECK(still_retire(reclaimer, found, sizeof(struct object), destroy, NULL) == 0);
+                __atomic_add_fetch(&expired, 1, __ATOMIC_RELAXED);
+                if (still_table_add(shared, by, key_of(i % KEYS, 8), newer, NULL) == 0)
+                    newer = NULL;
+            }
+            free(newer);
+        }
+        still_unpin(reader);
+        still_quiescent(qsbr);
+        still_poll(reclaimer, STILL_ALL);
+    }
+    CHECK(still_qsbr_free(qsbr) == 0 && still_reader_free(reader) == 0 && still_reclaimer_free(reclaimer) == 0);
+    return NULL;
+}
+
+static void expiry(void)
+{
+    shared = still_table_new(domain, 8, NULL);
+    for (uint64_t key = 0; key < KEYS; key++)
+        CHECK(still_table_insert(shared, key_of(key, 8), make(1), NULL) == 0);
+    int before = destroyed(), thread_count = 3;
+    pthread_t threads[3];
+    for (int i = 0; i < thread_count; i++)
+        CHECK(pthread_create(&threads[i], NULL, expires, i == 0 ? &expired : NULL) == 0);
+    for (int i = 0; i < thread_count; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(still_barrier(domain, STILL_FOREVER) == 0);
+    CHECK(expired > 0 && destroyed() == before + expired);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        void *old;
+        if (still_table_remove(shared, key_of(key, 8), &old) == 1)
+            free(old);
+    }
+    CHECK(still_table_len(shared) == 0 && still_table_free(shared) == 0);
+}
+
 int main(void)
 {
     domain = still_domain_new(NULL);
@@ -294,6 +351,7 @@ int main(void)
     refusals();
     walks();
     beside_writers();
+    expiry();
     CHECK(still_domain_free(domain) == 0);
     return 0;
 }

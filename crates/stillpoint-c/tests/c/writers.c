@@ -175,6 +175,53 @@ static void forked(void)
     CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
 }
 
+/* A thread that would wait for room that it takes up itself. */
+static void waits_for_itself(void)
+{
+    struct still_domain *domain = new_domain(0);
+    struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+    options.max_pending = 2;
+    options.when_full = STILL_FULL_WAIT;
+    options.full_wait = STILL_FOREVER;
+    struct still_reclaimer *reclaimer = still_reclaimer_new(domain, &options);
+    struct still_reader *reader = still_reader_new(domain);
+    int before = destroyed();
+    struct object *third = make(3);
+    still_pin(reader);
+    for (int i = 0; i < 2; i++)
+        CHECK(still_retire(reclaimer, make(i), 1, destroy, NULL) == 0);
+    REFUSED(still_retire(reclaimer, third, 1, destroy, NULL), -EDEADLK, "itself");
+    still_unpin(reader);
+    CHECK(still_retire(reclaimer, third, 1, destroy, NULL) == 0); /* it makes room */
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 3);
+
+    struct object *links[2] = { make(1), make(2) };
+    struct still_protected held[2];
+    third = make(3);
+    for (int i = 0; i < 2; i++) {
+        held[i] = still_protect(reader, &links[i]);
+        CHECK(still_retire(reclaimer, links[i], 1, destroy, NULL) == 0);
+    }
+    REFUSED(still_retire(reclaimer, third, 1, destroy, NULL), -EDEADLK, "itself");
+    still_release(held[0]);
+    CHECK(still_retire(reclaimer, third, 1, destroy, NULL) == 0);
+    still_release(held[1]);
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 6);
+
+    struct still_background *background = still_background_new(domain, &options);
+    still_pin(reader);
+    int answer = 0;
+    third = make(3);
+    for (int i = 0; i < 2; i++)
+        CHECK(still_submit(background, make(i), 1, destroy, NULL) == 0);
+    answer = still_submit(background, third, 1, destroy, NULL);
+    CHECK(answer == -EDEADLK);
+    still_unpin(reader);
+    CHECK(still_submit(background, third, 1, destroy, NULL) == 0);
+    CHECK(still_background_free(background, STILL_FOREVER) == 0 && destroyed() == before + 9);
+    CHECK(still_reader_free(reader) == 0 && still_reclaimer_free(reclaimer) == 0 && still_domain_free(domain) == 0);
+}
+
 static void bad_numbers(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -240,6 +287,7 @@ int main(void)
     backgrounds();
     from_a_submitter();
     forked();
+    waits_for_itself();
     bad_numbers();
     cancellation();
     return 0;

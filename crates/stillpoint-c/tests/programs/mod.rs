@@ -82,8 +82,8 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// Compiles a program, linked with the static library, and runs it. Returns what it said.
-pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
+/// Compiles a program, linked with the static library. Returns where it is.
+pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> PathBuf {
     let program = place().join(program);
     let output = compiler
         .command()
@@ -103,6 +103,12 @@ pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str]
         source.display(),
         said(&output)
     );
+    program
+}
+
+/// Compiles a program, and runs it. Returns what it said.
+pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
+    let program = compiled(compiler, source, flags, program);
     let output = Command::new(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
     said(&output)

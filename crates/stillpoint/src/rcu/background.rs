@@ -446,6 +446,10 @@ impl Queue for &RetireHandle {
         patience.wait(self.inbox.core().event(), Next::News, deadline, || false);
     }
 
+    fn is_held_up_by_caller(&self) -> bool {
+        self.inbox.core().protocol.held_up_by_caller(u64::MAX).is_some()
+    }
+
     fn count_wait(&self) {
         self.inbox.core().shared_counters().count_wait();
     }

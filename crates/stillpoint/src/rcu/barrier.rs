@@ -12,6 +12,7 @@ use super::engine::Core;
 use super::error::SynchronizeError;
 use super::limits::WhenFull;
 use super::reclaimer::Reclaimer;
+use stillpoint_sys::tsan;
 
 /// Why a barrier has to look for objects again, or cannot.
 enum Ended {
@@ -39,7 +40,10 @@ impl Core {
             let served = this.collect(reclaimer.list_mut(), deadline)?;
             reclaimer.flush_until(left())?;
             match this.wait_for_served(served, deadline) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    tsan::acquire(&**this);
+                    return Ok(());
+                }
                 Err(Ended::Left) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return Err(this.busy());
                 }
@@ -76,7 +80,7 @@ impl Core {
     }
 
     /// Other threads have what was left.
-    fn busy(&self) -> SynchronizeError {
+    pub(super) fn busy(&self) -> SynchronizeError {
         SynchronizeError::Busy { domain: self.name().to_owned() }
     }
 

@@ -162,6 +162,9 @@ pub enum RetireErrorKind {
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
+    /// There is no room, and the calling thread, which would wait for room without an end, is itself in the way: it is in a region of
+    /// the domain, or its protected loads hold everything that waits.
+    WouldDeadlock,
 }
 
 impl RetireErrorKind {
@@ -275,6 +278,11 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
                 f,
                 "the object belongs to domain `{domain}`, the reclaimer to another: retire it to a reclaimer of its own \
                  domain"
+            ),
+            RetireErrorKind::WouldDeadlock => write!(
+                f,
+                "this thread itself holds up what the reclaimer of domain `{domain}` is full of, and would wait for itself: \
+                 drop its guards and protected loads, or take its reader offline, and retire the object again"
             ),
             RetireErrorKind::Closed => write!(
                 f,

@@ -26,7 +26,8 @@ pub enum WhenFull {
     #[default]
     HandBack,
     /// Waits for room, for that long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
-    /// or an online QSBR reader, may wait in vain.
+    /// or an online QSBR reader, may wait in vain; without an end (`Duration::MAX`), it does not wait for itself
+    /// ([`WouldDeadlock`](super::RetireErrorKind::WouldDeadlock)).
     Wait(Duration),
     /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, as far as no reader is in the way, and waits for
     /// nobody; then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as

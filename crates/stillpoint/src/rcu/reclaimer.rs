@@ -326,6 +326,14 @@ impl Queue for Reclaimer {
         patience.wait(self.list.core().event(), next, wake_up, || false);
     }
 
+    fn is_held_up_by_caller(&self) -> bool {
+        match self.list.obstacle() {
+            Ok(Obstacle::Reader(record)) => record.is_of_caller(stillpoint_sys::os::thread_id()),
+            Ok(Obstacle::Hazard) => self.list.held_by_caller() == self.list.len(),
+            _ => false,
+        }
+    }
+
     fn count_wait(&self) {
         self.list.counters().count_wait();
     }

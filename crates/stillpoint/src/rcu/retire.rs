@@ -34,6 +34,9 @@ pub(super) trait Queue {
 
     fn count_wait(&self);
 
+    /// Whether the calling thread holds up what is in the way, so that to wait without an end could be to wait for itself.
+    fn is_held_up_by_caller(&self) -> bool;
+
     fn count_handed_back(&self);
 }
 
@@ -100,6 +103,10 @@ pub(super) fn room(
         }
         let mut patience = Patience::new();
         while answer.is_err_and(RetireErrorKind::is_full) && is_early() {
+            if deadline.is_none() && patience.is_about_to_sleep() && queue.is_held_up_by_caller() {
+                queue.count_handed_back();
+                return Err(RetireErrorKind::WouldDeadlock);
+            }
             queue.pause(&mut patience, deadline);
             answer = attempt(queue, bytes, is_own);
         }

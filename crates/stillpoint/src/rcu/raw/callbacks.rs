@@ -1,9 +1,11 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Callback, Function, ObjectCallback};
 use crate::rcu::domain::Domain;
+use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics;
@@ -238,6 +240,25 @@ impl CallbackQueue {
         self.callbacks.pass_to(&other.callbacks);
     }
 
+    /// As [`run_while`](CallbackQueue::run_while), for a thread that is still to be started, and calls what is returned. From now on,
+    /// until that is dropped, a [`barrier`](CallbackQueue::barrier) leaves the callbacks to the thread.
+    ///
+    /// ```
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// let queue = CallbackQueue::new(&Domain::new());
+    /// let thread = std::thread::spawn(queue.runner(|| true));
+    /// queue.barrier().expect("the thread serves it");
+    /// queue.stop();
+    /// thread.join().unwrap();
+    /// ```
+    pub fn runner(&self, goes_on: impl Fn() -> bool + Send + 'static) -> impl FnOnce() + Send + 'static {
+        let (queue, server) = (self.clone(), Server::of(Arc::clone(&self.callbacks)));
+        move || {
+            let _server = server;
+            queue.run_while(goes_on);
+        }
+    }
+
     /// Lets [`run`](CallbackQueue::run) return once every callback was called, those that are pushed meanwhile included. This cannot
     /// be undone: later calls of `run` return, too. Returns at once.
     pub fn stop(&self) {
@@ -254,7 +275,27 @@ impl CallbackQueue {
     /// # Panics
     /// With the panic of a callback that the calling thread has run.
     pub fn barrier(&self) -> Result<(), SynchronizeError> {
-        self.callbacks.barrier()
+        self.callbacks.barrier(None)
+    }
+
+    /// As [`barrier`](CallbackQueue::barrier), for `limit` at most.
+    ///
+    /// # Errors
+    /// As [`barrier`](CallbackQueue::barrier); when the time is up, [`Stalled`](SynchronizeError::Stalled) if a region reader is in the
+    /// way of a grace period, [`Busy`](SynchronizeError::Busy) otherwise.
+    ///
+    /// # Panics
+    /// As [`barrier`](CallbackQueue::barrier).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// let queue = CallbackQueue::new(&Domain::new());
+    /// let _paused = queue.pause();
+    /// queue.barrier_timeout(Duration::from_millis(1)).unwrap_err();
+    /// ```
+    pub fn barrier_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
+        self.callbacks.barrier(Some(limit))
     }
 
     /// Waits for the callback that is running, if there is one, and for the rest of its turn: at most 64 callbacks under

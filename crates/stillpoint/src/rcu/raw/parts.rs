@@ -3,9 +3,11 @@ use std::ptr::NonNull;
 
 use super::slot::Slot;
 use crate::fence::ReaderFence;
+use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::record::{Record, PASSIVE};
 use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
+use crate::rcu::error::SynchronizeError;
 use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::{Guard, Reader};
 use crate::rcu::region::sealed::Sealed;
@@ -213,6 +215,30 @@ pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
 /// ```
 pub fn is_within_destructor() -> bool {
     is_freeing()
+}
+
+/// Refuses a call that would wait for itself: the calling thread has a reader of the domain that holds a guard, or an online
+/// [`QsbrReader`]. Looks at each reader, and at nothing else; one system call.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// let reader = domain.reader();
+/// raw::held_up_by_caller(&domain)?;
+/// let guard = reader.pin();
+/// raw::held_up_by_caller(&domain).unwrap_err();
+/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// ```
+///
+/// # Errors
+/// [`WouldDeadlock`](SynchronizeError::WouldDeadlock).
+pub fn held_up_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
+    let core = domain.core();
+    match core.protocol.held_up_by_caller(u64::MAX) {
+        Some(record) => Err(SynchronizeError::would_deadlock(core, record.kind())),
+        None => Ok(()),
+    }
 }
 
 impl std::fmt::Debug for Parts<'_> {

@@ -7,6 +7,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
 use stillpoint_sys::panics::{keep_first, resume, Panic};
+use stillpoint_sys::tsan;
 
 /// Contents of cells that are dropped one within the other, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.
@@ -115,6 +116,8 @@ impl Garbage {
         context: *const (),
         destroy: Destroy,
     ) -> Self {
+        // For the destructor.
+        tsan::release(object.as_ptr());
         Self { object, bytes, context, destroy }
     }
 
@@ -161,6 +164,8 @@ impl Garbage {
     /// # Safety
     /// No reader can hold the object any more.
     pub(crate) unsafe fn free(self) -> Result<(), Panic> {
+        tsan::acquire(self.object.as_ptr());
+        let _heeded = tsan::heed();
         // SAFETY: the constructors paired `object` with its `destroy`, and `self` is consumed; no reader is
         // left, by the caller's promise. Unwind safety: nothing of the engine is borrowed here.
         catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))

@@ -14,7 +14,7 @@ use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// After a heavy fence, those who have full batches wait this many times as long as it took, and use the next one together.
 const BETWEEN_HEAVY: u32 = 32;
@@ -107,6 +107,7 @@ impl Protocol {
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         if self.progress.completed.load(orders::completed()) >= token {
+            tsan::acquire(&self.progress.completed);
             Ok(Grace::Over)
         } else {
             self.scan(token)
@@ -138,6 +139,11 @@ impl Protocol {
             if state != PASSIVE {
                 over = over.min(state);
             }
+        }
+        if tsan::is_there() {
+            // Those that have gone, too.
+            self.records.iter_all().for_each(|record| tsan::acquire(record));
+            tsan::release(&self.progress.completed);
         }
         raise(&self.progress.completed, over, orders::raise_completed());
         Ok(Grace::Over)
@@ -182,6 +188,9 @@ impl Protocol {
             addresses.extend(
                 slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
             );
+        }
+        if tsan::is_there() {
+            self.records.iter_all().flat_map(Record::hazards).for_each(|hazard| tsan::acquire(hazard));
         }
         addresses.sort_unstable();
     }

@@ -13,7 +13,7 @@ use crate::fence::{Mode, ReaderFence};
 use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
@@ -251,6 +251,11 @@ impl Record {
             // that of the section that it waits for. Relaxed: as all requests; the bit is the holder's own.
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
+        if tsan::is_there() {
+            // The new holder's stores stand for those of the last one as well.
+            tsan::acquire(self);
+            self.hazards().for_each(|hazard| tsan::acquire(hazard));
+        }
         self.free_all();
         // Release: pairs with the acquire load in `boost_state`.
         self.boost_state.store(
@@ -325,6 +330,7 @@ impl Record {
     /// pairs with the acquire load in [`observe`](Record::observe).
     #[inline(always)]
     pub(crate) fn publish(&self, state: u64, order: Ordering) {
+        tsan::release(self);
         self.state.store(state, order);
     }
 
@@ -460,6 +466,7 @@ impl Record {
         for hazard in self.hazards() {
             // Relaxed: the owner reads what it wrote itself.
             if !hazard.load(Ordering::Relaxed).is_null() {
+                tsan::release(hazard);
                 // Release: as in `clear_hazard`.
                 hazard.store(ptr::null_mut(), order);
             }
@@ -486,6 +493,7 @@ pub(crate) fn set_hazard(hazard: &Hazard, object: *mut ()) {
 /// in `Protocol::gather_hazards`.
 #[inline(always)]
 pub(crate) fn clear_hazard(hazard: &Hazard) {
+    tsan::release(hazard);
     hazard.store(ptr::null_mut(), orders::hazard_clear());
 }
 

@@ -27,7 +27,7 @@ use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// Orphans of the domain that one call adopts at the most, and objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;
@@ -539,6 +539,8 @@ impl RetireList {
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
         }
+        // For barriers.
+        tsan::release(&*self.core);
         self.account(freed.objects);
         panics::resume(freed.panic);
         freed.objects

@@ -11,7 +11,7 @@
 
 pub(crate) mod node;
 mod segments;
-mod serve;
+pub(crate) mod serve;
 mod turn;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -38,7 +38,7 @@ use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize};
 use stillpoint_sys::sync::UnsafeCell;
-use stillpoint_sys::work;
+use stillpoint_sys::{tsan, work};
 
 /// A queue of callbacks.
 #[derive(Debug)]
@@ -137,11 +137,11 @@ impl Callbacks {
         unsafe { self.counters.slot() }
     }
 
-    /// Callbacks that were pushed and not called.
     pub(crate) fn is_served_here(&self) -> bool {
         self.turn.is_mine()
     }
 
+    /// Callbacks that were pushed and not called.
     pub(crate) fn pending(&self) -> u64 {
         self.counters().in_queue()
     }
@@ -183,6 +183,8 @@ impl Callbacks {
         if !self.turn.try_take() {
             return Outcome { called: 0, next: Hindrance::Other, panic: None };
         }
+        // What callbacks of earlier turns did comes before.
+        tsan::acquire(self);
         let serving = Serving(self);
         // SAFETY: the turn is this call's.
         let outcome = self.state.with_mut(|state| self.serve(unsafe { &mut *state }, limit));
@@ -386,6 +388,8 @@ impl Called<'_> {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
             panics::keep_first(&mut self.panic, panic);
         }
+        // For barriers.
+        tsan::release(self.queue);
         self.queue.core.give_room_back(0);
     }
 }
@@ -413,6 +417,7 @@ struct Serving<'q>(&'q Callbacks);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
+        tsan::release(self.0);
         if self.0.turn.end() {
             // For a thread that pauses the queue.
             self.0.event.notify();

@@ -13,6 +13,7 @@ use std::ptr::{self, NonNull};
 
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::tsan;
 
 /// The function of a callback. The thread that serves the queue calls it after a grace period, with the address of its
 /// [`Callback`]. It may push that callback again, or free the memory that contains it, and may panic.
@@ -103,6 +104,8 @@ impl Node {
         fresh.function.set(Some(function));
         // SAFETY: the caller's promise. What was there before needs no destructor.
         unsafe { callback.write(fresh) };
+        // For the callback.
+        tsan::release(callback.as_ptr());
         Self(callback)
     }
 
@@ -168,6 +171,8 @@ impl Node {
         // SAFETY: the node is the caller's.
         let function = unsafe { (*self.0.as_ptr()).function.get() };
         let function = function.expect("it was prepared with one");
+        tsan::acquire(self.0.as_ptr());
+        let _heeded = tsan::heed();
         // SAFETY: who has pushed it has promised that it may be called then.
         unsafe { function(self.0) };
     }

@@ -1,35 +1,45 @@
 //! A thread that serves a queue, and those who wait for it.
 
+use std::borrow::Borrow;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Hindrance, Outcome, Serving, State};
 use crate::rcu::engine::queue::retire_list::SHARE;
-use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
+use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
+use stillpoint_sys::tsan;
+
+/// As long as it exists, a thread counts as one that serves.
+pub(crate) struct Server<Q: Borrow<Callbacks>>(Q);
+
+impl<Q: Borrow<Callbacks>> Server<Q> {
+    pub(crate) fn of(queue: Q) -> Self {
+        // Relaxed: whoever looks for servers looks again.
+        queue.borrow().servers.fetch_add(1, Ordering::Relaxed);
+        Self(queue)
+    }
+}
+
+impl<Q: Borrow<Callbacks>> Drop for Server<Q> {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        self.0.borrow().servers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Callbacks {
     /// Serves until somebody [stops](Callbacks::stop) it and everything was called, or until `goes_on` says no, which it asks between
     /// turns and, told by [`wake`](Callbacks::wake), while it sleeps. Returns the first panic of a callback.
     pub(crate) fn run_while(&self, goes_on: impl Fn() -> bool) -> Option<Panic> {
-        struct Server<'q>(&'q Callbacks);
-
-        impl Drop for Server<'_> {
-            fn drop(&mut self) {
-                // Relaxed: whoever looks for servers looks again.
-                self.0.servers.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-
+        let _server = Server::of(self);
         // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
-        // Relaxed: as above.
-        self.servers.fetch_add(1, Ordering::Relaxed);
-        let _server = Server(self);
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
             let is_stopped = is_to_stop();
@@ -52,14 +62,20 @@ impl Callbacks {
             } else if self.turn.is_paused() {
                 self.event.sleep_unless(None, || !self.turn.is_paused() || !goes_on());
             } else {
-                self.wait(outcome.next, &mut patience, || is_to_stop() != is_stopped || !goes_on());
+                self.wait(outcome.next, &mut patience, None, || is_to_stop() != is_stopped || !goes_on());
             }
         }
     }
 
     /// Waits a little for what is in the way. A push meanwhile wakes nobody: a sleep is no longer than the time that has been waited
     /// already.
-    fn wait(&self, next: Hindrance<'_>, patience: &mut Patience, changed: impl FnOnce() -> bool) {
+    fn wait(
+        &self,
+        next: Hindrance<'_>,
+        patience: &mut Patience,
+        deadline: Option<Instant>,
+        changed: impl FnOnce() -> bool,
+    ) {
         let event = self.core.event();
         let (next, due) = match next {
             Hindrance::Reader(record, started) => {
@@ -68,12 +84,12 @@ impl Callbacks {
             Hindrance::Hazards => (Next::Release, None),
             _ => (Next::News, None),
         };
-        patience.wait(event, next, due, changed);
+        patience.wait(event, next, earliest(due, deadline), changed);
     }
 
     /// Lets every [run](Callbacks::run), now and later, return when everything was called.
     pub(crate) fn stop(&self) {
-        // Release: pairs with the acquire loads in `run`.
+        // Release: pairs with the acquire loads in `run_while`.
         self.is_stopped.store(true, Ordering::Release);
         self.wake();
     }
@@ -155,6 +171,7 @@ impl Callbacks {
         while self.turn.is_taken() {
             self.event.sleep_unless(None, || !self.turn.is_taken());
         }
+        tsan::acquire(self);
         forks
     }
 
@@ -166,16 +183,18 @@ impl Callbacks {
 
     /// Ends a pause. Those of before a `fork` have ended in the child.
     pub(crate) fn resume(&self, forks: u64) {
+        tsan::release(self);
         self.turn.end_pause(forks);
         self.event.notify();
     }
 
-    /// Waits until everything that was pushed before is called, except for objects that protected loads hold. Serves the queue
-    /// itself if nobody else does.
+    /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for `limit` at
+    /// most. Serves the queue itself if nobody else does.
     ///
     /// # Panics
     /// With the panic of a callback that it has called.
-    pub(crate) fn barrier(&self) -> Result<(), SynchronizeError> {
+    pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if self.turn.is_mine() {
             return Err(SynchronizeError::Reentrant { domain: self.core.name().to_owned() });
         }
@@ -187,13 +206,14 @@ impl Callbacks {
         let mut patience = Patience::new();
         loop {
             if is_over() {
+                tsan::acquire(self);
                 return Ok(());
             }
             // Relaxed: it is looked at again.
             if self.servers.load(Ordering::Relaxed) > 0 {
                 let waited_for = markers.iter().find(|marker| !marker.is_called());
                 if let Some(marker) = waited_for {
-                    patience.wait(&marker.event, Next::News, None, || marker.is_called());
+                    patience.wait(&marker.event, Next::News, deadline, || marker.is_called());
                 }
             } else {
                 let Outcome { called, next, panic } = self.attempt(SHARE);
@@ -201,11 +221,16 @@ impl Callbacks {
                 if called > 0 {
                     patience = Patience::new();
                 } else if !is_over() {
-                    self.wait(next, &mut patience, is_over);
+                    self.wait(next, &mut patience, deadline, is_over);
                 }
             }
             if let Some(error) = self.core.protocol.fence_error() {
                 return Err(SynchronizeError::Fence(error));
+            }
+            if !is_over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                // Who is in the way?
+                let core = &self.core;
+                return core.wait_for(core.protocol.start(), Some(Duration::ZERO)).and(Err(core.busy()));
             }
         }
     }

@@ -1,0 +1,179 @@
+//! Keys as a table has them: short ones in the entries, others behind a pointer.
+
+use std::borrow::Borrow;
+use std::ffi::c_void;
+use std::hash::{Hash, Hasher};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use stillpoint::rcu::Region;
+use stillpoint::table::TableGuard;
+
+use super::hashing::Hashing;
+use super::typed::Word;
+
+/// Lookups that overlap.
+const BURST: usize = 16;
+
+/// Keys as a table has them.
+pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + 'static {
+    /// A key that is looked up.
+    type Sought: Hash + Eq + ?Sized;
+
+    /// Calls `action` with the key of C at `key`.
+    ///
+    /// # Safety
+    /// There are `bytes` bytes.
+    unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Self::Sought) -> A) -> A;
+
+    fn own(key: &Self::Sought) -> Self;
+
+    fn start(&self) -> *const c_void;
+
+    /// Looks up as many keys as there are places for values; a bit for each that is found.
+    ///
+    /// # Safety
+    /// There are as many keys of `bytes` bytes.
+    unsafe fn get_many<R: Region>(
+        view: &View<'_, Self, R>,
+        keys: *const u8,
+        bytes: usize,
+        values: &mut [Place],
+    ) -> u64 {
+        let mut hits = 0;
+        for (index, value) in values.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            let found = unsafe { Self::with(keys.add(index * bytes), bytes, |key| view.get(key).copied()) };
+            if let Some(Word(word)) = found {
+                value.write(word);
+                hits |= 1 << index;
+            }
+        }
+        hits
+    }
+}
+
+pub(super) type View<'g, K, R> = TableGuard<'g, K, Word, Hashing, R>;
+/// Where C wants a value.
+pub(super) type Place = MaybeUninit<*mut c_void>;
+
+/// A key in the entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Short<const N: usize>([u8; N]);
+
+impl<const N: usize> Hash for Short<N> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match N {
+            4 => state.write_u32(u32::from_ne_bytes(self.0[..4].try_into().expect("four bytes"))),
+            8 => state.write_u64(u64::from_ne_bytes(self.0[..8].try_into().expect("eight bytes"))),
+            16 => state.write_u128(u128::from_ne_bytes(self.0[..16].try_into().expect("sixteen bytes"))),
+            _ => state.write(&self.0),
+        }
+    }
+}
+
+impl<const N: usize> Short<N> {
+    /// # Safety
+    /// There are `N` bytes.
+    #[inline]
+    unsafe fn at(key: *const u8) -> Self {
+        // SAFETY: the caller's promise; an array of bytes has no alignment.
+        Self(unsafe { *key.cast() })
+    }
+}
+
+impl<const N: usize> Key for Short<N> {
+    type Sought = Self;
+
+    #[inline]
+    unsafe fn with<A>(key: *const u8, _bytes: usize, action: impl FnOnce(&Self) -> A) -> A {
+        // SAFETY: the caller's promise; the table of such keys has this size.
+        action(&unsafe { Self::at(key) })
+    }
+
+    fn own(key: &Self) -> Self {
+        *key
+    }
+
+    fn start(&self) -> *const c_void {
+        self.0.as_ptr().cast()
+    }
+
+    unsafe fn get_many<R: Region>(
+        view: &View<'_, Self, R>,
+        keys: *const u8,
+        _: usize,
+        values: &mut [Place],
+    ) -> u64 {
+        let mut hits = 0;
+        for (burst, values) in values.chunks_mut(BURST).enumerate() {
+            let first = burst * BURST;
+            // The last burst may have fewer keys: the first one of it stands in for the others.
+            // SAFETY: the caller's promise.
+            let key = |index: usize| unsafe {
+                Self::at(keys.add((first + if index < values.len() { index } else { 0 }) * N))
+            };
+            let found = view.get_many::<Self, BURST>(&std::array::from_fn(key));
+            for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
+                if let Some(Word(word)) = found {
+                    value.write(*word);
+                    hits |= 1 << (first + index);
+                }
+            }
+        }
+        hits
+    }
+}
+
+/// A key behind a pointer.
+pub(super) struct Long(Box<Bytes>);
+
+#[derive(PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Bytes([u8]);
+
+impl Hash for Bytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
+    }
+}
+
+impl Hash for Long {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Long {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Long {}
+
+impl Borrow<Bytes> for Long {
+    fn borrow(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl Key for Long {
+    type Sought = Bytes;
+
+    unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Bytes) -> A) -> A {
+        // SAFETY: the caller's promise; the same layout.
+        action(unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) })
+    }
+
+    fn own(key: &Bytes) -> Self {
+        let boxed = Box::into_raw(Box::<[u8]>::from(&key.0));
+        // SAFETY: from a box, of the same layout.
+        Self(unsafe { Box::from_raw(boxed as *mut Bytes) })
+    }
+
+    fn start(&self) -> *const c_void {
+        self.0 .0.as_ptr().cast()
+    }
+}

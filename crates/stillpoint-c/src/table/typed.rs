@@ -1,0 +1,179 @@
+//! Tables of each kind of keys, behind one interface.
+
+use std::ffi::{c_int, c_void};
+
+use stillpoint::rcu::Region;
+use stillpoint::table::{Replaced, Table, TryInsertError};
+use stillpoint_sys::tsan;
+
+use super::hashing::Hashing;
+use super::keys::{Key, Place};
+use crate::reader;
+
+/// A value: a word of the program's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word(pub(super) *mut c_void);
+
+// SAFETY: a number to us; what it points to is the program's affair.
+unsafe impl Send for Word {}
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+impl Word {
+    /// What its owner has done comes before what those do who find it.
+    #[inline]
+    pub(super) fn released(self) -> Self {
+        if tsan::is_there() {
+            tsan::release(tsan::place_of(self.0.addr()));
+        }
+        self
+    }
+
+    #[inline]
+    pub(super) fn acquire(self) {
+        if tsan::is_there() {
+            tsan::acquire(tsan::place_of(self.0.addr()));
+        }
+    }
+}
+
+/// A table of some kind of keys.
+///
+/// # Safety
+/// Where a method takes a key, it is the address of as many bytes as the keys of the table have.
+pub(super) trait Any: Send + Sync {
+    unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
+    unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
+    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
+    /// The value that was there.
+    unsafe fn add(
+        &self,
+        region: &reader::Region<'_>,
+        key: *const u8,
+        value: Word,
+    ) -> Result<Option<Word>, ()>;
+    unsafe fn remove(&self, key: *const u8) -> Option<Word>;
+    /// Whether it was there with this value.
+    unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool;
+    fn each(
+        &self,
+        region: &reader::Region<'_>,
+        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
+    ) -> c_int;
+    fn len(&self) -> usize;
+}
+
+pub(super) struct Typed<K: Key> {
+    pub(super) table: Table<K, Word, Hashing>,
+    pub(super) bytes: usize,
+}
+
+impl<K: Key> Typed<K> {
+    unsafe fn get_within<R: Region>(&self, region: &R, key: *const u8) -> Option<Word> {
+        let view = self.table.within(region);
+        // SAFETY: the caller's promise.
+        unsafe { K::with(key, self.bytes, |key| view.get(key).copied()) }
+    }
+
+    unsafe fn get_many_within<R: Region>(&self, region: &R, keys: *const u8, values: &mut [Place]) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { K::get_many(&self.table.within(region), keys, self.bytes, values) }
+    }
+
+    unsafe fn add_within<R: Region>(
+        &self,
+        region: &R,
+        key: *const u8,
+        value: Word,
+    ) -> Result<Option<Word>, ()> {
+        let view = self.table.within(region);
+        // SAFETY: the caller's promise.
+        let answer = unsafe { K::with(key, self.bytes, |key| view.try_insert(K::own(key), value).map(drop)) };
+        match answer {
+            Ok(()) => Ok(None),
+            Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
+            Err(_) => Err(()),
+        }
+    }
+
+    unsafe fn remove_if_within<R: Region>(&self, region: &R, key: *const u8, value: Word) -> bool {
+        let view = self.table.within(region);
+        let is_it = |_: &K, there: &Word| there.0 == value.0;
+        // SAFETY: the caller's promise.
+        unsafe { K::with(key, self.bytes, |key| view.remove_if(key, is_it).is_some()) }
+    }
+
+    fn each_within<R: Region>(
+        &self,
+        region: &R,
+        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
+    ) -> c_int {
+        let view = self.table.within(region);
+        let answers = view.iter().map(|(key, value)| function(key.start(), *value));
+        answers.into_iter().find(|answer| *answer != 0).unwrap_or(0)
+    }
+
+    fn old(answer: Replaced<'_, K, Word, Hashing>) -> Result<Option<Word>, ()> {
+        // What is dropped here is retired by the table.
+        answer.map(|old| old.map(|old| *old.value())).map_err(drop)
+    }
+}
+
+/// Calls a method with whatever is the region.
+macro_rules! within {
+    ($region:expr, $table:ident.$method:ident($($argument:expr),*)) => {
+        match $region {
+            reader::Region::Guard(pinned) => $table.$method(pinned.guard(), $($argument),*),
+            reader::Region::Qsbr(qsbr) => $table.$method(*qsbr, $($argument),*),
+        }
+    };
+}
+
+impl<K: Key> Any for Typed<K> {
+    unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word> {
+        // SAFETY: the caller's promise.
+        unsafe { within!(region, self.get_within(key)) }
+    }
+
+    unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { within!(region, self.get_many_within(keys, values)) }
+    }
+
+    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()> {
+        // SAFETY: the caller's promise.
+        unsafe { K::with(key, self.bytes, |key| Self::old(self.table.insert(K::own(key), value))) }
+    }
+
+    unsafe fn add(
+        &self,
+        region: &reader::Region<'_>,
+        key: *const u8,
+        value: Word,
+    ) -> Result<Option<Word>, ()> {
+        // SAFETY: the caller's promise.
+        unsafe { within!(region, self.add_within(key, value)) }
+    }
+
+    unsafe fn remove(&self, key: *const u8) -> Option<Word> {
+        // SAFETY: the caller's promise.
+        unsafe { K::with(key, self.bytes, |key| self.table.remove(key).map(|old| *old.value())) }
+    }
+
+    unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { within!(region, self.remove_if_within(key, value)) }
+    }
+
+    fn each(
+        &self,
+        region: &reader::Region<'_>,
+        function: &mut dyn FnMut(*const c_void, Word) -> c_int,
+    ) -> c_int {
+        within!(region, self.each_within(function))
+    }
+
+    fn len(&self) -> usize {
+        self.table.len()
+    }
+}

@@ -1,0 +1,190 @@
+//! Threads of the library: of background reclaimers, and of queues of callbacks.
+
+use std::ffi::{c_char, CStr};
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stillpoint_sys::tsan;
+
+use crate::border::Refusal;
+use crate::handle::{sized, Versioned};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct still_thread_options {
+    size: usize,
+    stack_size: usize,
+    name: *const c_char,
+}
+
+// SAFETY: numbers and a pointer that may be null.
+unsafe impl Versioned for still_thread_options {
+    const NAME: &'static str = "struct still_thread_options";
+    const FIRST: usize = 24;
+}
+
+/// How a thread is made.
+pub(crate) struct Threading {
+    stack_size: usize,
+    name: String,
+}
+
+impl Threading {
+    /// With the values of C: 0 and null are defaults.
+    ///
+    /// # Safety
+    /// The name is null, or a string.
+    pub(crate) unsafe fn new(stack_size: usize, name: *const c_char) -> Result<Self, Refusal> {
+        /// More than the memory of a process.
+        const LARGEST: usize = 1 << 47;
+        if stack_size > LARGEST {
+            return Err(Refusal::invalid("a stack is larger than the memory of a process"));
+        }
+        let name = match name.is_null() {
+            true => "stillpoint-rcu".to_owned(),
+            // SAFETY: the caller's promise.
+            false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
+        };
+        Ok(Self { stack_size: if stack_size == 0 { usual_stack() } else { stack_size }, name })
+    }
+
+    /// # Safety
+    /// `options` is null, or points to as many bytes as its first word says.
+    pub(crate) unsafe fn of(options: *const still_thread_options) -> Result<Self, Refusal> {
+        if options.is_null() {
+            // SAFETY: no name.
+            return unsafe { Self::new(0, std::ptr::null()) };
+        }
+        // SAFETY: the caller's promise.
+        let options = unsafe { sized(options) }?;
+        // SAFETY: a string, as the header says.
+        unsafe { Self::new(options.stack_size, options.name) }
+    }
+}
+
+/// The stack that `pthread_create` gives to a thread: of the resource limit, or what the program has chosen as its default.
+fn usual_stack() -> usize {
+    let (mut attributes, mut size) = (MaybeUninit::uninit(), 0);
+    // SAFETY: the attributes are made, read and destroyed.
+    unsafe {
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) == 0 {
+            libc::pthread_attr_getstacksize(attributes.as_ptr(), &mut size);
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+    }
+    size.max(1 << 16)
+}
+
+/// A thread of the library.
+pub(crate) struct Worker {
+    thread: JoinHandle<()>,
+    /// The child of a `fork` has not this thread.
+    process: u32,
+    end: Arc<End>,
+}
+
+/// Whether the thread has come to its end.
+#[derive(Default)]
+struct End {
+    is_there: Mutex<bool>,
+    told: Condvar,
+}
+
+/// Tells of the end, a panic included.
+struct Teller(Arc<End>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        *self.0.is_there.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.told.notify_all();
+    }
+}
+
+impl Worker {
+    /// Starts a thread, on which signals are blocked.
+    pub(crate) fn start(options: Threading, run: impl FnOnce() + Send + 'static) -> Result<Self, Refusal> {
+        let end = Arc::<End>::default();
+        let teller = Teller(Arc::clone(&end));
+        let body = move || {
+            let _teller = teller;
+            let _ignored = tsan::ignore();
+            run();
+        };
+        let blocked = Blocked::all();
+        let thread =
+            std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body);
+        drop(blocked);
+        let thread = thread.map_err(|error| {
+            let reason = format!("a thread could not be started: {error}");
+            Refusal::new(error.raw_os_error().unwrap_or(libc::EAGAIN), reason)
+        })?;
+        Ok(Self { thread, process: std::process::id(), end })
+    }
+
+    /// Whether it is a thread of this process, and not of a parent.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&self, limit: Option<Duration>) {
+        let there = self.end.is_there.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(limit) => drop(self.end.told.wait_timeout_while(there, limit, |is_there| !*is_there)),
+            None => drop(self.end.told.wait_while(there, |is_there| !*is_there)),
+        }
+    }
+
+    /// Joins it; one of a parent is forgotten.
+    ///
+    /// # Panics
+    /// With the panic of the thread.
+    pub(crate) fn join(self) {
+        if !self.is_here() {
+            return std::mem::forget(self.thread);
+        }
+        if let Err(panic) = self.thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// While this value lives, all signals are blocked for the calling thread but those of defects and of profilers; a thread that it
+/// makes is born so.
+pub(crate) struct Blocked(libc::sigset_t);
+
+/// Signals that a thread gets for what it does itself.
+const OWN: [i32; 8] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGPROF,
+];
+
+impl Blocked {
+    pub(crate) fn all() -> Self {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: each place is filled before it is read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            for signal in OWN {
+                libc::sigdelset(all.as_mut_ptr(), signal);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set from before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,208 @@
+//! What ThreadSanitizer is told, for programs in C that it checks.
+//!
+//! It sees the accesses of code that was compiled for it, and the calls of some functions of libc, such as `free` and `memcpy`. This
+//! library is not compiled for it. So there are two things to say:
+//!
+//! - **Hand-overs**: what one thread did before the [`release`] of an address comes before what another does after the [`acquire`] of
+//!   this address. The program's own releases, of its readers' states for example, count, too: it has stored at the same address.
+//! - **What is none of its business**: the library's own calls of libc are [ignored](ignore), but not those of the program's functions
+//!   that it [calls](heed).
+//!
+//! The functions of its runtime are weak references: where a program is not checked, they are null, and each function here is a load
+//! and a test. Without the feature `tsan`, each is empty.
+
+#[cfg(all(feature = "tsan", target_os = "linux", target_pointer_width = "64", not(any(loom, miri))))]
+mod runtime {
+    use std::cell::Cell;
+    use std::ffi::c_void;
+
+    #[repr(C)]
+    struct Runtime {
+        acquire: Option<unsafe extern "C" fn(*const c_void)>,
+        release: Option<unsafe extern "C" fn(*const c_void)>,
+        ignore_begin: Option<unsafe extern "C" fn()>,
+        ignore_end: Option<unsafe extern "C" fn()>,
+    }
+
+    std::arch::global_asm!(
+        ".pushsection .data.rel.ro.stillpoint_tsan_runtime, \"aw\"",
+        ".balign 8",
+        ".globl stillpoint_tsan_runtime",
+        ".hidden stillpoint_tsan_runtime",
+        "stillpoint_tsan_runtime:",
+        ".weak __tsan_acquire",
+        ".quad __tsan_acquire",
+        ".weak __tsan_release",
+        ".quad __tsan_release",
+        ".weak __tsan_ignore_thread_begin",
+        ".quad __tsan_ignore_thread_begin",
+        ".weak __tsan_ignore_thread_end",
+        ".quad __tsan_ignore_thread_end",
+        ".popsection",
+    );
+
+    extern "C" {
+        #[link_name = "stillpoint_tsan_runtime"]
+        static RUNTIME: Runtime;
+    }
+
+    std::thread_local! {
+        /// How often the thread has asked to be ignored.
+        static DEPTH: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[inline(always)]
+    fn runtime() -> &'static Runtime {
+        // SAFETY: written by the linker and the loader.
+        unsafe { &RUNTIME }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_there() -> bool {
+        runtime().acquire.is_some()
+    }
+
+    #[inline(always)]
+    pub(super) fn acquire<T>(address: *const T) {
+        if let Some(acquire) = runtime().acquire {
+            // SAFETY: the address of memory.
+            unsafe { acquire(address.cast()) };
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn release<T>(address: *const T) {
+        if let Some(release) = runtime().release {
+            // SAFETY: as above.
+            unsafe { release(address.cast()) };
+        }
+    }
+
+    /// Ignored one time less on drop.
+    #[must_use]
+    #[derive(Debug)]
+    pub struct Ignored(());
+
+    #[inline(always)]
+    pub(super) fn ignore() -> Ignored {
+        if is_there() {
+            change(1);
+        }
+        Ignored(())
+    }
+
+    impl Drop for Ignored {
+        #[inline(always)]
+        fn drop(&mut self) {
+            if is_there() {
+                change(-1);
+            }
+        }
+    }
+
+    /// As often ignored as before on drop.
+    #[must_use]
+    #[derive(Debug)]
+    pub struct Heeded(u32);
+
+    #[inline(always)]
+    pub(super) fn heed() -> Heeded {
+        let mut depth = 0;
+        if is_there() {
+            depth = DEPTH.get();
+            (0..depth).for_each(|_| change(-1));
+        }
+        Heeded(depth)
+    }
+
+    impl Drop for Heeded {
+        #[inline(always)]
+        fn drop(&mut self) {
+            (0..self.0).for_each(|_| change(1));
+        }
+    }
+
+    #[cold]
+    fn change(by: i32) {
+        DEPTH.set(DEPTH.get().wrapping_add_signed(by));
+        let function = if by > 0 { runtime().ignore_begin } else { runtime().ignore_end };
+        if let Some(function) = function {
+            // SAFETY: begins and ends are balanced: see `DEPTH`.
+            unsafe { function() };
+        }
+    }
+}
+
+#[cfg(not(all(feature = "tsan", target_os = "linux", target_pointer_width = "64", not(any(loom, miri)))))]
+mod runtime {
+    #[inline(always)]
+    pub(super) fn is_there() -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(super) fn acquire<T>(_address: *const T) {}
+
+    #[inline(always)]
+    pub(super) fn release<T>(_address: *const T) {}
+
+    /// See the other one.
+    #[must_use]
+    #[derive(Debug)]
+    pub struct Ignored(());
+
+    #[inline(always)]
+    pub(super) fn ignore() -> Ignored {
+        Ignored(())
+    }
+
+    /// See the other one.
+    #[must_use]
+    #[derive(Debug)]
+    pub struct Heeded(());
+
+    #[inline(always)]
+    pub(super) fn heed() -> Heeded {
+        Heeded(())
+    }
+}
+
+pub use runtime::{Heeded, Ignored};
+
+/// Whether the program is checked.
+#[inline(always)]
+pub fn is_there() -> bool {
+    runtime::is_there()
+}
+
+/// What was done before the releases of this address so far comes before what this thread does next.
+#[inline(always)]
+pub fn acquire<T>(address: *const T) {
+    runtime::acquire(address);
+}
+
+/// What this thread has done comes before what others do after an acquire of this address.
+#[inline(always)]
+pub fn release<T>(address: *const T) {
+    runtime::release(address);
+}
+
+/// The library's own accesses: ignored as long as the value exists. Nests.
+#[inline(always)]
+pub fn ignore() -> Ignored {
+    runtime::ignore()
+}
+
+/// A function of the program runs: nothing is ignored as long as the value exists.
+#[inline(always)]
+pub fn heed() -> Heeded {
+    runtime::heed()
+}
+
+/// An address that stands for a word of the program's, which may be a number.
+pub fn place_of(word: usize) -> *const u8 {
+    static PLACES: [std::sync::atomic::AtomicU64; 1 << 13] =
+        [const { std::sync::atomic::AtomicU64::new(0) }; 1 << 13];
+    let place = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 13);
+    std::ptr::from_ref(&PLACES[place]).cast()
+}
