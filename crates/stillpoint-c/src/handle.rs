@@ -166,21 +166,34 @@ pub(crate) struct Found<K: Kind> {
 ///
 /// # Safety
 /// `pointer` is null, or has been a handle of some kind.
+#[inline]
 pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Refusal> {
     let pointer = pointer.cast::<Handle>();
-    if pointer.is_null() {
-        return Err(Refusal::invalid(format!("NULL was passed for {}", K::NAME)));
-    }
-    if !pointer.is_aligned() {
-        return Err(Refusal::invalid(format!("{pointer:p} is not {}", K::NAME)));
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(no_handle::<K>(pointer));
     }
     // SAFETY: handles are never unmapped.
     let handle = unsafe { &*pointer };
     // Acquire: pairs with the release in `make`.
     match handle.head.mark.load(Ordering::Acquire) {
         mark if mark == K::MARK => Ok(Found { handle, kind: PhantomData }),
-        FREE | CLAIMED => Err(Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME))),
-        _ => Err(Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME))),
+        mark => Err(no_such_handle::<K>(mark)),
+    }
+}
+
+#[cold]
+fn no_handle<K: Kind>(pointer: *const Handle) -> Refusal {
+    match pointer.is_null() {
+        true => Refusal::invalid(format!("NULL was passed for {}", K::NAME)),
+        false => Refusal::invalid(format!("{pointer:p} is not {}", K::NAME)),
+    }
+}
+
+#[cold]
+fn no_such_handle<K: Kind>(mark: u32) -> Refusal {
+    match mark {
+        FREE | CLAIMED => Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME)),
+        _ => Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME)),
     }
 }
 

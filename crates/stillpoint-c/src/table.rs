@@ -5,12 +5,13 @@ mod keys;
 mod typed;
 
 use std::ffi::{c_int, c_void};
+use std::hash::BuildHasher;
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::{RandomState, Table};
 use stillpoint_sys::tsan;
 
-use self::hashing::{Hashing, Users};
+use self::hashing::Users;
 use self::keys::{Key, Long, Place, Short};
 use self::typed::{Any, Typed, Word};
 use crate::border::{briefly, call, Refusal, Uncancelled};
@@ -64,16 +65,25 @@ impl Kind for Tabled {
     const NAME: &'static str = "a table";
 }
 
+/// A table of one kind of keys, whoever hashes them.
 fn make<K: Key>(
     domain: &Domain,
     bytes: usize,
     options: Option<&still_table_options>,
 ) -> Result<Box<dyn Any>, Refusal> {
-    let hashing = match options.and_then(|options| options.hash.map(|function| (function, options.context))) {
-        Some((function, context)) => Hashing::Users(Users { function, context }),
-        None => Hashing::Own(RandomState::default()),
-    };
-    let mut builder = Table::<K, Word>::builder_in(domain).hasher(hashing);
+    match options.and_then(|options| options.hash.map(|function| (function, options.context))) {
+        Some((function, context)) => make_with::<K, _>(domain, bytes, options, Users { function, context }),
+        None => make_with::<K, _>(domain, bytes, options, RandomState::default()),
+    }
+}
+
+fn make_with<K: Key, S: BuildHasher + Send + Sync + 'static>(
+    domain: &Domain,
+    bytes: usize,
+    options: Option<&still_table_options>,
+    hasher: S,
+) -> Result<Box<dyn Any>, Refusal> {
+    let mut builder = Table::<K, Word>::builder_in(domain).hasher(hasher);
     if let Some(options) = options {
         builder = builder.capacity(options.capacity);
         if options.max_len > 0 {

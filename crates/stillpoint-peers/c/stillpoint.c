@@ -246,19 +246,26 @@ void stillpoint_c_micro_retire(uint64_t iterations)
     stillpoint_c_free(domain);
 }
 
-/* As many keys of 8 bytes as fit into a cache, each with itself as its value; as in src/native/header.rs. */
-enum { KEYS = 1000, BURST = 32 };
+/* How many keys of 8 bytes are in a table that fits into a cache, and in one that does not; each key has itself as its value. As in
+ * capi/ours.rs of the program. */
+enum { FEW = 1000, MANY = 1 << 20, BURST = 32 };
 
-static struct still_table *new_table(struct still_domain *domain)
+/* A table of a size, which stays. For one thread at a time. */
+static struct still_table *table_of(uint64_t count, struct still_domain **domain)
 {
-    struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
-    struct still_table *table;
+    static struct still_domain *domain_of_all;
+    static struct still_table *tables[2];
+    struct still_table **table = &tables[count == MANY];
 
-    options.capacity = KEYS;
-    table = made(still_table_new(domain, sizeof(uint64_t), &options));
-    for (uint64_t key = 0; key < KEYS; key++)
-        worked(still_table_insert(table, &key, (void *)(uintptr_t)key, NULL));
-    return table;
+    if (domain_of_all == NULL)
+        domain_of_all = stillpoint_c_new();
+    if (*table == NULL) {
+        *table = made(still_table_new(domain_of_all, sizeof(uint64_t), NULL));
+        for (uint64_t key = 0; key < count; key++)
+            worked(still_table_insert(*table, &key, (void *)(uintptr_t)key, NULL));
+    }
+    *domain = domain_of_all;
+    return *table;
 }
 
 static void has(bool is_right_value)
@@ -269,42 +276,56 @@ static void has(bool is_right_value)
     }
 }
 
-/* Looks up, reporting nothing: the reader stays online. */
-#define LOOKUPS(OPERATION)                                                                 \
-    do {                                                                                   \
-        struct still_domain *domain = stillpoint_c_new();                                  \
-        struct still_table *table = new_table(domain);                                     \
-        struct still_qsbr *reader = made(still_qsbr_new(domain));                          \
-        uint64_t state = 1;                                                                \
-                                                                                           \
-        OPERATION;                                                                         \
-        worked(still_qsbr_free(reader));                                                   \
-        worked(still_table_free(table));                                                   \
-        stillpoint_c_free(domain);                                                         \
-    } while (0)
-
-void stillpoint_c_micro_lookup(uint64_t iterations)
+static void look_keys_up(uint64_t count, uint64_t iterations)
 {
-    uint64_t key;
+    struct still_domain *domain;
+    struct still_table *table = table_of(count, &domain);
+    struct still_qsbr *reader = made(still_qsbr_new(domain));
+    uint64_t state = 1, key;
     void *value;
 
-    LOOKUPS(REPEAT(iterations, {
-        key = next_random(&state) % KEYS;
+    REPEAT(iterations, {
+        key = next_random(&state) % count;
         has(still_table_get(table, reader, &key, &value) == 1 && (uintptr_t)value == key);
-    }));
+    });
+    worked(still_qsbr_free(reader));
 }
 
-/* `iterations` lookups, 32 at a time. */
-void stillpoint_c_micro_burst(uint64_t iterations)
+/* So many lookups, 32 at a time. */
+static void look_bursts_up(uint64_t count, uint64_t iterations)
 {
-    uint64_t keys[BURST], hits;
+    struct still_domain *domain;
+    struct still_table *table = table_of(count, &domain);
+    struct still_qsbr *reader = made(still_qsbr_new(domain));
+    uint64_t state = 1, keys[BURST], hits;
     void *values[BURST];
 
-    LOOKUPS(REPEAT((iterations + BURST - 1) / BURST, {
+    REPEAT((iterations + BURST - 1) / BURST, {
         for (int i = 0; i < BURST; i++)
-            keys[i] = next_random(&state) % KEYS;
+            keys[i] = next_random(&state) % count;
         has(still_table_get_many(table, reader, keys, BURST, values, &hits) == BURST);
         for (int i = 0; i < BURST; i++)
             has((uintptr_t)values[i] == keys[i]);
-    }));
+    });
+    worked(still_qsbr_free(reader));
+}
+
+void stillpoint_c_micro_lookup(uint64_t iterations)
+{
+    look_keys_up(FEW, iterations);
+}
+
+void stillpoint_c_micro_burst(uint64_t iterations)
+{
+    look_bursts_up(FEW, iterations);
+}
+
+void stillpoint_c_micro_lookup_of_many(uint64_t iterations)
+{
+    look_keys_up(MANY, iterations);
+}
+
+void stillpoint_c_micro_burst_of_many(uint64_t iterations)
+{
+    look_bursts_up(MANY, iterations);
 }

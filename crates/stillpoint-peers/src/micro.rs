@@ -11,6 +11,7 @@ use crate::rust;
 /// | `check` | ask whether a grace period is over that has long been |
 /// | `retire` | allocate and write an object of 64 bytes, exchange it for the one that a shared pointer holds, hand that to the scheme, and its share of the work that frees it, in batches of 64; with liburcu a worker on another CPU frees |
 /// | `lookup`, `burst` | look a key of 8 bytes up in a table of 1,000, by itself or 32 at a time |
+/// | `lookup-1m`, `burst-1m` | the same in a table of a million |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
 /// A contender has the rows that it can have.

@@ -221,6 +221,21 @@ fn readers_notice_a_poisoned_element() {
     }
 }
 
+const OPERATIONS: [&str; 12] = [
+    "quiescent",
+    "pin",
+    "pin-linked",
+    "protect",
+    "start",
+    "check",
+    "retire",
+    "lookup",
+    "burst",
+    "lookup-1m",
+    "burst-1m",
+    "heavy",
+];
+
 #[test]
 fn micro_operations_run_any_number_of_times() {
     let names: BTreeSet<_> = catalogue().iter().map(|entry| entry.name).collect();
@@ -229,22 +244,7 @@ fn micro_operations_run_any_number_of_times() {
         // It has only these.
         let is_known = names.contains(micro.contender) || micro.contender == "drop-in/rte_rcu_qsbr";
         assert!(is_known, "{micro:?}");
-        assert!(
-            [
-                "quiescent",
-                "pin",
-                "pin-linked",
-                "protect",
-                "start",
-                "check",
-                "retire",
-                "lookup",
-                "burst",
-                "heavy"
-            ]
-            .contains(&micro.operation),
-            "{micro:?}"
-        );
+        assert!(OPERATIONS.contains(&micro.operation), "{micro:?}");
         assert!(rows.insert((micro.contender, micro.operation)), "{micro:?} is there twice");
         for iterations in [0, 1, 1000] {
             (micro.run)(iterations);

@@ -1,16 +1,9 @@
-//! How keys are hashed: by the library, or by a function of the program.
+//! Keys that are hashed by a function of the program. All others are hashed as the library does it.
 
 use std::ffi::c_void;
 use std::hash::{BuildHasher, Hasher};
 
-use stillpoint::table::RandomState;
 use stillpoint_sys::tsan;
-
-/// How keys are hashed.
-pub(super) enum Hashing {
-    Own(RandomState),
-    Users(Users),
-}
 
 #[derive(Clone, Copy)]
 pub(super) struct Users {
@@ -23,66 +16,28 @@ unsafe impl Send for Users {}
 // SAFETY: as above.
 unsafe impl Sync for Users {}
 
-pub(super) enum HashingOne {
-    Own(<RandomState as BuildHasher>::Hasher),
-    Users(Users, u64),
-}
-
-impl BuildHasher for Hashing {
-    type Hasher = HashingOne;
+impl BuildHasher for Users {
+    type Hasher = UsersHash;
 
     #[inline]
-    fn build_hasher(&self) -> HashingOne {
-        match self {
-            Self::Own(state) => HashingOne::Own(state.build_hasher()),
-            Self::Users(users) => HashingOne::Users(*users, 0),
-        }
+    fn build_hasher(&self) -> UsersHash {
+        UsersHash(*self, 0)
     }
 }
 
-/// Each key is written by one call.
-impl Hasher for HashingOne {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Own(hasher) => hasher.write(bytes),
-            Self::Users(Users { function, context }, hash) => {
-                let _heeded = tsan::heed();
-                // SAFETY: whoever made the table says that it may be called with a key.
-                *hash = unsafe { function(bytes.as_ptr().cast(), bytes.len(), *context) };
-            }
-        }
-    }
+/// The hash of a key, which is written by one call, of its bytes.
+pub(super) struct UsersHash(Users, u64);
 
-    #[inline]
-    fn write_u32(&mut self, key: u32) {
-        match self {
-            Self::Own(hasher) => hasher.write_u32(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
-    }
-
-    #[inline]
-    fn write_u64(&mut self, key: u64) {
-        match self {
-            Self::Own(hasher) => hasher.write_u64(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
-    }
-
-    #[inline]
-    fn write_u128(&mut self, key: u128) {
-        match self {
-            Self::Own(hasher) => hasher.write_u128(key),
-            Self::Users(..) => self.write(&key.to_ne_bytes()),
-        }
+impl Hasher for UsersHash {
+    fn write(&mut self, key: &[u8]) {
+        let Users { function, context } = self.0;
+        let _heeded = tsan::heed();
+        // SAFETY: whoever made the table says that it may be called with a key.
+        self.1 = unsafe { function(key.as_ptr().cast(), key.len(), context) };
     }
 
     #[inline]
     fn finish(&self) -> u64 {
-        match self {
-            Self::Own(hasher) => hasher.finish(),
-            Self::Users(_, hash) => *hash,
-        }
+        self.1
     }
 }

@@ -2,14 +2,13 @@
 
 use std::borrow::Borrow;
 use std::ffi::c_void;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use stillpoint::rcu::Region;
 use stillpoint::table::TableGuard;
 
-use super::hashing::Hashing;
 use super::typed::Word;
 
 /// Lookups that overlap.
@@ -34,8 +33,8 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     ///
     /// # Safety
     /// There are as many keys of `bytes` bytes.
-    unsafe fn get_many<R: Region>(
-        view: &View<'_, Self, R>,
+    unsafe fn get_many<S: BuildHasher, R: Region>(
+        view: &View<'_, Self, S, R>,
         keys: *const u8,
         bytes: usize,
         values: &mut [Place],
@@ -53,7 +52,7 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     }
 }
 
-pub(super) type View<'g, K, R> = TableGuard<'g, K, Word, Hashing, R>;
+pub(super) type View<'g, K, S, R> = TableGuard<'g, K, Word, S, R>;
 /// Where C wants a value.
 pub(super) type Place = MaybeUninit<*mut c_void>;
 
@@ -100,8 +99,8 @@ impl<const N: usize> Key for Short<N> {
         self.0.as_ptr().cast()
     }
 
-    unsafe fn get_many<R: Region>(
-        view: &View<'_, Self, R>,
+    unsafe fn get_many<S: BuildHasher, R: Region>(
+        view: &View<'_, Self, S, R>,
         keys: *const u8,
         _: usize,
         values: &mut [Place],

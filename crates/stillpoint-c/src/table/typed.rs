@@ -1,12 +1,12 @@
 //! Tables of each kind of keys, behind one interface.
 
 use std::ffi::{c_int, c_void};
+use std::hash::BuildHasher;
 
 use stillpoint::rcu::Region;
 use stillpoint::table::{Replaced, Table, TryInsertError};
 use stillpoint_sys::tsan;
 
-use super::hashing::Hashing;
 use super::keys::{Key, Place};
 use crate::reader;
 
@@ -63,12 +63,12 @@ pub(super) trait Any: Send + Sync {
     fn len(&self) -> usize;
 }
 
-pub(super) struct Typed<K: Key> {
-    pub(super) table: Table<K, Word, Hashing>,
+pub(super) struct Typed<K: Key, S> {
+    pub(super) table: Table<K, Word, S>,
     pub(super) bytes: usize,
 }
 
-impl<K: Key> Typed<K> {
+impl<K: Key, S: BuildHasher> Typed<K, S> {
     unsafe fn get_within<R: Region>(&self, region: &R, key: *const u8) -> Option<Word> {
         let view = self.table.within(region);
         // SAFETY: the caller's promise.
@@ -113,7 +113,7 @@ impl<K: Key> Typed<K> {
         answers.into_iter().find(|answer| *answer != 0).unwrap_or(0)
     }
 
-    fn old(answer: Replaced<'_, K, Word, Hashing>) -> Result<Option<Word>, ()> {
+    fn old(answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, ()> {
         // What is dropped here is retired by the table.
         answer.map(|old| old.map(|old| *old.value())).map_err(drop)
     }
@@ -129,7 +129,7 @@ macro_rules! within {
     };
 }
 
-impl<K: Key> Any for Typed<K> {
+impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word> {
         // SAFETY: the caller's promise.
         unsafe { within!(region, self.get_within(key)) }

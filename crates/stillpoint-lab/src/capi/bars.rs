@@ -73,6 +73,8 @@ const BARS: &[Bar] = &[
     ns("memb lock and unlock, linked", "pin-linked", "drop-in/urcu-memb", "liburcu/memb", Limit::Times(0.6)),
     ns("a call of call_rcu", "call", "drop-in/urcu-memb", "liburcu/memb", Limit::Times(1.1)),
     ns("lookup", "lookup", "c/qsbr", "stillpoint/qsbr", LOOKUPS),
+    ns("lookup, a million keys", "lookup-1m", "c/qsbr", "stillpoint/qsbr", LOOKUPS),
+    ns("lookup in a burst, a million keys", "burst-1m", "c/qsbr", "stillpoint/qsbr", LOOKUPS),
     ns("lookup in a burst", "burst", "c/qsbr", "stillpoint/qsbr", LOOKUPS),
     delay("unlink to free, 1 reader", OWN_CORE, "c/protected", "stillpoint/protected", 1.1),
     delay("unlink to free, 1 reader", OWN_CORE, "c/guard", "stillpoint/guard", 1.1),

@@ -29,8 +29,19 @@ const TIMERS: &str = "timers";
 const WORKERS: &str = "free-workers";
 
 /// The operations, in the order of the table.
-const OPERATIONS: &[&str] =
-    &["quiescent", "pin", "pin-linked", "protect", "check", "retire", "call", "lookup", "burst"];
+const OPERATIONS: &[&str] = &[
+    "quiescent",
+    "pin",
+    "pin-linked",
+    "protect",
+    "check",
+    "retire",
+    "call",
+    "lookup",
+    "burst",
+    "lookup-1m",
+    "burst-1m",
+];
 
 /// Whose operations they are, in the order of the table.
 const CALLERS: &[&str] = &[
@@ -119,7 +130,7 @@ impl experiment::Plan for Plan {
             if !silent {
                 calls.show(&rows, OPERATIONS, CALLERS);
                 say(
-                    "lookup, burst: a key of 8 bytes in a table of 1,000, by itself or 32 at a time. call: call_rcu, without the callback.",
+                    "lookup, burst: a key of 8 bytes, by itself or 32 at a time, in a table of 1,000 or of 1,048,576. call: call_rcu, without the callback.",
                 );
             }
         }

@@ -85,6 +85,8 @@ unsafe extern "C" {
     safe fn stillpoint_c_micro_retire(iterations: u64);
     safe fn stillpoint_c_micro_lookup(iterations: u64);
     safe fn stillpoint_c_micro_burst(iterations: u64);
+    safe fn stillpoint_c_micro_lookup_of_many(iterations: u64);
+    safe fn stillpoint_c_micro_burst_of_many(iterations: u64);
 }
 
 pub(crate) const MICRO: &[Micro] = &[
@@ -95,6 +97,8 @@ pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: NAME_PROTECTED, operation: "retire", run: |n| stillpoint_c_micro_retire(n) },
     Micro { contender: NAME_QSBR, operation: "lookup", run: |n| stillpoint_c_micro_lookup(n) },
     Micro { contender: NAME_QSBR, operation: "burst", run: |n| stillpoint_c_micro_burst(n) },
+    Micro { contender: NAME_QSBR, operation: "lookup-1m", run: |n| stillpoint_c_micro_lookup_of_many(n) },
+    Micro { contender: NAME_QSBR, operation: "burst-1m", run: |n| stillpoint_c_micro_burst_of_many(n) },
 ];
 
 struct Header {

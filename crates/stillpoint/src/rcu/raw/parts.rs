@@ -81,11 +81,13 @@ pub struct Parts<'r> {
 
 impl<'r> Parts<'r> {
     /// The parts of a reader with guards and protected loads.
+    #[inline]
     pub fn of(reader: &'r Reader) -> Self {
         Self { record: reader.record(), core: reader.core(), fence: reader.fence() }
     }
 
     /// The parts of a reader with quiescent states. It has no hazard slots.
+    #[inline]
     pub fn of_qsbr(reader: &'r QsbrReader) -> Self {
         // Only guards and protected loads fence.
         Self { record: reader.record(), core: reader.core(), fence: ReaderFence::Light }
@@ -104,6 +106,7 @@ impl<'r> Parts<'r> {
     /// Whether the barriers of regions and protected loads are full fences. It never changes. It is also true where a provider
     /// fences the thread ([`Mode::Provided`](crate::fence::Mode::Provided)): near the thread's end the provider may no longer reach
     /// it, and code in another language does not check for that.
+    #[inline]
     pub fn needs_full_fence(self) -> bool {
         self.fence != ReaderFence::Light
     }
@@ -179,6 +182,7 @@ impl<'r> Parts<'r> {
 
     /// Whether the calling thread is the one that made the reader or, in the child of a `fork`, the copy of that thread. Makes no
     /// system call.
+    #[inline]
     pub fn is_mine(self) -> bool {
         self.record.is_mine()
     }
