@@ -31,9 +31,9 @@ impl Refusal {
 impl From<SynchronizeError> for Refusal {
     fn from(error: SynchronizeError) -> Self {
         let errno = match &error {
-            SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. } | SynchronizeError::Busy { .. } => {
-                libc::ETIMEDOUT
-            }
+            SynchronizeError::Stalled(_)
+            | SynchronizeError::Pinned { .. }
+            | SynchronizeError::Busy { .. } => libc::ETIMEDOUT,
             SynchronizeError::Fence(fence) => fence.raw_os_error(),
             // Whatever waits for itself.
             _ => libc::EDEADLK,

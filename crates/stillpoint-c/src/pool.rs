@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::{
+    FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool,
+};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
@@ -354,7 +356,10 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
         // SAFETY: the caller does not use the objects any more.
         unsafe { local.free_block(block) }.map(|()| 0).map_err(|error| {
             let Refusal { errno, reason } = refused(error);
-            Refusal::new(errno, format!("nothing of the block was put back, because of object {}: {reason}", error.index()))
+            Refusal::new(
+                errno,
+                format!("nothing of the block was put back, because of object {}: {reason}", error.index()),
+            )
         })
     })
 }

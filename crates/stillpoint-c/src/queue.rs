@@ -90,7 +90,10 @@ pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut st
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let queue = CallbackQueue::new(&domain);
-        Ok(handle::make(Queue { queue, pauses: Mutex::default(), worker: Mutex::default(), domain }, Parts::default()))
+        Ok(handle::make(
+            Queue { queue, pauses: Mutex::default(), worker: Mutex::default(), domain },
+            Parts::default(),
+        ))
     })
 }
 

@@ -228,8 +228,8 @@ pub unsafe extern "C" fn still_table_insert(
         // SAFETY: the caller hands in a handle.
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller hands in a key of the table's size.
-        let Some(before) =
-            (unsafe { table.table.insert(address(key)?, Word(value).released()) }).map_err(|()| table.full())?
+        let Some(before) = (unsafe { table.table.insert(address(key)?, Word(value).released()) })
+            .map_err(|()| table.full())?
         else {
             return Ok(0);
         };

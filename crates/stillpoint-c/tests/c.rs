@@ -426,7 +426,10 @@ fn thread_sanitizer_tells_right_from_wrong() {
 fn the_headers_compile_for_aarch64() {
     let text: &[(&str, &str)] = &[
         ("sys/types.h", "#include <stddef.h>\ntypedef long ssize_t;\n"),
-        ("stdio.h", "typedef struct file FILE;\nextern FILE *stderr;\nint fprintf(FILE *, const char *, ...);\n"),
+        (
+            "stdio.h",
+            "typedef struct file FILE;\nextern FILE *stderr;\nint fprintf(FILE *, const char *, ...);\n",
+        ),
         ("stdlib.h", "_Noreturn void abort(void);\n"),
     ];
     let libc = place().join("libc");
@@ -445,7 +448,11 @@ fn the_headers_compile_for_aarch64() {
         }
         for checked in ["-USTILL_CHECKED", "-DSTILL_CHECKED"] {
             let mut command = compiler.command();
-            command.args(flags).args(freestanding).args([checked, "-O2", "-c", "-o", "/dev/null"]).arg(&source);
+            command
+                .args(flags)
+                .args(freestanding)
+                .args([checked, "-O2", "-c", "-o", "/dev/null"])
+                .arg(&source);
             let output = command.output().unwrap();
             assert!(output.status.success(), "{} {checked}:\n{}", compiler.name, said(&output));
         }
