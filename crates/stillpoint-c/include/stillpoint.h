@@ -53,8 +53,8 @@
  *   A thread that may be cancelled asynchronously calls nothing here.
  *   A reader or a local that its thread has not freed is freed when the thread ends, also if it is cancelled, with all that it
  *   holds: in the third round of destructors of keys (pthread_key_create), so that destructors of C++ and those of keys, in the
- *   first two rounds, may use it. What is made in the fourth round is for that round to free. The main thread does not end if it
- *   returns from main.
+ *   first two rounds, may use it. If a thread has nothing before that, what the destructor of a key makes is for it to free. The
+ *   main thread does not end if it returns from main.
  *
  * FORK
  *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,

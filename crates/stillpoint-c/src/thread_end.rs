@@ -67,6 +67,10 @@ pub(crate) fn disown(handle: *mut c_void) {
             if let Some(place) = handles.iter().rposition(|(owned, _)| *owned == handle) {
                 handles.swap_remove(place);
             }
+            if handles.is_empty() {
+                // Nobody may come by again.
+                *handles = Vec::new();
+            }
         });
     });
 }

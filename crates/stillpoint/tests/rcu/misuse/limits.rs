@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RetireErrorKind, Retired};
+use stillpoint::rcu::{Domain, RetireErrorKind, Retired, WhenFull};
 
 use crate::census::Census;
 use crate::{LONG, SHORT};
@@ -206,8 +206,11 @@ fn a_refused_retirement_says_what_to_do() {
     let mut small = domain.reclaimer_builder().max_pending(1).build();
     small.retire(retired(&domain, 0)).expect("there is room");
     let full = small.retire(retired(&domain, 1)).expect_err("it may hold one");
+    let mut endless =
+        domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Wait(Duration::MAX)).build();
+    endless.retire(retired(&domain, 0)).expect("there is room");
+    let deadlock = endless.retire(retired(&domain, 5)).expect_err("the guard is its own");
     let mut large = domain.reclaimer();
-    large.retire(retired(&domain, 0)).expect("there is room");
     let domain_full = large.retire(retired(&domain, 2)).expect_err("the domain may hold two");
     let foreign = Domain::new().reclaimer().retire(retired(&domain, 3)).expect_err("of another domain");
     let handle = domain.background().retire_handle();
@@ -221,9 +224,10 @@ fn a_refused_retirement_says_what_to_do() {
         ),
         (RetireErrorKind::ForeignDomain, "retire it to a reclaimer of its own domain"),
         (RetireErrorKind::Closed, "retire the object to another reclaimer of domain `routes`"),
+        (RetireErrorKind::WouldDeadlock, "drop its guards and protected loads, or take its reader offline"),
     ];
     for (number, (error, (kind, remedy))) in
-        [full, domain_full, foreign, closed].into_iter().zip(expected).enumerate()
+        [full, domain_full, foreign, closed, deadlock].into_iter().zip(expected).enumerate()
     {
         let text = error.to_string();
         assert_eq!(error.kind(), kind);
@@ -231,4 +235,29 @@ fn a_refused_retirement_says_what_to_do() {
         assert!(format!("{error:?}").contains(&format!("cause: {kind:?}")));
         assert_eq!(*error.into_inner(), number + 1);
     }
+}
+
+/// A wait without an end is refused to a thread that is itself in the way, and goes on once it is not.
+#[test]
+fn nobody_waits_for_room_that_it_takes_up_itself() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let endless = WhenFull::Wait(Duration::MAX);
+    let mut own = domain.reclaimer_builder().max_pending(1).when_full(endless).build();
+
+    let cell = domain.cell(1);
+    let held = cell.protect(&reader).expect("it is there");
+    own.retire(cell.take().expect("it is there")).expect("there is room");
+    let error = own.retire(retired(&domain, 2)).expect_err("its protected load holds all that waits");
+    assert_eq!(error.kind(), RetireErrorKind::WouldDeadlock);
+    drop(held);
+    own.retire(error.into_inner()).expect("nothing holds the first one");
+
+    let background = domain.background_builder().max_pending(1).when_full(endless).build();
+    let handle = background.retire_handle();
+    let guard = reader.pin();
+    handle.retire(retired(&domain, 3)).expect("there is room");
+    let error = handle.retire(retired(&domain, 4)).expect_err("the guard is its own");
+    assert_eq!(error.kind(), RetireErrorKind::WouldDeadlock);
+    drop(guard);
 }

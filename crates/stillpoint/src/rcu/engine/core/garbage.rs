@@ -164,10 +164,23 @@ impl Garbage {
     /// # Safety
     /// No reader can hold the object any more.
     pub(crate) unsafe fn free(self) -> Result<(), Panic> {
-        tsan::acquire(self.object.as_ptr());
-        let _heeded = tsan::heed();
+        if tsan::is_there() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.free_heeded() };
+        }
         // SAFETY: the constructors paired `object` with its `destroy`, and `self` is consumed; no reader is
         // left, by the caller's promise. Unwind safety: nothing of the engine is borrowed here.
+        catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))
+    }
+
+    /// # Safety
+    /// As for [`free`](Garbage::free).
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_heeded(self) -> Result<(), Panic> {
+        tsan::acquire(self.object.as_ptr());
+        let _heeded = tsan::heed();
+        // SAFETY: as in `free`. Unwind safety: as there.
         catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))
     }
 }
