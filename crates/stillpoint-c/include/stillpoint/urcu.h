@@ -51,14 +51,16 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 /* A thread's reader of a flavour. Before it is registered, and after, its record is still_urcu_nobody_. */
 struct still_urcu_reader_ {
     char *record;
-    const uint64_t *token;
-    uint32_t flags;  /* bit 0: a full fence on entry */
-    uint32_t nested; /* read-side sections beyond the first; bit 31: not registered */
+    /* The address of the domain's token; plus 1 if a section begins with a full fence. */
+    uintptr_t token;
+    /* With quiescent states: the state that was reported last, 0 while the thread is offline. */
+    uint64_t seen;
+    /* Read-side sections beyond the first; bit 31: not registered. */
+    uint32_t nested;
+    uint32_t frame;
     void *seat;
     void *worker;
     void *ring;
-    uint32_t frame;
-    uint32_t reserved;
 };
 
 /* The record of threads that are not registered: its state is not 0, and is its token. Never written. */
@@ -95,11 +97,15 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
         char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
         uint64_t *state = (uint64_t *)(void *)record;
         if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
-            __atomic_store_n(state, __atomic_load_n(reader->token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-            if (__builtin_expect((reader->flags & STILL_URCU_FULL_FENCE_) != 0, 0))
-                __atomic_thread_fence(__ATOMIC_SEQ_CST);
-            else
+            uintptr_t token = reader->token;
+            if (__builtin_expect((token & STILL_URCU_FULL_FENCE_) == 0, 1)) {
+                __atomic_store_n(state, __atomic_load_n((const uint64_t *)token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
                 __atomic_signal_fence(__ATOMIC_SEQ_CST);
+            } else {
+                const uint64_t *address = (const uint64_t *)(token - STILL_URCU_FULL_FENCE_);
+                __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+                __atomic_thread_fence(__ATOMIC_SEQ_CST);
+            }
             return;
         }
         if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
@@ -139,20 +145,18 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 /* A quiescent state. Of a thread that is offline: it comes online. */
 static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
 {
-    char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-    uint64_t *state = (uint64_t *)(void *)record;
-    uint64_t token = __atomic_load_n(reader->token, __ATOMIC_ACQUIRE);
-    uint64_t before = __atomic_load_n(state, __ATOMIC_RELAXED);
-    if (__builtin_expect(token != before, 0)) {
-        if (before == 0) {
-            still_urcu_online_();
-            return;
-        }
-        __atomic_store_n(state, token, __ATOMIC_RELEASE);
+    uint64_t token = __atomic_load_n((const uint64_t *)reader->token, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(token == reader->seen, 1))
+        return;
+    if (reader->seen == 0) {
+        still_urcu_online_();
+        return;
     }
+    reader->seen = token;
+    __atomic_store_n((uint64_t *)(void *)reader->record, token, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (__builtin_expect(
-            __atomic_load_n((uint32_t *)(void *)(record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
+            __atomic_load_n((uint32_t *)(void *)(reader->record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
         still_urcu_answer_(STILL_URCU_QSBR);
 }
 

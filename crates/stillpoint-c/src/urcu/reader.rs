@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Spare};
 use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
@@ -20,15 +21,16 @@ const _: () = assert!(offsets::STATE == 0 && offsets::ATTENTION == STILL_URCU_AT
 #[repr(C)]
 pub struct still_urcu_reader_ {
     record: *mut u8,
-    token: *const u64,
-    flags: u32,
+    /// The address of the domain's token, and [`STILL_URCU_FULL_FENCE_`].
+    token: usize,
+    /// With quiescent states, the state that was reported last, by inline code or in [`Flavour::go`].
+    seen: u64,
     nested: u32,
+    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
+    frame: u32,
     seat: *mut c_void,
     pub(super) worker: *mut c_void,
     pub(super) ring: *mut c_void,
-    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
-    frame: u32,
-    reserved: u32,
 }
 
 const STAYS: u32 = 0;
@@ -48,6 +50,15 @@ extern "C" {
     static NOBODY: still_urcu_nobody_;
     fn still_urcu_reader_of_(flavour: u32) -> *mut still_urcu_reader_;
     fn still_urcu_thread_begins_();
+}
+
+/// A reader's own state.
+///
+/// # Safety
+/// The calling thread is the reader's.
+unsafe fn state(parts: raw::Parts<'_>) -> u64 {
+    // SAFETY: at this place there is an atomic of this type, as long as the domain exists. Relaxed: the thread's own.
+    unsafe { (*parts.record().cast::<AtomicU64>().as_ptr()).load(Ordering::Relaxed) }
 }
 
 /// Where a thread's reader lives: allocated, so that a reader in reserve need not be.
@@ -82,6 +93,20 @@ impl Flavour {
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
+    /// Takes the calling thread's reader, which has quiescent states, on- or offline. The thread holds nothing.
+    fn go(&self, parts: raw::Parts<'_>, online: bool) {
+        // SAFETY: the calling thread's reader, with quiescent states; the caller says that the thread holds nothing. Its state is its
+        // own.
+        unsafe {
+            if online {
+                parts.online();
+            } else {
+                parts.offline();
+            }
+            (*self.mine()).seen = state(parts);
+        }
+    }
+
     /// Whether the calling thread is in a read-side section, or online.
     pub(super) fn is_ongoing(&self) -> bool {
         self.parts().is_some_and(raw::Parts::is_online)
@@ -92,8 +117,7 @@ impl Flavour {
     pub(super) fn register(&'static self, by_the_way: bool) {
         if let Some(parts) = self.parts() {
             if self.is_qsbr() {
-                // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
-                unsafe { parts.online() };
+                self.go(parts, true);
             }
             return;
         }
@@ -123,8 +147,9 @@ impl Flavour {
         // SAFETY: the thread's own; handlers of signals do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
-            (*mine).token = parts.token().as_ptr();
-            (*mine).flags = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
+            let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
+            (*mine).token = parts.token().as_ptr().expose_provenance() + fence as usize;
+            (*mine).seen = state(parts);
             (*mine).nested = 0;
             (*mine).seat = seat.cast();
             // So that the thread's end unregisters it.
@@ -140,8 +165,8 @@ impl Flavour {
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
-            (*mine).token = &raw const NOBODY.state;
-            (*mine).flags = 0;
+            (*mine).token = (&raw const NOBODY.state).expose_provenance();
+            (*mine).seen = NOBODY.state;
             (*mine).nested = STILL_URCU_UNREGISTERED_;
             (*mine).seat = ptr::null_mut();
             seat
@@ -167,15 +192,13 @@ impl Flavour {
     pub(super) fn while_offline<R>(&'static self, wait: impl FnOnce() -> R) -> R {
         let online = self.parts().filter(|parts| self.is_qsbr() && parts.is_online());
         if let Some(parts) = online {
-            // SAFETY: the calling thread's reader; who waits says that the thread holds nothing.
-            unsafe { parts.offline() };
+            self.go(parts, false);
         }
         let answer = wait();
         if online.is_some() {
             // The seat may be another one: callbacks may have run meanwhile.
             if let Some(parts) = self.parts() {
-                // SAFETY: as above.
-                unsafe { parts.online() };
+                self.go(parts, true);
             }
         }
         answer
@@ -229,8 +252,7 @@ pub(super) fn frame(begins: bool) {
     // SAFETY: the thread's own.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
-        // SAFETY: the calling thread's reader, which was used by callbacks that have ended.
-        (GOES_OFFLINE, Some(parts)) => unsafe { parts.offline() },
+        (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
         _ => {}
     }
 }
@@ -274,9 +296,9 @@ pub extern "C" fn still_urcu_unregister_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_offline_() {
     briefly(|| {
-        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
-            // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
-            unsafe { parts.offline() };
+        let flavour = of(STILL_URCU_QSBR);
+        if let Some(parts) = flavour.parts() {
+            flavour.go(parts, false);
         }
         Ok(())
     });
@@ -285,9 +307,9 @@ pub extern "C" fn still_urcu_offline_() {
 #[no_mangle]
 pub extern "C" fn still_urcu_online_() {
     briefly(|| {
-        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
-            // SAFETY: the calling thread's reader, with quiescent states; the thread holds nothing while it is offline.
-            unsafe { parts.online() };
+        let flavour = of(STILL_URCU_QSBR);
+        if let Some(parts) = flavour.parts() {
+            flavour.go(parts, true);
         }
         Ok(())
     });

@@ -15,7 +15,7 @@
 /* What a thread has that is not registered. */
 const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
 #define NOBODY                                                                                             \
-    {(char *)(uintptr_t)&still_urcu_nobody_, &still_urcu_nobody_.state, 0, STILL_URCU_UNREGISTERED_, NULL, NULL, NULL, 0, 0}
+    {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
 
 __thread struct still_urcu_reader_ still_urcu_memb_reader_ = NOBODY;
 __thread struct still_urcu_reader_ still_urcu_mb_reader_ = NOBODY;

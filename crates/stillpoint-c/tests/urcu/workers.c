@@ -100,14 +100,14 @@ static void choices(void)
     cpu_set_t allowed;
     CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
     int cpu = 0;
-    while (!CPU_ISSET(cpu, &allowed))
+    while (!CPU_ISSET((size_t)cpu, &allowed))
         cpu++;
     struct call_rcu_data *own = create_call_rcu_data(URCU_CALL_RCU_RT, cpu);
     CHECK(own != NULL && own != standard);
     set_thread_call_rcu_data(own);
     CHECK(get_thread_call_rcu_data() == own && get_call_rcu_data() == own);
     CHECK(pthread_equal(caller(), get_call_rcu_thread(own)));
-    CHECK(CPU_COUNT(&last.cpus) == 1 && CPU_ISSET(cpu, &last.cpus));
+    CHECK(CPU_COUNT(&last.cpus) == 1 && CPU_ISSET((size_t)cpu, &last.cpus));
     set_thread_call_rcu_data(NULL);
     CHECK(get_call_rcu_data() == standard);
 
