@@ -81,7 +81,7 @@ extern __thread struct still_urcu_reader_ still_urcu_bp_reader_ STILL_URCU_TLS_;
 #define STILL_URCU_FULL_FENCE_ 1u
 #define STILL_URCU_UNREGISTERED_ 0x80000000u
 
-void still_urcu_enter_(uint32_t flavour);
+void still_urcu_register_by_the_way_(uint32_t flavour);
 void still_urcu_answer_(uint32_t flavour);
 void still_urcu_register_(uint32_t flavour);
 void still_urcu_unregister_(uint32_t flavour);
@@ -90,30 +90,29 @@ void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
 void still_urcu_thread_ends_(void *key);
 
+/* In C: a section of a thread that is not registered. */
+void still_urcu_enter_(uint32_t flavour);
+
 /* A read-side section begins. */
 static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t flavour)
 {
-    for (;;) {
-        char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-        uint64_t *state = (uint64_t *)(void *)record;
-        if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
-            uintptr_t token = reader->token;
-            if (__builtin_expect((token & STILL_URCU_FULL_FENCE_) == 0, 1)) {
-                __atomic_store_n(state, __atomic_load_n((const uint64_t *)token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-                __atomic_signal_fence(__ATOMIC_SEQ_CST);
-            } else {
-                const uint64_t *address = (const uint64_t *)(token - STILL_URCU_FULL_FENCE_);
-                __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-                __atomic_thread_fence(__ATOMIC_SEQ_CST);
-            }
-            return;
+    char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+    uint64_t *state = (uint64_t *)(void *)record;
+    if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
+        uintptr_t token = reader->token;
+        if (__builtin_expect((token & STILL_URCU_FULL_FENCE_) == 0, 1)) {
+            __atomic_store_n(state, __atomic_load_n((const uint64_t *)token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            const uint64_t *address = (const uint64_t *)(token - STILL_URCU_FULL_FENCE_);
+            __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
-        if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
-            uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
-            __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
-            return;
-        }
-        /* Registers the thread. */
+    } else if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
+        uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+        __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
+    } else {
+        /* Registers the thread first. */
         still_urcu_enter_(flavour);
     }
 }

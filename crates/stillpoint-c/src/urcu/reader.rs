@@ -259,7 +259,7 @@ pub(super) fn frame(begins: bool) {
 
 /// The first read-side section of a thread that is not registered is about to begin.
 #[no_mangle]
-pub extern "C" fn still_urcu_enter_(flavour: u32) {
+pub extern "C" fn still_urcu_register_by_the_way_(flavour: u32) {
     call(|| {
         of(flavour).register(true);
         Ok(())

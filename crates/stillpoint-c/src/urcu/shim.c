@@ -36,6 +36,12 @@ struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
     }
 }
 
+void still_urcu_enter_(uint32_t flavour)
+{
+    still_urcu_register_by_the_way_(flavour);
+    still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
+}
+
 /* The key whose destructor unregisters threads. Made before anything else runs, so that its number is low: glibc has room for the
  * first 32 in each thread, and a signal handler may set them. */
 static pthread_key_t key;
