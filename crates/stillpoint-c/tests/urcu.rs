@@ -24,6 +24,16 @@ fn succeeds(program: &Path, output: &Output) -> String {
 
 /// Compiles a program, linked with the static library.
 fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], program: &str) -> PathBuf {
+    compiled_from(compiler, &source(name), flags, libraries, program)
+}
+
+fn compiled_from(
+    compiler: Compiler,
+    source: &Path,
+    flags: &[&str],
+    libraries: &[&str],
+    program: &str,
+) -> PathBuf {
     let program = place().join(program);
     let output = compiler
         .command()
@@ -31,7 +41,7 @@ fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], 
         .arg("-I")
         .arg(prefix().join("include/stillpoint/liburcu"))
         .args(flags)
-        .arg(source(name))
+        .arg(source)
         .args(["-x", "none"])
         .arg(prefix().join("lib/libstillpoint.a"))
         .args(libraries)
@@ -40,7 +50,13 @@ fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], 
         .arg(&program)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{} does not compile {name}:\n{}", compiler.name, said(&output));
+    assert!(
+        output.status.success(),
+        "{} does not compile {}:\n{}",
+        compiler.name,
+        source.display(),
+        said(&output)
+    );
     program
 }
 
@@ -49,8 +65,12 @@ fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
     for flavour in flavours {
         let define = format!("-DFLAVOUR_{flavour}");
         for (number, way) in WAYS.into_iter().enumerate() {
-            let program = compiled(CC, name, &[&define, way], libraries, &format!("{name}-{flavour}-{number}"));
-            println!("{name} {flavour} {way}: {}", succeeds(&program, &Command::new(&program).output().unwrap()));
+            let program =
+                compiled(CC, name, &[&define, way], libraries, &format!("{name}-{flavour}-{number}"));
+            println!(
+                "{name} {flavour} {way}: {}",
+                succeeds(&program, &Command::new(&program).output().unwrap())
+            );
         }
         if GPP.is_there() {
             let flags = [&*define, "-Wno-missing-field-initializers"];
@@ -120,7 +140,11 @@ fn liburcu_is_there() -> bool {
     let test = "#include <urcu/rculfhash.h>\nint main(void) { return 0; }\n";
     let source = place().join("is-there.c");
     std::fs::write(&source, test).unwrap();
-    let output = Command::new(CC.name).arg(&source).args(["-lurcu-cds", "-lurcu-common", "-o"]).arg(place().join("is-there")).output();
+    let output = Command::new(CC.name)
+        .arg(&source)
+        .args(["-lurcu-cds", "-lurcu-common", "-o"])
+        .arg(place().join("is-there"))
+        .output();
     let is_there = output.is_ok_and(|output| output.status.success());
     if !is_there {
         skipped("liburcu is not installed");
@@ -176,9 +200,24 @@ fn it_does_without_liburcu() {
 #[test]
 fn the_headers_compile_by_themselves() {
     let headers = [
-        "urcu.h", "urcu-qsbr.h", "urcu-bp.h", "urcu-pointer.h", "urcu-call-rcu.h", "urcu-defer.h", "urcu-flavor.h", "urcu/urcu.h",
-        "urcu/urcu-memb.h", "urcu/urcu-mb.h", "urcu/urcu-qsbr.h", "urcu/urcu-bp.h", "urcu/urcu-poll.h",
-        "urcu/static/urcu-memb.h", "urcu/static/urcu-mb.h", "urcu/static/urcu-qsbr.h", "urcu/static/urcu-bp.h", "stillpoint/urcu.h",
+        "urcu.h",
+        "urcu-qsbr.h",
+        "urcu-bp.h",
+        "urcu-pointer.h",
+        "urcu-call-rcu.h",
+        "urcu-defer.h",
+        "urcu-flavor.h",
+        "urcu/urcu.h",
+        "urcu/urcu-memb.h",
+        "urcu/urcu-mb.h",
+        "urcu/urcu-qsbr.h",
+        "urcu/urcu-bp.h",
+        "urcu/urcu-poll.h",
+        "urcu/static/urcu-memb.h",
+        "urcu/static/urcu-mb.h",
+        "urcu/static/urcu-qsbr.h",
+        "urcu/static/urcu-bp.h",
+        "stillpoint/urcu.h",
     ];
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
         let standards: &[&str] = match compiler.language {
@@ -188,7 +227,8 @@ fn the_headers_compile_by_themselves() {
         for (standard, way) in standards.iter().zip(["-D_LGPL_SOURCE", "-DSTILL_URCU_ALONE"]) {
             for header in headers {
                 let source = place().join("header.h");
-                std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n")).unwrap();
+                std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n"))
+                    .unwrap();
                 let output = compiler
                     .command()
                     .args([standard, way, "-fsyntax-only", "-I"])
@@ -225,7 +265,8 @@ fn the_shared_library_exports_what_the_headers_name() {
     let exported: BTreeSet<_> = words(&said(&output)).into_iter().collect();
     let include = prefix().join("include/stillpoint");
     let headers = FLAVOURS.map(|flavour| {
-        std::fs::read_to_string(include.join(format!("liburcu/urcu/urcu-{}.h", flavour.to_lowercase()))).unwrap()
+        std::fs::read_to_string(include.join(format!("liburcu/urcu/urcu-{}.h", flavour.to_lowercase())))
+            .unwrap()
     });
     let labels: BTreeSet<_> = headers.iter().flat_map(|header| quoted(header)).collect();
     assert!(labels.len() > 4 * 30 && labels.contains("still_urcu_qsbr_call_rcu"));
@@ -233,9 +274,18 @@ fn the_shared_library_exports_what_the_headers_name() {
     assert!(missing.is_empty(), "not exported: {missing:?}");
     // What a flavour does inline unless it is asked through its table.
     let inline = |name: &str| {
-        ["quiescent_state", "thread_offline", "thread_online", "unregister_thread", "read_lock", "read_unlock", "init", "exit"]
-            .iter()
-            .any(|end| name.ends_with(end))
+        [
+            "quiescent_state",
+            "thread_offline",
+            "thread_online",
+            "unregister_thread",
+            "read_lock",
+            "read_unlock",
+            "init",
+            "exit",
+        ]
+        .iter()
+        .any(|end| name.ends_with(end))
     };
     let internal = words(&std::fs::read_to_string(include.join("urcu.h")).unwrap());
     let unnamed: Vec<_> = exported
@@ -249,9 +299,13 @@ fn the_shared_library_exports_what_the_headers_name() {
 #[test]
 fn programs_find_it_by_pkg_config() {
     let folder = prefix().join("lib/stillpoint/liburcu/pkgconfig");
-    for (name, flavour) in
-        [("liburcu", "MEMB"), ("liburcu-memb", "MEMB"), ("liburcu-mb", "MB"), ("liburcu-qsbr", "QSBR"), ("liburcu-bp", "BP")]
-    {
+    for (name, flavour) in [
+        ("liburcu", "MEMB"),
+        ("liburcu-memb", "MEMB"),
+        ("liburcu-mb", "MB"),
+        ("liburcu-qsbr", "QSBR"),
+        ("liburcu-bp", "BP"),
+    ] {
         let answer = Command::new("pkg-config")
             .args(["--cflags", "--libs", &format!("{name} >= 0.10.0")])
             .env("PKG_CONFIG_PATH", &folder)
@@ -273,12 +327,39 @@ fn programs_find_it_by_pkg_config() {
     }
 }
 
+/// The program of the guide, in its three steps; the first one with liburcu itself, too.
+#[test]
+fn the_program_of_the_guide_runs_in_each_step() {
+    let path = root().join("examples/liburcu/settings.c");
+    for step in ["-DSTEP=1", "-DSTEP=2", "-DSTEP=3"] {
+        let program = compiled_from(CC, &path, &[step], &[], &format!("settings{}", &step[7..]));
+        println!("{}", succeeds(&program, &Command::new(&program).output().unwrap()));
+    }
+    if liburcu_is_there() {
+        let program = place().join("settings-liburcu");
+        let mut command = Command::new(CC.name);
+        let output = command
+            .args(["-pthread", "-O2"])
+            .arg(&path)
+            .args(["-lurcu", "-lurcu-common", "-o"])
+            .arg(&program)
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        succeeds(&program, &Command::new(&program).output().unwrap());
+    }
+}
+
 /// Under the sanitizers of addresses and of undefined behaviour.
 #[test]
 fn sanitizers_find_nothing() {
     for name in ["readers", "callbacks", "workers", "defer", "configure", "stress"] {
         for flavour in ["MEMB", "QSBR", "BP"] {
-            let flags = [&format!("-DFLAVOUR_{flavour}"), "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+            let flags = [
+                &format!("-DFLAVOUR_{flavour}"),
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=all",
+            ];
             let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-asan"));
             succeeds(&program, &Command::new(&program).output().unwrap());
         }

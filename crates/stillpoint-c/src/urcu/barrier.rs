@@ -38,12 +38,19 @@ unsafe extern "C-unwind" fn pass(node: NonNull<Callback>) {
 impl Flavour {
     /// Waits until everything was called that these workers had before, and everything that they have passed on. Reported and not
     /// done where that would be to wait for itself.
-    pub(super) fn wait_for(&'static self, name: &str, workers: impl FnOnce(&Workers) -> Vec<&'static Worker>) {
+    pub(super) fn wait_for(
+        &'static self,
+        name: &str,
+        workers: impl FnOnce(&Workers) -> Vec<&'static Worker>,
+    ) {
         if self.is_within_callback() {
             return report(self, &format!("{name} was called by a callback, and would wait for itself"));
         }
         if !self.is_qsbr() && self.is_ongoing() {
-            return report(self, &format!("{name} was called in a read-side section, and would wait for itself"));
+            return report(
+                self,
+                &format!("{name} was called in a read-side section, and would wait for itself"),
+            );
         }
         self.while_offline(|| self.wait_behind(name, workers));
     }

@@ -14,8 +14,6 @@ use crate::border::{call, Refusal};
 /// Calls of a thread that wait. As liburcu.
 const ROOM: usize = 4096;
 
-pub type still_urcu_deferred_fn_ = Option<unsafe extern "C-unwind" fn(argument: *mut c_void)>;
-
 /// A deferred call.
 #[repr(C)]
 struct Slot {
@@ -87,7 +85,11 @@ impl Flavour {
 
     /// # Safety
     /// As for `defer_rcu`.
-    unsafe fn defer(&'static self, function: unsafe extern "C-unwind" fn(*mut c_void), argument: *mut c_void) {
+    unsafe fn defer(
+        &'static self,
+        function: unsafe extern "C-unwind" fn(*mut c_void),
+        argument: *mut c_void,
+    ) {
         let worker = self.deferring_worker();
         let address = self.ring();
         // SAFETY: the thread's own, until its end.
@@ -133,7 +135,11 @@ pub(super) fn leave(flavour: &'static Flavour) {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_urcu_defer_(flavour: u32, function: still_urcu_deferred_fn_, argument: *mut c_void) {
+pub unsafe extern "C" fn still_urcu_defer_(
+    flavour: u32,
+    function: Option<unsafe extern "C-unwind" fn(argument: *mut c_void)>,
+    argument: *mut c_void,
+) {
     call(|| {
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed to defer_rcu"))?;
         // SAFETY: the caller says that it may be called.

@@ -112,11 +112,17 @@ impl Flavour {
         }
         // Without options that may be refused.
         let domain = options.build().expect("neither mode nor boosting was asked for");
-        self.publish(domain, None, ptr::null_mut()).unwrap_or_else(|| self.peek().expect("somebody else has made it"))
+        self.publish(domain, None, ptr::null_mut())
+            .unwrap_or_else(|| self.peek().expect("somebody else has made it"))
     }
 
     /// `None` if somebody else was faster.
-    fn publish(&'static self, domain: Domain, hook: Option<Hook>, before: *mut Group) -> Option<&'static Group> {
+    fn publish(
+        &'static self,
+        domain: Domain,
+        hook: Option<Hook>,
+        before: *mut Group,
+    ) -> Option<&'static Group> {
         let reserve = [const { AtomicPtr::new(ptr::null_mut()) }; RESERVE];
         let group = Box::into_raw(Box::new(Group { domain, hook, reserve, _before: before }));
         // Release: pairs with the acquire in `peek`. Relaxed on failure: `peek` looks again.

@@ -12,8 +12,10 @@ pub struct urcu_atfork {
     before_fork: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     after_fork_parent: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     after_fork_child: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    private: *mut c_void,
+    _private: *mut c_void,
 }
+
+const _: () = assert!(size_of::<urcu_atfork>() == 4 * size_of::<usize>());
 
 /// # Safety
 /// The hooks were registered, if they are not null.
@@ -25,7 +27,7 @@ unsafe fn run(
     let Some(hooks) = (unsafe { hooks.as_ref() }) else { return };
     if let Some(hook) = which(hooks) {
         // SAFETY: who has registered it has promised that it may be called.
-        unsafe { hook(hooks.private) };
+        unsafe { hook(hooks._private) };
     }
 }
 
@@ -43,7 +45,9 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
             let lock = flavour.lock();
             let mut workers = lock.live.iter().copied().chain(flavour.deferring());
             // A callback that is running may want the lock.
-            let Some(worker) = workers.find(|worker| !paused.iter().any(|other| std::ptr::eq(*other, *worker))) else {
+            let Some(worker) =
+                workers.find(|worker| !paused.iter().any(|other| std::ptr::eq(*other, *worker)))
+            else {
                 break lock;
             };
             drop(lock);
@@ -83,7 +87,10 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(flavour, "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked");
+            report(
+                flavour,
+                "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
+            );
             return Ok(());
         };
         if let Some(group) = flavour.peek() {

@@ -33,6 +33,16 @@ pub struct still_urcu_reader_ {
     pub(super) ring: *mut c_void,
 }
 
+/// As in `shim.c`.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<still_urcu_reader_>() == 56 && offset_of!(still_urcu_reader_, record) == 0);
+    assert!(offset_of!(still_urcu_reader_, token) == 8 && offset_of!(still_urcu_reader_, seen) == 16);
+    assert!(offset_of!(still_urcu_reader_, nested) == 24 && offset_of!(still_urcu_reader_, frame) == 28);
+    assert!(offset_of!(still_urcu_reader_, seat) == 32 && offset_of!(still_urcu_reader_, worker) == 40);
+    assert!(offset_of!(still_urcu_reader_, ring) == 48 && size_of::<still_urcu_nobody_>() == 16);
+};
+
 const STAYS: u32 = 0;
 const GOES_OFFLINE: u32 = 1;
 const ENDS: u32 = 2;

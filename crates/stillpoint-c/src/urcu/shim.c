@@ -10,6 +10,18 @@
 
 #include "stillpoint/urcu.h"
 
+/* As in reader.rs. */
+#define AT(field, place) _Static_assert(offsetof(struct still_urcu_reader_, field) == (place), #field)
+AT(record, 0);
+AT(token, 8);
+AT(seen, 16);
+AT(nested, 24);
+AT(frame, 28);
+AT(seat, 32);
+AT(worker, 40);
+AT(ring, 48);
+_Static_assert(sizeof(struct still_urcu_reader_) == 56 && sizeof(struct still_urcu_nobody_) == 16, "sizes");
+
 #define WEAK __attribute__((weak))
 
 /* What a thread has that is not registered. */

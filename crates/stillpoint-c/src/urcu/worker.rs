@@ -32,8 +32,6 @@ pub struct rcu_head {
     _private: [u8; 0],
 }
 
-pub type still_urcu_fn_ = Option<unsafe extern "C-unwind" fn(head: *mut rcu_head)>;
-
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
     flavour: &'static Flavour,
@@ -92,13 +90,7 @@ impl Shared {
 
 impl Workers {
     pub(super) const fn new() -> Self {
-        Self {
-            live: Vec::new(),
-            freed: Vec::new(),
-            pauses: Vec::new(),
-            atfork: ptr::null_mut(),
-            atforks: 0,
-        }
+        Self { live: Vec::new(), freed: Vec::new(), pauses: Vec::new(), atfork: ptr::null_mut(), atforks: 0 }
     }
 }
 
@@ -314,7 +306,11 @@ impl Flavour {
     }
 
     /// From now on the worker's thread goes, and what is pushed is passed on. Returns the thread.
-    fn retire(&'static self, worker: &'static Worker, _lock: &mut Locked<'_, Workers>) -> Option<JoinHandle<()>> {
+    fn retire(
+        &'static self,
+        worker: &'static Worker,
+        _lock: &mut Locked<'_, Workers>,
+    ) -> Option<JoinHandle<()>> {
         worker.is_dead.store(true, Ordering::Release);
         // SeqCst: pairs with the fence in `push`.
         fence(Ordering::SeqCst);
@@ -408,7 +404,11 @@ impl Flavour {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_urcu_call_(flavour: u32, head: *mut rcu_head, function: still_urcu_fn_) {
+pub unsafe extern "C" fn still_urcu_call_(
+    flavour: u32,
+    head: *mut rcu_head,
+    function: Option<unsafe extern "C-unwind" fn(head: *mut rcu_head)>,
+) {
     briefly(|| {
         let (Some(head), Some(function)) = (NonNull::new(head), function) else {
             return Err(Refusal::invalid("NULL was passed to call_rcu"));
@@ -499,7 +499,11 @@ fn answer(answer: Result<(), Refusal>) -> Result<c_int, Refusal> {
 }
 
 #[no_mangle]
-pub extern "C" fn still_urcu_set_worker_of_cpu_(flavour: u32, cpu: c_int, worker: *mut call_rcu_data) -> c_int {
+pub extern "C" fn still_urcu_set_worker_of_cpu_(
+    flavour: u32,
+    cpu: c_int,
+    worker: *mut call_rcu_data,
+) -> c_int {
     call(|| answer(of(flavour).set_of_cpu(cpu, worker)))
 }
 

@@ -46,7 +46,8 @@ impl Callbacks {
             if outcome.called > 0 {
                 patience = Patience::new();
             } else if matches!(outcome.next, Hindrance::Empty) {
-                let has_work = || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop() || !goes_on();
+                let has_work =
+                    || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop() || !goes_on();
                 self.event.sleep_unless(None, has_work);
             } else if self.turn.is_paused() {
                 self.event.sleep_unless(None, || !self.turn.is_paused() || !goes_on());
