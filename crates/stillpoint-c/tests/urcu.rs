@@ -365,3 +365,47 @@ fn sanitizers_find_nothing() {
         }
     }
 }
+
+fn thread_sanitizer_is_there() -> bool {
+    let source = place().join("threads.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let program = place().join("threads");
+    let output = Command::new(CC.name).arg("-fsanitize=thread").arg(&source).arg("-o").arg(&program).output();
+    let is_there = output.is_ok_and(|output| output.status.success())
+        && Command::new(&program).output().is_ok_and(|output| output.status.success());
+    if !is_there {
+        skipped("the thread sanitizer of cc is not installed");
+    }
+    is_there
+}
+
+/// Each way to wait for readers is known to the sanitizer. What is freed without one is reported.
+#[test]
+fn the_thread_sanitizer_finds_races_and_no_others() {
+    if !thread_sanitizer_is_there() {
+        return;
+    }
+    for flavour in FLAVOURS {
+        let define = format!("-DFLAVOUR_{flavour}");
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let flags = [&*define, way, "-fsanitize=thread"];
+            let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-{number}"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+        let flags = [&*define, "-DEARLY", "-fsanitize=thread"];
+        let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-early"));
+        let output = Command::new(&program).output().unwrap();
+        assert!(
+            !output.status.success() && said(&output).contains("data race"),
+            "{flavour}: {}",
+            said(&output)
+        );
+    }
+    for name in ["callbacks", "defer", "stress"] {
+        for flavour in ["MEMB", "QSBR"] {
+            let flags = [&format!("-DFLAVOUR_{flavour}"), "-fsanitize=thread"];
+            let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-tsan"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+    }
+}

@@ -71,6 +71,15 @@ struct still_urcu_nobody_ {
 };
 extern const struct still_urcu_nobody_ still_urcu_nobody_;
 
+/* Under ThreadSanitizer, readers are functions, which tell it of what they do. */
+#if defined(__SANITIZE_THREAD__)
+#define STILL_URCU_TSAN_
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STILL_URCU_TSAN_
+#endif
+#endif
+
 #define STILL_URCU_TLS_ __attribute__((tls_model("initial-exec")))
 extern __thread struct still_urcu_reader_ still_urcu_memb_reader_ STILL_URCU_TLS_;
 extern __thread struct still_urcu_reader_ still_urcu_mb_reader_ STILL_URCU_TLS_;
@@ -194,6 +203,8 @@ void still_urcu_defer_barrier_(uint32_t flavour);
 /* In C: what Rust cannot say. */
 struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
 void still_urcu_thread_begins_(void);
+void still_urcu_acquires_(void);
+void still_urcu_releases_(void);
 void still_urcu_bp_prepare_(void) __attribute__((weak));
 
 #ifdef __cplusplus

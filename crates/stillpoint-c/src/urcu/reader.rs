@@ -60,6 +60,8 @@ extern "C" {
     static NOBODY: still_urcu_nobody_;
     fn still_urcu_reader_of_(flavour: u32) -> *mut still_urcu_reader_;
     fn still_urcu_thread_begins_();
+    fn still_urcu_acquires_();
+    fn still_urcu_releases_();
 }
 
 /// A reader's own state.
@@ -105,6 +107,7 @@ impl Flavour {
 
     /// Takes the calling thread's reader, which has quiescent states, on- or offline. The thread holds nothing.
     fn go(&self, parts: raw::Parts<'_>, online: bool) {
+        releases();
         // SAFETY: the calling thread's reader, with quiescent states; the caller says that the thread holds nothing. Its state is its
         // own.
         unsafe {
@@ -169,6 +172,7 @@ impl Flavour {
 
     /// Unregisters the calling thread, if it is registered.
     pub(super) fn unregister(&'static self) {
+        releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
         // SAFETY: the thread's own; handlers of signals do not run.
@@ -223,7 +227,7 @@ impl Flavour {
         let mut is_told = false;
         self.while_offline(|| loop {
             let error = match group.domain.wait(group.domain.start()) {
-                Ok(()) => return,
+                Ok(()) => return acquires(),
                 Err(error) => error,
             };
             if !std::mem::replace(&mut is_told, true) {
@@ -243,8 +247,27 @@ impl Flavour {
 /// Until the kernel is asked again for a fence that it has refused.
 pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
 
+/// What the calling thread has done comes before what others do behind [`acquires`]: for ThreadSanitizer, if it is there.
+pub(super) fn releases() {
+    // SAFETY: it has no preconditions.
+    unsafe { still_urcu_releases_() };
+}
+
+pub(super) fn acquires() {
+    // SAFETY: it has no preconditions.
+    unsafe { still_urcu_acquires_() };
+}
+
+/// On the thread that runs callbacks of a flavour with sections.
+pub(super) fn plain_frame(begins: bool) {
+    if begins {
+        acquires();
+    }
+}
+
 /// On the thread that runs callbacks of a flavour with quiescent states: they run on an online reader.
 pub(super) fn frame(begins: bool) {
+    plain_frame(begins);
     let flavour = of(STILL_URCU_QSBR);
     let mine = flavour.mine();
     let parts = flavour.parts();
@@ -342,7 +365,11 @@ pub extern "C" fn still_urcu_start_(flavour: u32) -> u64 {
 pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     call(|| {
         let domain = &of(flavour).group().domain;
-        Ok(c_int::from(raw::token_of(domain, number).is_some_and(|token| domain.check(token))))
+        let is_over = raw::token_of(domain, number).is_some_and(|token| domain.check(token));
+        if is_over {
+            acquires();
+        }
+        Ok(c_int::from(is_over))
     })
 }
 

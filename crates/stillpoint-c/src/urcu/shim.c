@@ -48,6 +48,24 @@ struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
     }
 }
 
+/* ThreadSanitizer does not see what is compiled without it: Rust, and this file. So it is told of what a reader leaves to those who wait
+ * for it, and what a callback gets from those who have pushed it. */
+void __tsan_acquire(void *address) WEAK;
+void __tsan_release(void *address) WEAK;
+static char sync_point;
+
+void still_urcu_acquires_(void)
+{
+    if (__tsan_acquire)
+        __tsan_acquire(&sync_point);
+}
+
+void still_urcu_releases_(void)
+{
+    if (__builtin_expect(__tsan_release != NULL, 0))
+        __tsan_release(&sync_point);
+}
+
 void still_urcu_enter_(uint32_t flavour)
 {
     still_urcu_register_by_the_way_(flavour);
@@ -260,6 +278,8 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in R
     }                                                                                                      \
     WEAK void still_urcu_##f##_read_unlock(void)                                                           \
     {                                                                                                      \
+        if (__builtin_expect(__tsan_release != NULL, 0))                                                   \
+            still_urcu_releases_();                                                                        \
         still_urcu_unlock_(&still_urcu_##f##_reader_, F);                                                  \
     }                                                                                                      \
     WEAK void still_urcu_##f##_quiescent_state(void)                                                       \
@@ -284,6 +304,8 @@ WEAK void still_urcu_qsbr_read_unlock(void)
 }
 WEAK void still_urcu_qsbr_quiescent_state(void)
 {
+    if (__builtin_expect(__tsan_release != NULL, 0))
+        still_urcu_releases_();
     still_urcu_quiescent_(&still_urcu_qsbr_reader_);
 }
 WEAK void still_urcu_qsbr_thread_offline(void)

@@ -15,7 +15,7 @@ use std::time::Instant;
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
 
 use super::flavour::{of, Flavour, Locked};
-use super::reader::{frame, AGAIN};
+use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use super::report;
 use crate::background::Blocked;
 use crate::border::{briefly, call, Refusal};
@@ -104,7 +104,7 @@ impl Worker {
         let domain = &flavour.group().domain;
         let queue = match flavour.is_qsbr() {
             true => CallbackQueue::with_frame(domain, frame),
-            false => CallbackQueue::new(domain),
+            false => CallbackQueue::with_frame(domain, plain_frame),
         };
         Box::leak(Box::new(Self {
             queue,
@@ -138,7 +138,7 @@ impl Worker {
         drop(blocked);
         match answer {
             Ok(thread) => {
-                self.pthread.store(thread.as_pthread_t() as u64, Ordering::Relaxed);
+                self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
                 state.thread = Some(thread);
                 state.failed = None;
                 // Relaxed: a hint.
@@ -177,6 +177,7 @@ impl Worker {
                 }
             }
         }
+        acquires();
         // Callbacks find a registered thread.
         self.flavour.register(false);
         // With quiescent states it is online while callbacks run.
@@ -197,6 +198,7 @@ impl Worker {
         node: NonNull<Callback>,
         function: unsafe extern "C-unwind" fn(NonNull<Callback>),
     ) {
+        releases();
         // SAFETY: the caller's promise.
         unsafe { self.queue.push(node, function) };
         // Relaxed: a hint; a worker that is stopped has none, and passes on what it has.
@@ -208,7 +210,9 @@ impl Worker {
             fence(Ordering::SeqCst);
             if self.is_dead() {
                 let default = self.flavour.default_worker();
+                acquires();
                 self.queue.pass_to(&default.queue);
+                releases();
                 default.has_thread();
             }
         }
@@ -325,7 +329,9 @@ impl Flavour {
         worker.has_thread.store(false, Ordering::Relaxed);
         if worker.queue.pending() > 0 {
             let default = self.make_default(lock);
+            acquires();
             worker.queue.pass_to(&default.queue);
+            releases();
             // It may fail: see `has_thread`.
             let _ = default.start(lock);
         }

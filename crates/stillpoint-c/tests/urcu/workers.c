@@ -174,6 +174,12 @@ static void frees_itself(struct rcu_head *head)
 enum { WORKERS = 64 };
 static int stop, pushed;
 
+static void count(struct rcu_head *head)
+{
+    free(head);
+    ADD(called, 1);
+}
+
 /* Pushes to a worker that is freed meanwhile. */
 static void *pushes(void *argument)
 {
@@ -181,7 +187,9 @@ static void *pushes(void *argument)
     rcu_register_thread();
     rcu_thread_offline();
     while (!LOAD(stop)) {
-        push();
+        struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+        CHECK(head != NULL);
+        call_rcu(head, count);
         ADD(pushed, 1);
     }
     rcu_unregister_thread();
