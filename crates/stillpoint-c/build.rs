@@ -11,6 +11,7 @@ fn main() {
         .extra_warnings(true)
         // Whatever the profile: these are hot paths.
         .opt_level(2)
+        .force_frame_pointer(false)
         .flag("-ftls-model=initial-exec")
         .compile("stillpoint_urcu");
 }

@@ -24,6 +24,16 @@ fn succeeds(program: &Path, output: &Output) -> String {
 
 /// Compiles a program, linked with the static library.
 fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], program: &str) -> PathBuf {
+    compiled_from(compiler, &source(name), flags, libraries, program)
+}
+
+fn compiled_from(
+    compiler: Compiler,
+    source: &Path,
+    flags: &[&str],
+    libraries: &[&str],
+    program: &str,
+) -> PathBuf {
     let program = place().join(program);
     let output = compiler
         .command()
@@ -31,7 +41,7 @@ fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], 
         .arg("-I")
         .arg(prefix().join("include/stillpoint/liburcu"))
         .args(flags)
-        .arg(source(name))
+        .arg(source)
         .args(["-x", "none"])
         .arg(prefix().join("lib/libstillpoint.a"))
         .args(libraries)
@@ -40,7 +50,13 @@ fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], 
         .arg(&program)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{} does not compile {name}:\n{}", compiler.name, said(&output));
+    assert!(
+        output.status.success(),
+        "{} does not compile {}:\n{}",
+        compiler.name,
+        source.display(),
+        said(&output)
+    );
     program
 }
 
@@ -311,6 +327,29 @@ fn programs_find_it_by_pkg_config() {
     }
 }
 
+/// The program of the guide, in its three steps; the first one with liburcu itself, too.
+#[test]
+fn the_program_of_the_guide_runs_in_each_step() {
+    let path = root().join("examples/liburcu/settings.c");
+    for step in ["-DSTEP=1", "-DSTEP=2", "-DSTEP=3"] {
+        let program = compiled_from(CC, &path, &[step], &[], &format!("settings{}", &step[7..]));
+        println!("{}", succeeds(&program, &Command::new(&program).output().unwrap()));
+    }
+    if liburcu_is_there() {
+        let program = place().join("settings-liburcu");
+        let mut command = Command::new(CC.name);
+        let output = command
+            .args(["-pthread", "-O2"])
+            .arg(&path)
+            .args(["-lurcu", "-lurcu-common", "-o"])
+            .arg(&program)
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        succeeds(&program, &Command::new(&program).output().unwrap());
+    }
+}
+
 /// Under the sanitizers of addresses and of undefined behaviour.
 #[test]
 fn sanitizers_find_nothing() {
@@ -322,6 +361,50 @@ fn sanitizers_find_nothing() {
                 "-fno-sanitize-recover=all",
             ];
             let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-asan"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+    }
+}
+
+fn thread_sanitizer_is_there() -> bool {
+    let source = place().join("threads.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let program = place().join("threads");
+    let output = Command::new(CC.name).arg("-fsanitize=thread").arg(&source).arg("-o").arg(&program).output();
+    let is_there = output.is_ok_and(|output| output.status.success())
+        && Command::new(&program).output().is_ok_and(|output| output.status.success());
+    if !is_there {
+        skipped("the thread sanitizer of cc is not installed");
+    }
+    is_there
+}
+
+/// Each way to wait for readers is known to the sanitizer. What is freed without one is reported.
+#[test]
+fn the_thread_sanitizer_finds_races_and_no_others() {
+    if !thread_sanitizer_is_there() {
+        return;
+    }
+    for flavour in FLAVOURS {
+        let define = format!("-DFLAVOUR_{flavour}");
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let flags = [&*define, way, "-fsanitize=thread"];
+            let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-{number}"));
+            succeeds(&program, &Command::new(&program).output().unwrap());
+        }
+        let flags = [&*define, "-DEARLY", "-fsanitize=thread"];
+        let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-early"));
+        let output = Command::new(&program).output().unwrap();
+        assert!(
+            !output.status.success() && said(&output).contains("data race"),
+            "{flavour}: {}",
+            said(&output)
+        );
+    }
+    for name in ["callbacks", "defer", "stress"] {
+        for flavour in ["MEMB", "QSBR"] {
+            let flags = [&format!("-DFLAVOUR_{flavour}"), "-fsanitize=thread"];
+            let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-tsan"));
             succeeds(&program, &Command::new(&program).output().unwrap());
         }
     }

@@ -51,14 +51,16 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 /* A thread's reader of a flavour. Before it is registered, and after, its record is still_urcu_nobody_. */
 struct still_urcu_reader_ {
     char *record;
-    const uint64_t *token;
-    uint32_t flags;  /* bit 0: a full fence on entry */
-    uint32_t nested; /* read-side sections beyond the first; bit 31: not registered */
+    /* The address of the domain's token; plus 1 if a section begins with a full fence. */
+    uintptr_t token;
+    /* With quiescent states: the state that was reported last, 0 while the thread is offline. */
+    uint64_t seen;
+    /* Read-side sections beyond the first; bit 31: not registered. */
+    uint32_t nested;
+    uint32_t frame;
     void *seat;
     void *worker;
     void *ring;
-    uint32_t frame;
-    uint32_t reserved;
 };
 
 /* The record of threads that are not registered: its state is not 0, and is its token. Never written. */
@@ -68,6 +70,15 @@ struct still_urcu_nobody_ {
     uint32_t reserved;
 };
 extern const struct still_urcu_nobody_ still_urcu_nobody_;
+
+/* Under ThreadSanitizer, readers are functions, which tell it of what they do. */
+#if defined(__SANITIZE_THREAD__)
+#define STILL_URCU_TSAN_
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STILL_URCU_TSAN_
+#endif
+#endif
 
 #define STILL_URCU_TLS_ __attribute__((tls_model("initial-exec")))
 extern __thread struct still_urcu_reader_ still_urcu_memb_reader_ STILL_URCU_TLS_;
@@ -79,7 +90,7 @@ extern __thread struct still_urcu_reader_ still_urcu_bp_reader_ STILL_URCU_TLS_;
 #define STILL_URCU_FULL_FENCE_ 1u
 #define STILL_URCU_UNREGISTERED_ 0x80000000u
 
-void still_urcu_enter_(uint32_t flavour);
+void still_urcu_register_by_the_way_(uint32_t flavour);
 void still_urcu_answer_(uint32_t flavour);
 void still_urcu_register_(uint32_t flavour);
 void still_urcu_unregister_(uint32_t flavour);
@@ -88,26 +99,29 @@ void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
 void still_urcu_thread_ends_(void *key);
 
+/* In C: a section of a thread that is not registered. */
+void still_urcu_enter_(uint32_t flavour);
+
 /* A read-side section begins. */
 static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t flavour)
 {
-    for (;;) {
-        char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-        uint64_t *state = (uint64_t *)(void *)record;
-        if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
-            __atomic_store_n(state, __atomic_load_n(reader->token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-            if (__builtin_expect((reader->flags & STILL_URCU_FULL_FENCE_) != 0, 0))
-                __atomic_thread_fence(__ATOMIC_SEQ_CST);
-            else
-                __atomic_signal_fence(__ATOMIC_SEQ_CST);
-            return;
+    char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
+    uint64_t *state = (uint64_t *)(void *)record;
+    if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
+        uintptr_t token = reader->token;
+        if (__builtin_expect((token & STILL_URCU_FULL_FENCE_) == 0, 1)) {
+            __atomic_store_n(state, __atomic_load_n((const uint64_t *)token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            const uint64_t *address = (const uint64_t *)(token - STILL_URCU_FULL_FENCE_);
+            __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
-        if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
-            uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
-            __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
-            return;
-        }
-        /* Registers the thread. */
+    } else if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
+        uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+        __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
+    } else {
+        /* Registers the thread first. */
         still_urcu_enter_(flavour);
     }
 }
@@ -139,20 +153,18 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 /* A quiescent state. Of a thread that is offline: it comes online. */
 static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
 {
-    char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-    uint64_t *state = (uint64_t *)(void *)record;
-    uint64_t token = __atomic_load_n(reader->token, __ATOMIC_ACQUIRE);
-    uint64_t before = __atomic_load_n(state, __ATOMIC_RELAXED);
-    if (__builtin_expect(token != before, 0)) {
-        if (before == 0) {
-            still_urcu_online_();
-            return;
-        }
-        __atomic_store_n(state, token, __ATOMIC_RELEASE);
+    uint64_t token = __atomic_load_n((const uint64_t *)reader->token, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(token == reader->seen, 1))
+        return;
+    if (reader->seen == 0) {
+        still_urcu_online_();
+        return;
     }
+    reader->seen = token;
+    __atomic_store_n((uint64_t *)(void *)reader->record, token, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (__builtin_expect(
-            __atomic_load_n((uint32_t *)(void *)(record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
+            __atomic_load_n((uint32_t *)(void *)(reader->record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
         still_urcu_answer_(STILL_URCU_QSBR);
 }
 
@@ -191,6 +203,8 @@ void still_urcu_defer_barrier_(uint32_t flavour);
 /* In C: what Rust cannot say. */
 struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
 void still_urcu_thread_begins_(void);
+void still_urcu_acquires_(void);
+void still_urcu_releases_(void);
 void still_urcu_bp_prepare_(void) __attribute__((weak));
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@ use stillpoint::rcu::raw::Callback;
 use stillpoint::rcu::SynchronizeError;
 
 use super::flavour::{of, Flavour};
-use super::reader::AGAIN;
+use super::reader::{acquires, releases, AGAIN};
 use super::report;
 use super::worker::{Worker, Workers};
 use crate::border::call;
@@ -28,6 +28,7 @@ struct Marker {
 unsafe extern "C-unwind" fn pass(node: NonNull<Callback>) {
     // SAFETY: the first part of a marker that came from a box.
     let Marker { markers, .. } = *unsafe { Box::from_raw(node.cast::<Marker>().as_ptr()) };
+    releases();
     let mut left = markers.left.lock().unwrap_or_else(PoisonError::into_inner);
     *left -= 1;
     if *left == 0 {
@@ -53,6 +54,7 @@ impl Flavour {
             );
         }
         self.while_offline(|| self.wait_behind(name, workers));
+        acquires();
     }
 
     fn wait_behind(&'static self, name: &str, workers: impl FnOnce(&Workers) -> Vec<&'static Worker>) {
@@ -64,6 +66,7 @@ impl Flavour {
                 *markers.left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
                 let marker = Box::new(Marker { node: Callback::new(), markers: Arc::clone(&markers) });
                 let node = NonNull::from(Box::leak(marker)).cast();
+                releases();
                 // SAFETY: the box is the worker's now, and `pass` frees it.
                 unsafe { worker.queue.push(node, pass) };
             }
@@ -76,7 +79,10 @@ impl Flavour {
                 if worker.has_thread() {
                     continue;
                 }
-                match worker.queue.barrier() {
+                acquires();
+                let answer = worker.queue.barrier();
+                releases();
+                match answer {
                     Err(error @ SynchronizeError::Fence(_)) if !std::mem::replace(&mut is_told, true) => {
                         report(self, &format!("{name}: {error}"));
                     }

@@ -14,8 +14,6 @@ use crate::border::{call, Refusal};
 /// Calls of a thread that wait. As liburcu.
 const ROOM: usize = 4096;
 
-pub type still_urcu_deferred_fn_ = Option<unsafe extern "C-unwind" fn(argument: *mut c_void)>;
-
 /// A deferred call.
 #[repr(C)]
 struct Slot {
@@ -139,7 +137,7 @@ pub(super) fn leave(flavour: &'static Flavour) {
 #[no_mangle]
 pub unsafe extern "C" fn still_urcu_defer_(
     flavour: u32,
-    function: still_urcu_deferred_fn_,
+    function: Option<unsafe extern "C-unwind" fn(argument: *mut c_void)>,
     argument: *mut c_void,
 ) {
     call(|| {

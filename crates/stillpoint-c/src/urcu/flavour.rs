@@ -228,7 +228,7 @@ impl<T> Lock<T> {
 
     fn is_kept_here(&self) -> bool {
         // Relaxed: a thread finds its own number only if it has stored it. SAFETY: it has no preconditions.
-        self.keeper.load(Ordering::Relaxed) == unsafe { libc::pthread_self() } as u64
+        self.keeper.load(Ordering::Relaxed) == unsafe { libc::pthread_self() }
     }
 }
 
@@ -236,7 +236,7 @@ impl<T> Locked<'_, T> {
     /// The calling thread keeps the lock until [`Flavour::kept`]. What it locks meanwhile, it borrows.
     pub(super) fn keep(self) {
         // Relaxed: see `is_kept_here`. SAFETY: it has no preconditions.
-        self.lock.keeper.store(unsafe { libc::pthread_self() } as u64, Ordering::Relaxed);
+        self.lock.keeper.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
         std::mem::forget(self);
     }
 

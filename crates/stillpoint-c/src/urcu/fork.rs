@@ -12,8 +12,10 @@ pub struct urcu_atfork {
     before_fork: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     after_fork_parent: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     after_fork_child: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    private: *mut c_void,
+    _private: *mut c_void,
 }
+
+const _: () = assert!(size_of::<urcu_atfork>() == 4 * size_of::<usize>());
 
 /// # Safety
 /// The hooks were registered, if they are not null.
@@ -25,7 +27,7 @@ unsafe fn run(
     let Some(hooks) = (unsafe { hooks.as_ref() }) else { return };
     if let Some(hook) = which(hooks) {
         // SAFETY: who has registered it has promised that it may be called.
-        unsafe { hook(hooks.private) };
+        unsafe { hook(hooks._private) };
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Spare};
 use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
@@ -20,16 +21,27 @@ const _: () = assert!(offsets::STATE == 0 && offsets::ATTENTION == STILL_URCU_AT
 #[repr(C)]
 pub struct still_urcu_reader_ {
     record: *mut u8,
-    token: *const u64,
-    flags: u32,
+    /// The address of the domain's token, and [`STILL_URCU_FULL_FENCE_`].
+    token: usize,
+    /// With quiescent states, the state that was reported last, by inline code or in [`Flavour::go`].
+    seen: u64,
     nested: u32,
+    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
+    frame: u32,
     seat: *mut c_void,
     pub(super) worker: *mut c_void,
     pub(super) ring: *mut c_void,
-    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
-    frame: u32,
-    reserved: u32,
 }
+
+/// As in `shim.c`.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<still_urcu_reader_>() == 56 && offset_of!(still_urcu_reader_, record) == 0);
+    assert!(offset_of!(still_urcu_reader_, token) == 8 && offset_of!(still_urcu_reader_, seen) == 16);
+    assert!(offset_of!(still_urcu_reader_, nested) == 24 && offset_of!(still_urcu_reader_, frame) == 28);
+    assert!(offset_of!(still_urcu_reader_, seat) == 32 && offset_of!(still_urcu_reader_, worker) == 40);
+    assert!(offset_of!(still_urcu_reader_, ring) == 48 && size_of::<still_urcu_nobody_>() == 16);
+};
 
 const STAYS: u32 = 0;
 const GOES_OFFLINE: u32 = 1;
@@ -48,6 +60,17 @@ extern "C" {
     static NOBODY: still_urcu_nobody_;
     fn still_urcu_reader_of_(flavour: u32) -> *mut still_urcu_reader_;
     fn still_urcu_thread_begins_();
+    fn still_urcu_acquires_();
+    fn still_urcu_releases_();
+}
+
+/// A reader's own state.
+///
+/// # Safety
+/// The calling thread is the reader's.
+unsafe fn state(parts: raw::Parts<'_>) -> u64 {
+    // SAFETY: at this place there is an atomic of this type, as long as the domain exists. Relaxed: the thread's own.
+    unsafe { (*parts.record().cast::<AtomicU64>().as_ptr()).load(Ordering::Relaxed) }
 }
 
 /// Where a thread's reader lives: allocated, so that a reader in reserve need not be.
@@ -82,6 +105,21 @@ impl Flavour {
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
+    /// Takes the calling thread's reader, which has quiescent states, on- or offline. The thread holds nothing.
+    fn go(&self, parts: raw::Parts<'_>, online: bool) {
+        releases();
+        // SAFETY: the calling thread's reader, with quiescent states; the caller says that the thread holds nothing. Its state is its
+        // own.
+        unsafe {
+            if online {
+                parts.online();
+            } else {
+                parts.offline();
+            }
+            (*self.mine()).seen = state(parts);
+        }
+    }
+
     /// Whether the calling thread is in a read-side section, or online.
     pub(super) fn is_ongoing(&self) -> bool {
         self.parts().is_some_and(raw::Parts::is_online)
@@ -92,8 +130,7 @@ impl Flavour {
     pub(super) fn register(&'static self, by_the_way: bool) {
         if let Some(parts) = self.parts() {
             if self.is_qsbr() {
-                // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
-                unsafe { parts.online() };
+                self.go(parts, true);
             }
             return;
         }
@@ -123,8 +160,9 @@ impl Flavour {
         // SAFETY: the thread's own; handlers of signals do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
-            (*mine).token = parts.token().as_ptr();
-            (*mine).flags = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
+            let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
+            (*mine).token = parts.token().as_ptr().expose_provenance() + fence as usize;
+            (*mine).seen = state(parts);
             (*mine).nested = 0;
             (*mine).seat = seat.cast();
             // So that the thread's end unregisters it.
@@ -134,14 +172,15 @@ impl Flavour {
 
     /// Unregisters the calling thread, if it is registered.
     pub(super) fn unregister(&'static self) {
+        releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
         // SAFETY: the thread's own; handlers of signals do not run.
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
-            (*mine).token = &raw const NOBODY.state;
-            (*mine).flags = 0;
+            (*mine).token = (&raw const NOBODY.state).expose_provenance();
+            (*mine).seen = NOBODY.state;
             (*mine).nested = STILL_URCU_UNREGISTERED_;
             (*mine).seat = ptr::null_mut();
             seat
@@ -167,15 +206,13 @@ impl Flavour {
     pub(super) fn while_offline<R>(&'static self, wait: impl FnOnce() -> R) -> R {
         let online = self.parts().filter(|parts| self.is_qsbr() && parts.is_online());
         if let Some(parts) = online {
-            // SAFETY: the calling thread's reader; who waits says that the thread holds nothing.
-            unsafe { parts.offline() };
+            self.go(parts, false);
         }
         let answer = wait();
         if online.is_some() {
             // The seat may be another one: callbacks may have run meanwhile.
             if let Some(parts) = self.parts() {
-                // SAFETY: as above.
-                unsafe { parts.online() };
+                self.go(parts, true);
             }
         }
         answer
@@ -190,7 +227,7 @@ impl Flavour {
         let mut is_told = false;
         self.while_offline(|| loop {
             let error = match group.domain.wait(group.domain.start()) {
-                Ok(()) => return,
+                Ok(()) => return acquires(),
                 Err(error) => error,
             };
             if !std::mem::replace(&mut is_told, true) {
@@ -210,8 +247,27 @@ impl Flavour {
 /// Until the kernel is asked again for a fence that it has refused.
 pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
 
+/// What the calling thread has done comes before what others do behind [`acquires`]: for ThreadSanitizer, if it is there.
+pub(super) fn releases() {
+    // SAFETY: it has no preconditions.
+    unsafe { still_urcu_releases_() };
+}
+
+pub(super) fn acquires() {
+    // SAFETY: it has no preconditions.
+    unsafe { still_urcu_acquires_() };
+}
+
+/// On the thread that runs callbacks of a flavour with sections.
+pub(super) fn plain_frame(begins: bool) {
+    if begins {
+        acquires();
+    }
+}
+
 /// On the thread that runs callbacks of a flavour with quiescent states: they run on an online reader.
 pub(super) fn frame(begins: bool) {
+    plain_frame(begins);
     let flavour = of(STILL_URCU_QSBR);
     let mine = flavour.mine();
     let parts = flavour.parts();
@@ -229,15 +285,14 @@ pub(super) fn frame(begins: bool) {
     // SAFETY: the thread's own.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
-        // SAFETY: the calling thread's reader, which was used by callbacks that have ended.
-        (GOES_OFFLINE, Some(parts)) => unsafe { parts.offline() },
+        (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
         _ => {}
     }
 }
 
 /// The first read-side section of a thread that is not registered is about to begin.
 #[no_mangle]
-pub extern "C" fn still_urcu_enter_(flavour: u32) {
+pub extern "C" fn still_urcu_register_by_the_way_(flavour: u32) {
     call(|| {
         of(flavour).register(true);
         Ok(())
@@ -274,9 +329,9 @@ pub extern "C" fn still_urcu_unregister_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_offline_() {
     briefly(|| {
-        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
-            // SAFETY: the calling thread's reader, with quiescent states; the thread says that it holds nothing.
-            unsafe { parts.offline() };
+        let flavour = of(STILL_URCU_QSBR);
+        if let Some(parts) = flavour.parts() {
+            flavour.go(parts, false);
         }
         Ok(())
     });
@@ -285,9 +340,9 @@ pub extern "C" fn still_urcu_offline_() {
 #[no_mangle]
 pub extern "C" fn still_urcu_online_() {
     briefly(|| {
-        if let Some(parts) = of(STILL_URCU_QSBR).parts() {
-            // SAFETY: the calling thread's reader, with quiescent states; the thread holds nothing while it is offline.
-            unsafe { parts.online() };
+        let flavour = of(STILL_URCU_QSBR);
+        if let Some(parts) = flavour.parts() {
+            flavour.go(parts, true);
         }
         Ok(())
     });
@@ -310,7 +365,11 @@ pub extern "C" fn still_urcu_start_(flavour: u32) -> u64 {
 pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     call(|| {
         let domain = &of(flavour).group().domain;
-        Ok(c_int::from(raw::token_of(domain, number).is_some_and(|token| domain.check(token))))
+        let is_over = raw::token_of(domain, number).is_some_and(|token| domain.check(token));
+        if is_over {
+            acquires();
+        }
+        Ok(c_int::from(is_over))
     })
 }
 

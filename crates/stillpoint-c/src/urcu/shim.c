@@ -10,12 +10,24 @@
 
 #include "stillpoint/urcu.h"
 
+/* As in reader.rs. */
+#define AT(field, place) _Static_assert(offsetof(struct still_urcu_reader_, field) == (place), #field)
+AT(record, 0);
+AT(token, 8);
+AT(seen, 16);
+AT(nested, 24);
+AT(frame, 28);
+AT(seat, 32);
+AT(worker, 40);
+AT(ring, 48);
+_Static_assert(sizeof(struct still_urcu_reader_) == 56 && sizeof(struct still_urcu_nobody_) == 16, "sizes");
+
 #define WEAK __attribute__((weak))
 
 /* What a thread has that is not registered. */
 const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
 #define NOBODY                                                                                             \
-    {(char *)(uintptr_t)&still_urcu_nobody_, &still_urcu_nobody_.state, 0, STILL_URCU_UNREGISTERED_, NULL, NULL, NULL, 0, 0}
+    {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
 
 __thread struct still_urcu_reader_ still_urcu_memb_reader_ = NOBODY;
 __thread struct still_urcu_reader_ still_urcu_mb_reader_ = NOBODY;
@@ -34,6 +46,30 @@ struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
     default:
         return &still_urcu_bp_reader_;
     }
+}
+
+/* ThreadSanitizer does not see what is compiled without it: Rust, and this file. So it is told of what a reader leaves to those who wait
+ * for it, and what a callback gets from those who have pushed it. */
+void __tsan_acquire(void *address) WEAK;
+void __tsan_release(void *address) WEAK;
+static char sync_point;
+
+void still_urcu_acquires_(void)
+{
+    if (__tsan_acquire)
+        __tsan_acquire(&sync_point);
+}
+
+void still_urcu_releases_(void)
+{
+    if (__builtin_expect(__tsan_release != NULL, 0))
+        __tsan_release(&sync_point);
+}
+
+void still_urcu_enter_(uint32_t flavour)
+{
+    still_urcu_register_by_the_way_(flavour);
+    still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
 }
 
 /* The key whose destructor unregisters threads. Made before anything else runs, so that its number is low: glibc has room for the
@@ -242,6 +278,8 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in R
     }                                                                                                      \
     WEAK void still_urcu_##f##_read_unlock(void)                                                           \
     {                                                                                                      \
+        if (__builtin_expect(__tsan_release != NULL, 0))                                                   \
+            still_urcu_releases_();                                                                        \
         still_urcu_unlock_(&still_urcu_##f##_reader_, F);                                                  \
     }                                                                                                      \
     WEAK void still_urcu_##f##_quiescent_state(void)                                                       \
@@ -266,6 +304,8 @@ WEAK void still_urcu_qsbr_read_unlock(void)
 }
 WEAK void still_urcu_qsbr_quiescent_state(void)
 {
+    if (__builtin_expect(__tsan_release != NULL, 0))
+        still_urcu_releases_();
     still_urcu_quiescent_(&still_urcu_qsbr_reader_);
 }
 WEAK void still_urcu_qsbr_thread_offline(void)

@@ -15,7 +15,7 @@ use std::time::Instant;
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
 
 use super::flavour::{of, Flavour, Locked};
-use super::reader::{frame, AGAIN};
+use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use super::report;
 use crate::border::{briefly, call, Refusal};
 use crate::thread::Blocked;
@@ -31,8 +31,6 @@ pub struct call_rcu_data {
 pub struct rcu_head {
     _private: [u8; 0],
 }
-
-pub type still_urcu_fn_ = Option<unsafe extern "C-unwind" fn(head: *mut rcu_head)>;
 
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
@@ -106,7 +104,7 @@ impl Worker {
         let domain = &flavour.group().domain;
         let queue = match flavour.is_qsbr() {
             true => CallbackQueue::with_frame(domain, frame),
-            false => CallbackQueue::new(domain),
+            false => CallbackQueue::with_frame(domain, plain_frame),
         };
         Box::leak(Box::new(Self {
             queue,
@@ -140,7 +138,7 @@ impl Worker {
         drop(blocked);
         match answer {
             Ok(thread) => {
-                self.pthread.store(thread.as_pthread_t() as u64, Ordering::Relaxed);
+                self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
                 state.thread = Some(thread);
                 state.failed = None;
                 // Relaxed: a hint.
@@ -179,6 +177,7 @@ impl Worker {
                 }
             }
         }
+        acquires();
         // Callbacks find a registered thread.
         self.flavour.register(false);
         // With quiescent states it is online while callbacks run.
@@ -199,6 +198,7 @@ impl Worker {
         node: NonNull<Callback>,
         function: unsafe extern "C-unwind" fn(NonNull<Callback>),
     ) {
+        releases();
         // SAFETY: the caller's promise.
         unsafe { self.queue.push(node, function) };
         // Relaxed: a hint; a worker that is stopped has none, and passes on what it has.
@@ -210,7 +210,9 @@ impl Worker {
             fence(Ordering::SeqCst);
             if self.is_dead() {
                 let default = self.flavour.default_worker();
+                acquires();
                 self.queue.pass_to(&default.queue);
+                releases();
                 default.has_thread();
             }
         }
@@ -327,7 +329,9 @@ impl Flavour {
         worker.has_thread.store(false, Ordering::Relaxed);
         if worker.queue.pending() > 0 {
             let default = self.make_default(lock);
+            acquires();
             worker.queue.pass_to(&default.queue);
+            releases();
             // It may fail: see `has_thread`.
             let _ = default.start(lock);
         }
@@ -406,7 +410,11 @@ impl Flavour {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_urcu_call_(flavour: u32, head: *mut rcu_head, function: still_urcu_fn_) {
+pub unsafe extern "C" fn still_urcu_call_(
+    flavour: u32,
+    head: *mut rcu_head,
+    function: Option<unsafe extern "C-unwind" fn(head: *mut rcu_head)>,
+) {
     briefly(|| {
         let (Some(head), Some(function)) = (NonNull::new(head), function) else {
             return Err(Refusal::invalid("NULL was passed to call_rcu"));

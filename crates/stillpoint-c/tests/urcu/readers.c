@@ -170,6 +170,7 @@ static void handlers(void)
     action.sa_handler = handler;
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
     pthread_t thread = started(interrupted, NULL);
+    AWAIT(LOAD(rounds) > 0);
     while (LOAD(handled) < 2000) {
         int before = LOAD(handled);
         CHECK(pthread_kill(thread, SIGUSR1) == 0);

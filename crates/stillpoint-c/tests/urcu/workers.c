@@ -100,14 +100,14 @@ static void choices(void)
     cpu_set_t allowed;
     CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
     int cpu = 0;
-    while (!CPU_ISSET(cpu, &allowed))
+    while (!CPU_ISSET((size_t)cpu, &allowed))
         cpu++;
     struct call_rcu_data *own = create_call_rcu_data(URCU_CALL_RCU_RT, cpu);
     CHECK(own != NULL && own != standard);
     set_thread_call_rcu_data(own);
     CHECK(get_thread_call_rcu_data() == own && get_call_rcu_data() == own);
     CHECK(pthread_equal(caller(), get_call_rcu_thread(own)));
-    CHECK(CPU_COUNT(&last.cpus) == 1 && CPU_ISSET(cpu, &last.cpus));
+    CHECK(CPU_COUNT(&last.cpus) == 1 && CPU_ISSET((size_t)cpu, &last.cpus));
     set_thread_call_rcu_data(NULL);
     CHECK(get_call_rcu_data() == standard);
 
@@ -174,6 +174,12 @@ static void frees_itself(struct rcu_head *head)
 enum { WORKERS = 64 };
 static int stop, pushed;
 
+static void count(struct rcu_head *head)
+{
+    free(head);
+    ADD(called, 1);
+}
+
 /* Pushes to a worker that is freed meanwhile. */
 static void *pushes(void *argument)
 {
@@ -181,7 +187,9 @@ static void *pushes(void *argument)
     rcu_register_thread();
     rcu_thread_offline();
     while (!LOAD(stop)) {
-        push();
+        struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+        CHECK(head != NULL);
+        call_rcu(head, count);
         ADD(pushed, 1);
     }
     rcu_unregister_thread();

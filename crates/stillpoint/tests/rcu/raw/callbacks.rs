@@ -1,4 +1,4 @@
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::rcu::raw::{self, Callback, CallbackQueue, ObjectCallback};
-use stillpoint::rcu::{Domain, SynchronizeError};
+use stillpoint::rcu::{Domain, QsbrReader, SynchronizeError};
 
 use crate::census::{Census, Object};
 use crate::modes::in_each_mode;
@@ -322,4 +322,169 @@ fn a_server_that_sleeps_is_woken() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.run())).is_err(), "it would wait for itself");
     assert!(matches!(queue.barrier(), Err(SynchronizeError::WouldDeadlock { .. })));
     drop(guard);
+}
+
+/// In their order, before what is pushed to the other queue later; what a grace period of the first queue held up is held up by
+/// one of the other, too.
+#[test]
+fn a_queue_passes_on_what_it_has() {
+    in_each_mode(|domain| {
+        let (items, queue, other) =
+            (Items::default(), CallbackQueue::new(&domain), CallbackQueue::new(&domain));
+        let reader = domain.reader();
+        let guard = reader.pin();
+        items.push(&queue);
+        assert_eq!(queue.poll(9), 0); // it has a token
+        items.push(&queue);
+        queue.pass_to(&other);
+        items.push(&other);
+        items.push(&queue);
+        queue.pass_to(&other);
+        assert_eq!((queue.pending(), other.pending()), (0, 4));
+        assert_eq!((queue.poll(9), other.poll(9)), (0, 0));
+        drop(guard);
+        queue.pass_to(&other); // nothing
+        other.barrier().expect("nobody is in the way");
+        assert_eq!(items.told(), [0, 1, 2, 3]);
+        assert_eq!(domain.stats().pending, 0);
+        items.push(&queue);
+        queue.barrier().expect("it goes on");
+        assert_eq!(items.told().len(), 5);
+    });
+}
+
+#[test]
+fn a_queue_passes_on_objects_that_are_held() {
+    in_each_mode(|domain| {
+        let (items, queue, other) =
+            (Items::default(), CallbackQueue::new(&domain), CallbackQueue::new(&domain));
+        let (reader, item) = (domain.reader(), items.make());
+        let link = AtomicPtr::new(item.as_ptr());
+        let (_, slot) = raw::protect(&reader, &link).expect("it is not null");
+        // SAFETY: the item is new, and freed by its callback.
+        unsafe { queue.push_object(item.cast(), item.as_ptr().cast_const().cast(), free) };
+        while domain.stats().pinned == 0 {
+            queue.poll(9);
+        }
+        queue.pass_to(&other);
+        assert_eq!((queue.pending(), other.pending(), domain.stats().pinned), (0, 1, 0));
+        other.barrier().expect("nobody is in the way");
+        assert!(items.told().is_empty());
+        // SAFETY: of this thread's reader, and released once.
+        unsafe { slot.release() };
+        while other.poll(9) == 0 {}
+        assert_eq!(items.told(), [0]);
+    });
+}
+
+/// Threads push meanwhile: nothing is lost, and the pushes of each thread keep their order.
+#[test]
+fn a_queue_passes_on_while_threads_push() {
+    const EACH: usize = if cfg!(miri) { 50 } else { 5_000 };
+
+    let domain = Domain::new();
+    let (queue, other) = (CallbackQueue::new(&domain), CallbackQueue::new(&domain));
+    let running = AtomicUsize::new(2);
+    let told = thread::scope(|scope| {
+        let pushers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let items = Items::default();
+                    (0..EACH).for_each(|_| items.push(&queue));
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    items
+                })
+            })
+            .collect();
+        while running.load(Ordering::Relaxed) > 0 {
+            queue.pass_to(&other);
+            other.poll(64);
+        }
+        let items: Vec<_> =
+            pushers.into_iter().map(|pusher| pusher.join().expect("it does not panic")).collect();
+        queue.pass_to(&other);
+        other.barrier().expect("nobody is in the way");
+        items.iter().map(Items::told).collect::<Vec<_>>()
+    });
+    assert!(told.iter().all(|told| told.iter().copied().eq(0..EACH)));
+}
+
+#[test]
+#[should_panic(expected = "cannot pass to a queue of domain")]
+fn a_queue_does_not_pass_to_another_domain() {
+    CallbackQueue::new(&Domain::new()).pass_to(&CallbackQueue::new(&Domain::new()));
+}
+
+/// An online reader of the thread that serves is not in the way of the turn that brings it online, nor of the next one.
+#[test]
+fn a_frame_brings_a_reader_online_for_the_callbacks_of_a_turn() {
+    thread_local! {
+        static READER: OnceCell<QsbrReader> = const { OnceCell::new() };
+    }
+
+    fn with_parts<R>(look: impl FnOnce(raw::Parts<'_>) -> R) -> R {
+        READER.with(|reader| look(raw::Parts::of_qsbr(reader.get().expect("it was made"))))
+    }
+
+    fn go(online: bool) {
+        // SAFETY: this is the reader's thread, and nothing was loaded through it.
+        with_parts(|parts| unsafe {
+            if online {
+                parts.online()
+            } else {
+                parts.offline()
+            }
+        });
+    }
+
+    fn frame(begins: bool) {
+        assert_ne!(with_parts(|parts| parts.is_online()), begins);
+        go(begins);
+    }
+
+    unsafe extern "C-unwind" fn check(callback: NonNull<Callback>) {
+        assert!(with_parts(|parts| parts.is_online()));
+        // SAFETY: it came from a box.
+        drop(unsafe { Box::from_raw(callback.as_ptr()) });
+    }
+
+    let domain = Domain::new();
+    READER.with(|reader| reader.set(domain.qsbr_reader()).expect("it is the first one"));
+    go(false);
+    let queue = CallbackQueue::with_frame(&domain, frame);
+    for _ in 0..3 {
+        for _ in 0..100 {
+            // SAFETY: the box is freed by its callback.
+            unsafe { queue.push(NonNull::from(Box::leak(Box::default())), check) };
+        }
+        queue.barrier().expect("the thread is offline while it waits");
+        assert!(!with_parts(|parts| parts.is_online()) && queue.pending() == 0);
+    }
+}
+
+/// What waits stays, and another thread goes on with it.
+#[test]
+fn a_server_leaves_when_it_is_told_to() {
+    let domain = Domain::new();
+    let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
+    for is_held_up in [false, true] {
+        let reader = domain.reader();
+        let guard = is_held_up.then(|| reader.pin());
+        let goes_on = AtomicBool::new(true);
+        thread::scope(|scope| {
+            let server = scope.spawn(|| queue.run_while(|| goes_on.load(Ordering::Acquire)));
+            if is_held_up {
+                items.push(&queue);
+            } else {
+                queue.barrier().expect("nobody is in the way");
+            }
+            goes_on.store(false, Ordering::Release);
+            queue.wake();
+            server.join().expect("it does not panic");
+        });
+        assert_eq!(queue.pending(), u64::from(is_held_up));
+        drop(guard);
+    }
+    queue.barrier().expect("nobody is in the way");
+    assert_eq!(items.told(), [0]);
 }

@@ -45,6 +45,7 @@ struct rcu_flavor_struct {
 }
 static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
 #else
+_Static_assert(sizeof(struct urcu_atfork) == 4 * sizeof(void *), "4 words");
 _Static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
 #endif
 

@@ -19,7 +19,7 @@ static void __attribute__((constructor)) still_urcu_bp_prepares_(void)
         still_urcu_bp_prepare_();
 }
 
-#ifdef _LGPL_SOURCE
+#if defined(_LGPL_SOURCE) && !defined(STILL_URCU_TSAN_)
 
 #include <urcu/static/urcu-bp.h>
 
@@ -33,7 +33,7 @@ static void __attribute__((constructor)) still_urcu_bp_prepares_(void)
 extern "C" {
 #endif
 
-#ifndef _LGPL_SOURCE
+#if !defined(_LGPL_SOURCE) || defined(STILL_URCU_TSAN_)
 void urcu_bp_read_lock(void) __asm__("still_urcu_bp_read_lock");
 void urcu_bp_read_unlock(void) __asm__("still_urcu_bp_read_unlock");
 int urcu_bp_read_ongoing(void) __asm__("still_urcu_bp_read_ongoing");

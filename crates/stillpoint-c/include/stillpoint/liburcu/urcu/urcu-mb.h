@@ -11,7 +11,7 @@
 
 #include <urcu/map/urcu-mb.h>
 
-#ifdef _LGPL_SOURCE
+#if defined(_LGPL_SOURCE) && !defined(STILL_URCU_TSAN_)
 
 #include <urcu/static/urcu-mb.h>
 
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#ifndef _LGPL_SOURCE
+#if !defined(_LGPL_SOURCE) || defined(STILL_URCU_TSAN_)
 void urcu_mb_read_lock(void) __asm__("still_urcu_mb_read_lock");
 void urcu_mb_read_unlock(void) __asm__("still_urcu_mb_read_unlock");
 int urcu_mb_read_ongoing(void) __asm__("still_urcu_mb_read_ongoing");

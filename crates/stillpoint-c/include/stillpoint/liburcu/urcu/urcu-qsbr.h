@@ -15,7 +15,7 @@
 #define DEBUG_RCU
 #endif
 
-#ifdef _LGPL_SOURCE
+#if defined(_LGPL_SOURCE) && !defined(STILL_URCU_TSAN_)
 
 #include <urcu/static/urcu-qsbr.h>
 
@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-#ifndef _LGPL_SOURCE
+#if !defined(_LGPL_SOURCE) || defined(STILL_URCU_TSAN_)
 /* Whoever is online is in a read-side section. */
 #ifdef DEBUG_RCU
 int urcu_qsbr_read_ongoing(void) __asm__("still_urcu_qsbr_read_ongoing");

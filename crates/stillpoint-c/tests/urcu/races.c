@@ -1,0 +1,90 @@
+/* For ThreadSanitizer: objects that are freed by each way of waiting. With EARLY, one is freed without a grace period. */
+#include "flavour.h"
+
+struct object {
+    struct rcu_head head;
+    long value;
+};
+
+static struct object *current;
+static int stop, reads_done;
+
+static void freed(struct rcu_head *head)
+{
+    struct object *object = caa_container_of(head, struct object, head);
+    object->value = -1;
+    free(object);
+}
+
+static void freed_later(void *object)
+{
+    freed(&((struct object *)object)->head);
+}
+
+static void *reads(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    while (!LOAD(stop)) {
+        rcu_read_lock();
+        rcu_read_lock();
+        struct object *object = rcu_dereference(current);
+        CHECK(object->value > 0);
+        rcu_read_unlock();
+        rcu_read_unlock();
+        ADD(reads_done, 1);
+        rcu_quiescent_state();
+    }
+    rcu_unregister_thread();
+    return NULL;
+}
+
+static struct object *make(long value)
+{
+    struct object *object = (struct object *)malloc(sizeof *object);
+    CHECK(object != NULL);
+    object->value = value;
+    return object;
+}
+
+int main(void)
+{
+    rcu_assign_pointer(current, make(1));
+    pthread_t threads[2] = {started(reads, NULL), started(reads, NULL)};
+    for (long value = 2; value < 2000; value++) {
+        struct object *before = rcu_xchg_pointer(&current, make(value));
+        int done = LOAD(reads_done);
+        switch (value % 4) {
+        case 0:
+            synchronize_rcu();
+            freed(&before->head);
+            break;
+        case 1: {
+            struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+            AWAIT(poll_state_synchronize_rcu(state));
+            freed(&before->head);
+            break;
+        }
+        case 2:
+            call_rcu(&before->head, freed);
+            break;
+        default:
+            defer_rcu(freed_later, before);
+            break;
+        }
+#ifdef EARLY
+        before = rcu_xchg_pointer(&current, make(value));
+        AWAIT(LOAD(reads_done) > done + 10);
+        freed(&before->head);
+#endif
+        if (value % 100 == 0)
+            AWAIT(LOAD(reads_done) > done);
+    }
+    STORE(stop, 1);
+    for (int each = 0; each < 2; each++)
+        CHECK(pthread_join(threads[each], NULL) == 0);
+    rcu_barrier();
+    rcu_defer_barrier();
+    free(current);
+    return 0;
+}
