@@ -66,38 +66,35 @@ static void once(void)
     CHECK(rte_timer_reset(&timer, 0, SINGLE, RTE_MAX_LCORE, count, NULL) == -EINVAL);
     rte_timer_reset_sync(&timer, 0, SINGLE, 0, count, &fired);
     rte_timer_stop_sync(&timer);
-    memset(&timer, 0xaa, sizeof timer);
+    memset((void *)&timer, 0xaa, sizeof timer);
     CHECK(rte_timer_manage() == 0 && fired == 2);
     rte_timer_init(&timer);
     CHECK(timer.status.state == RTE_TIMER_STOP && timer.status.owner == RTE_TIMER_NO_OWNER);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_manage() == 0 && fired == 3);
-    memset(&timer, 0, sizeof timer);
+    memset((void *)&timer, 0, sizeof timer);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_stop(&timer) == 0);
     CHECK(rte_timer_manage() == 0 && fired == 3);
 }
 
 /* What the function of a timer may do. */
-static struct rte_timer *other;
+static struct rte_timer two[2];
 
 static void stop_itself(struct rte_timer *timer, void *argument)
 {
     (void)argument;
     fired++;
     CHECK(rte_timer_stop(timer) == 0 && rte_timer_stop(timer) == 0);
-    memset(timer, 0xaa, sizeof *timer);
+    memset((void *)timer, 0xaa, sizeof *timer);
     free(timer);
 }
 
 static void stop_other(struct rte_timer *timer, void *argument)
 {
-    (void)argument;
-    CHECK(timer->status.owner == 0);
+    struct rte_timer *other = &two[timer == &two[0]];
+    CHECK(timer->status.owner == 0 && argument == NULL);
     fired++;
-    if (other != NULL) {
-        CHECK(rte_timer_stop(other) == 0);
-        memset(other, 0xaa, sizeof *other);
-        other = NULL;
-    }
+    CHECK(rte_timer_stop(other) == 0);
+    memset((void *)other, 0xaa, sizeof *other);
 }
 
 static void reset_itself(struct rte_timer *timer, void *argument)
@@ -117,13 +114,14 @@ static void in_functions(void)
         CHECK(rte_timer_next_ticks() == -ENOENT);
 
         /* Of two that are due, one stops the other. */
-        struct rte_timer two[2] = { RTE_TIMER_INITIALIZER, RTE_TIMER_INITIALIZER };
-        CHECK(rte_timer_reset(&two[0], 0, SINGLE, 0, stop_other, NULL) == 0);
-        CHECK(rte_timer_reset(&two[1], 0, (enum rte_timer_type)type, 0, stop_other, NULL) == 0);
-        other = &two[1];
+        for (int which = 0; which < 2; which++) {
+            rte_timer_init(&two[which]);
+            CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, stop_other, NULL) == 0);
+        }
         CHECK(rte_timer_manage() == 0 && fired == 2 && rte_timer_next_ticks() == -ENOENT);
 
         /* What it resets is due at the next call. */
+        rte_timer_init(&two[0]);
         CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
         CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
         CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
@@ -226,7 +224,7 @@ static void elsewhere(void)
             UNTIL(rte_timer_stop(&timer) == 0);
         }
         joined(ender);
-        memset(&timer, 0xaa, sizeof timer);
+        memset((void *)&timer, 0xaa, sizeof timer);
         rte_timer_init(&timer);
     }
     STORE(done, 1);
@@ -263,7 +261,7 @@ static void see(struct rte_timer *timer)
 static void free_it(struct rte_timer *timer, void *argument)
 {
     CHECK(argument == &seen && rte_timer_pending(timer) == 0);
-    memset(timer, 0xaa, sizeof *timer);
+    memset((void *)timer, 0xaa, sizeof *timer);
     free(timer);
     seen++;
 }

@@ -8,7 +8,8 @@
  *
  * WHAT IS DIFFERENT FROM DPDK'S
  *   A timer that is due, and whose function was not called yet, can still be stopped or reset, for example by the function of another one.
- *   rte_timer_alt_manage takes its lists one after the other, each in order. Lists that nobody looks at cost 34 KiB each.
+ *   Timers that are due in the same call are called in no promised order, and rte_timer_alt_manage takes its lists one after the other; DPDK
+ *   takes all by their times. An instance takes 34 KiB for each of RTE_MAX_LCORE lists.
  *   Timers belong to one process: neither they nor instances may be shared with another one.
  *
  * THREADS
