@@ -102,3 +102,40 @@ fn tables_of_dpdk_take_our_variable() {
 fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
+
+/// Half of each hand-over is in Rust, which ThreadSanitizer does not see: the library tells it.
+#[test]
+fn sanitizers_have_nothing_to_say() {
+    let drop_in = drop_in();
+    for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
+        let trial = place().join("trial.c");
+        std::fs::write(&trial, "int main(void) { return 0; }\n").unwrap();
+        let output = CC.command().arg(sanitizer).arg(&trial).arg("-o").arg(place().join("trial")).output();
+        if !output.unwrap().status.success() {
+            skipped(&format!("cc has no {sanitizer}"));
+            continue;
+        }
+        let kind = &sanitizer[11..13];
+        let flags = ["-O1", "-g", sanitizer, "-fno-sanitize-recover=all", "-Wno-error=tsan", &drop_in];
+        for name in ["qsbr", "defer", "timer"] {
+            compiled_and_run(CC, &source(name), &flags, &format!("{name}-{kind}"));
+        }
+        // It has eyes: a program that does not wait for its readers is reported.
+        let program = place().join(format!("racy-{kind}"));
+        let output = CC
+            .command()
+            .args(flags)
+            .arg("-DWITHOUT_GRACE_PERIOD")
+            .arg(source("qsbr"))
+            .args(["-x", "none"])
+            .arg(prefix().join("lib/libstillpoint.a"))
+            .args(LIBRARIES)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let output = Command::new(&program).output().unwrap();
+        assert!(!output.status.success() && said(&output).contains("Sanitizer"), "{}", said(&output));
+    }
+}
