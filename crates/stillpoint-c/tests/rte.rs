@@ -103,6 +103,39 @@ fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
 
+/// The program of the guide: with DPDK's own header and library, with ours, with what ours has besides, and with protected loads.
+#[test]
+fn the_guide_ports_a_program() {
+    let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));
+    for name in ["routes", "reports", "protected"] {
+        let said = compiled_and_run(CC, &folder.join(name).with_extension("c"), &["-O2", &drop_in], name);
+        assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+    }
+    let Some(dpdk) = dpdk() else { return };
+    let mut flags: Vec<_> = dpdk.iter().map(String::as_str).collect();
+    flags.extend(["-Wl,--no-as-needed", "-lrte_rcu", "-lrte_eal", "-Wl,--as-needed"]);
+    let said = compiled_and_run(CC, &folder.join("routes.c"), &flags, "routes-theirs");
+    assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+}
+
+/// On a weak machine, a fence follows the addition that starts a grace period.
+#[test]
+fn the_headers_compile_for_aarch64() {
+    let source = place().join("weak.c");
+    let text = "#include <rte_rcu_qsbr.h>\n#include <rte_timer.h>\n\
+                uint64_t start(struct rte_rcu_qsbr *v) { return rte_rcu_qsbr_start(v); }\n";
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("aarch64-linux-gnu-gcc");
+    compiler.args(FLAGS).args(["-O2", "-S", "-o", "-"]).arg(drop_in()).arg(&source);
+    let Ok(output) = compiler.output() else {
+        return skipped("aarch64-linux-gnu-gcc is not installed");
+    };
+    assert!(output.status.success(), "{}", said(&output));
+    let code = said(&output);
+    let start = code.split("\nstart:").nth(1).unwrap();
+    assert!(start[..start.find("\tret").unwrap()].contains("dmb\tish"), "{code}");
+}
+
 /// Half of each hand-over is in Rust, which ThreadSanitizer does not see: the library tells it.
 #[test]
 fn sanitizers_have_nothing_to_say() {
