@@ -351,6 +351,75 @@ static void stress(void)
     free(shared);
 }
 
+/* A reader goes online and follows a link, while a writer clears the link and looks for readers: one finds the other. */
+enum { MEETINGS = 20000 };
+
+/* In lines of their own. */
+static struct {
+    int value;
+} __attribute__((__aligned__(256))) linked, round_of_reader, round_of_writer;
+
+static void meet(int *mine, int *theirs, int round)
+{
+    STORE(*mine, round);
+    for (int turns = 0; LOAD(*theirs) < round; turns++)
+        if (turns > 1000)
+            sched_yield();
+}
+
+/* So that now the one is first, and now the other. */
+static void tarry(int turns)
+{
+    for (int turn = 0; turn < turns; turn++)
+        __asm__ volatile("" ::: "memory");
+}
+
+static int found[MEETINGS];
+/* How: by going online, or by a quiescent state of an id that is offline. */
+static int by_quiescent;
+
+static void *come(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < MEETINGS; round++) {
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 1);
+        tarry(round % 31 * 10);
+        if (by_quiescent)
+            rte_rcu_qsbr_quiescent(shared, 0);
+        else
+            rte_rcu_qsbr_thread_online(shared, 0);
+        found[round] = __atomic_load_n(&linked.value, __ATOMIC_RELAXED);
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 2);
+        rte_rcu_qsbr_thread_offline(shared, 0);
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 3);
+    }
+    return NULL;
+}
+
+static void meetings(void)
+{
+    int found_it = 0, found_nobody = 0;
+    shared = made(1);
+    CHECK(rte_rcu_qsbr_thread_register(shared, 0) == 0);
+    round_of_reader.value = round_of_writer.value = 0;
+    pthread_t reader = started(come, NULL);
+    for (int round = 0; round < MEETINGS; round++) {
+        __atomic_store_n(&linked.value, 1, __ATOMIC_RELAXED);
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 1);
+        tarry(round % 37 * 10);
+        __atomic_store_n(&linked.value, 0, __ATOMIC_RELAXED);
+        int is_over = rte_rcu_qsbr_check(shared, rte_rcu_qsbr_start(shared), false);
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 2);
+        CHECK(!(is_over && found[round]));
+        found_it += found[round];
+        found_nobody += is_over;
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 3);
+    }
+    joined(reader);
+    printf("of %d meetings: %d found the object, %d found no reader\n", MEETINGS, found_it, found_nobody);
+    free(shared);
+}
+
 int main(void)
 {
     memory();
@@ -366,5 +435,8 @@ int main(void)
     }
     processes();
     stress();
+    meetings();
+    by_quiescent = 1;
+    meetings();
     return 0;
 }

@@ -103,6 +103,14 @@ static void reset_itself(struct rte_timer *timer, void *argument)
     CHECK(rte_timer_reset(timer, 0, SINGLE, 0, count, argument) == 0 && rte_timer_pending(timer) == 1);
 }
 
+static void slowly_again(struct rte_timer *timer, void *argument)
+{
+    uint64_t begin = rte_get_timer_cycles();
+    UNTIL(rte_get_timer_cycles() > begin + 10000);
+    fired++;
+    CHECK(fired < 100 && rte_timer_reset(timer, 0, SINGLE, 0, slowly_again, argument) == 0);
+}
+
 static void in_functions(void)
 {
     for (int type = SINGLE; type <= PERIODICAL; type++) {
@@ -125,6 +133,14 @@ static void in_functions(void)
         CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
         CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
         CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
+
+        /* However long they take, and however many they are. */
+        fired = 0;
+        for (int which = 0; which < 2; which++)
+            CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, slowly_again, NULL) == 0);
+        for (int calls = 1; calls < 5; calls++)
+            CHECK(rte_timer_manage() == 0 && fired == 2 * calls);
+        CHECK(rte_timer_stop(&two[0]) == 0 && rte_timer_stop(&two[1]) == 0);
     }
 }
 
@@ -162,6 +178,13 @@ static void crowds(void)
         UNTIL(rte_get_timer_cycles() > last);
         CHECK(rte_timer_manage() == 0 && fired == MANY && rte_timer_next_ticks() == -ENOENT);
     }
+    /* All at the same time, in a slot that is wide, and not over when they are due. */
+    uint64_t then = rte_get_timer_cycles() + (UINT64_C(1) << 26) + 12345;
+    fired = 0;
+    for (int at = 0; at < MANY; at++)
+        CHECK(rte_timer_reset(&many[at], then - rte_get_timer_cycles(), SINGLE, 0, count, NULL) == 0);
+    UNTIL(rte_get_timer_cycles() > then + 10000);
+    CHECK(rte_timer_manage() == 0 && fired == MANY);
     /* Resets while some are due, in no order. */
     fired = 0;
     for (int round = 0; round < 3; round++)
