@@ -283,7 +283,7 @@ enum { READERS = 3, ROUNDS = 2000 };
 
 static struct rte_rcu_qsbr *shared;
 static uint64_t *object;
-static int ended;
+static int ended, reads;
 
 static void *read_it(void *argument)
 {
@@ -298,6 +298,7 @@ static void *read_it(void *argument)
             if (times % 16 == 15)
                 sched_yield();
             CHECK(found[0] == found[1] && found[0] != 0);
+            COUNT(reads);
             rte_rcu_qsbr_unlock(shared, id);
             rte_rcu_qsbr_quiescent(shared, id);
         }
@@ -329,6 +330,10 @@ static void stress(void)
         threads[id] = started(read_it, &numbers[id]);
     }
     for (uint64_t round = 2; round < ROUNDS; round++) {
+        /* Readers read meanwhile. */
+        int so_far = LOAD(reads);
+        if (round % 16 == 0)
+            UNTIL(LOAD(reads) != so_far);
         uint64_t *old = __atomic_exchange_n(&object, new_object(round), __ATOMIC_ACQ_REL);
         uint64_t token = rte_rcu_qsbr_start(shared);
 #ifndef WITHOUT_GRACE_PERIOD

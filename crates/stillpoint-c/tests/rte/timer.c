@@ -167,8 +167,8 @@ static struct rte_timer many[MANY];
 static void crowds(void)
 {
     for (uint64_t spread = 0; spread < 3; spread++) {
-        fired = 0;
         uint64_t last = 0;
+        fired = 0;
         for (int at = 0; at < MANY; at++) {
             rte_timer_init(&many[at]);
             uint64_t ticks = 20000 + (spread == 0 ? 0 : (uint64_t)at * 7919 % (spread * 300000));
@@ -180,10 +180,13 @@ static void crowds(void)
     }
     /* All at the same time, in a slot that is wide, and not over when they are due. */
     uint64_t then = rte_get_timer_cycles() + (UINT64_C(1) << 26) + 12345;
+    uint64_t last = then;
     fired = 0;
-    for (int at = 0; at < MANY; at++)
+    for (int at = 0; at < MANY; at++) {
         CHECK(rte_timer_reset(&many[at], then - rte_get_timer_cycles(), SINGLE, 0, count, NULL) == 0);
-    UNTIL(rte_get_timer_cycles() > then + 10000);
+        last = many[at].expire > last ? many[at].expire : last;
+    }
+    UNTIL(rte_get_timer_cycles() > last);
     CHECK(rte_timer_manage() == 0 && fired == MANY);
     /* Resets while some are due, in no order. */
     fired = 0;
