@@ -1,7 +1,7 @@
 //! The header and the library, used by C and C++ programs of their own: `tests/c`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod programs;
@@ -200,16 +200,30 @@ fn comparison(item: &str) -> String {
     format!("{item}\n")
 }
 
+/// What a program includes for all that the Rust side has.
+const COMPARED: [&str; 5] = [
+    "stillpoint.h",
+    "stillpoint/urcu.h",
+    "stillpoint/reclamation.h",
+    "stillpoint/dpdk/rte_rcu_qsbr.h",
+    "stillpoint/dpdk/rte_timer.h",
+];
+
 /// A file that includes the header and what cbindgen makes of the Rust side: where they differ, it does not compile.
 #[test]
 fn the_header_declares_what_the_library_has() {
-    let generated = generated();
+    // A function that a header declares by another's name is compared under that one.
+    let labels = headers().into_iter().flat_map(|header| labels(&header));
+    let generated = labels.fold(generated(), |text, label| {
+        text.replace(&format!("{label}("), &format!("{}(", label.trim_start_matches("still_")))
+    });
     let constants = generated.lines().filter_map(|line| line.strip_prefix("#define "));
     let constants = constants
         .filter_map(|line| line.split_once(' '))
         .map(|(name, value)| format!("_Static_assert({name} == {value}, \"{name}\");\n"));
     let items = items(&generated);
-    let text: String = ["#include \"stillpoint.h\"\n#include \"stillpoint/urcu.h\"\n".to_owned()]
+    let text: String = COMPARED
+        .map(|header| format!("#include \"{header}\"\n"))
         .into_iter()
         .chain(constants)
         .chain(items.iter().map(|item| comparison(item)))
@@ -220,6 +234,8 @@ fn the_header_declares_what_the_library_has() {
         "STILL_HAZARD_ ==",
         "rust_still_stall_fn",
         "void still_urcu_call_(",
+        "*rte_rcu_qsbr_dq_create(",
+        "int still_rte_timer_reset_(",
     ] {
         assert!(text.contains(sure), "{sure} is not compared:\n{text}");
     }
@@ -240,6 +256,22 @@ fn called(text: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
 }
 
+/// All headers that are installed.
+fn headers() -> Vec<PathBuf> {
+    fn below(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+    }
+    below(&root().join("include"))
+}
+
+/// The names that a header gives to functions in the library by labels.
+fn labels(header: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(header).unwrap();
+    let labels = text.split("__asm__(\"still_").skip(1);
+    labels.map(|rest| format!("still_{}", rest.split('"').next().unwrap())).collect()
+}
+
 /// The functions that a header declares and does not define.
 fn declared(header: &Path) -> BTreeSet<String> {
     let header = std::fs::read_to_string(header).unwrap();
@@ -250,6 +282,8 @@ fn declared(header: &Path) -> BTreeSet<String> {
         code = rest.split_once("*/").unwrap().1;
     }
     text.push_str(code);
+    // What the program itself defines.
+    let text = text.split(';').filter(|item| !item.contains("__weak__")).collect::<Vec<_>>().join(";");
     let inline: BTreeSet<_> = text
         .split("static inline ")
         .skip(1)
@@ -266,7 +300,8 @@ const DROP_INS: [&str; 1] = ["still_urcu_"];
 /// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
 #[test]
 fn the_shared_library_exports_the_header() {
-    let declared = declared(&root().join("include/stillpoint.h"));
+    let declared: BTreeSet<_> =
+        headers().iter().flat_map(|header| [declared(header), labels(header)]).flatten().collect();
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
     let Ok(output) = output else { return skipped("nm is not installed") };

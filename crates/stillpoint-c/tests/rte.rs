@@ -102,3 +102,83 @@ fn tables_of_dpdk_take_our_variable() {
 fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
+
+/// The program of the guide: with DPDK's own header and library, with ours, with what ours has besides, and with protected loads.
+#[test]
+fn the_guide_ports_a_program() {
+    let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));
+    for name in ["routes", "reports", "protected"] {
+        let said = compiled_and_run(CC, &folder.join(name).with_extension("c"), &["-O2", &drop_in], name);
+        assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+    }
+    let Some(dpdk) = dpdk() else { return };
+    let mut flags: Vec<_> = dpdk.iter().map(String::as_str).collect();
+    flags.extend(["-Wl,--no-as-needed", "-lrte_rcu", "-lrte_eal", "-Wl,--as-needed"]);
+    let said = compiled_and_run(CC, &folder.join("routes.c"), &flags, "routes-theirs");
+    assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+}
+
+/// Both sides of the first step of the proof have their fence. No test that runs shows that with certainty, and least of all on x86, so the
+/// code is looked at: what a reader does on its way online, and what starts a grace period.
+#[test]
+fn the_fences_are_there() {
+    let source = place().join("fences.c");
+    let text = "#include <rte_rcu_qsbr.h>\n#include <rte_timer.h>\n\
+                void online(struct rte_rcu_qsbr *v) { rte_rcu_qsbr_thread_online(v, 1); }\n\
+                void quiescent(struct rte_rcu_qsbr *v) { rte_rcu_qsbr_quiescent(v, 1); }\n\
+                uint64_t start(struct rte_rcu_qsbr *v) { return rte_rcu_qsbr_start(v); }\n";
+    std::fs::write(&source, text).unwrap();
+    for compiler in ["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc"] {
+        let mut command = Command::new(compiler);
+        command.args(FLAGS).args(["-O2", "-S", "-o", "-"]).arg(drop_in()).arg(&source);
+        let Ok(output) = command.output() else {
+            skipped(&format!("{compiler} is not installed"));
+            continue;
+        };
+        assert!(output.status.success(), "{}", said(&output));
+        let code = said(&output);
+        for function in ["online", "quiescent", "start"] {
+            let body = code.split(&format!("\n{function}:")).nth(1).unwrap();
+            let body = &body[..body.find(&format!("\t.size\t{function}")).unwrap()];
+            let fences = ["dmb\tish\n", "mfence", "lock or", "lock xadd"];
+            assert!(fences.iter().any(|fence| body.contains(fence)), "{compiler}: {function}: {body}");
+        }
+    }
+}
+
+/// Half of each hand-over is in Rust, which ThreadSanitizer does not see: the library tells it.
+#[test]
+fn sanitizers_have_nothing_to_say() {
+    let drop_in = drop_in();
+    for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
+        let trial = place().join("trial.c");
+        std::fs::write(&trial, "int main(void) { return 0; }\n").unwrap();
+        let output = CC.command().arg(sanitizer).arg(&trial).arg("-o").arg(place().join("trial")).output();
+        if !output.unwrap().status.success() {
+            skipped(&format!("cc has no {sanitizer}"));
+            continue;
+        }
+        let kind = &sanitizer[11..13];
+        let flags = ["-O1", "-g", sanitizer, "-fno-sanitize-recover=all", "-Wno-error=tsan", &drop_in];
+        for name in ["qsbr", "defer", "timer"] {
+            compiled_and_run(CC, &source(name), &flags, &format!("{name}-{kind}"));
+        }
+        // It has eyes: a program that does not wait for its readers is reported.
+        let program = place().join(format!("racy-{kind}"));
+        let output = CC
+            .command()
+            .args(flags)
+            .arg("-DWITHOUT_GRACE_PERIOD")
+            .arg(source("qsbr"))
+            .args(["-x", "none"])
+            .arg(prefix().join("lib/libstillpoint.a"))
+            .args(LIBRARIES)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let output = Command::new(&program).output().unwrap();
+        assert!(!output.status.success() && said(&output).contains("Sanitizer"), "{}", said(&output));
+    }
+}

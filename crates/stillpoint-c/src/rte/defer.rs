@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::answered;
 use super::qsbr::{rte_rcu_qsbr, Variable};
-use crate::border::Refusal;
+use crate::border::{Refusal, Uncancelled};
 
 pub type rte_rcu_qsbr_free_resource_t =
     Option<unsafe extern "C-unwind" fn(p: *mut c_void, e: *mut c_void, n: c_uint)>;
@@ -37,6 +37,7 @@ struct Queue {
     name: String,
     capacity: usize,
     bytes: usize,
+    /// More words than these have an enqueue reclaim.
     trigger: usize,
     most: c_uint,
     free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_uint),
@@ -68,9 +69,10 @@ impl Queue {
         }
         let capacity = (size as usize + 1).next_power_of_two() - 1;
         let bytes = esize as usize;
+        let stride = 1 + bytes.div_ceil(WORD);
         let mut words = VecDeque::new();
         capacity
-            .checked_mul(1 + bytes.div_ceil(WORD))
+            .checked_mul(stride)
             .and_then(|count| words.try_reserve_exact(count).ok())
             .ok_or_else(|| Refusal::new(libc::ENOMEM, "there is no memory for the defer queue"))?;
         Ok(Self {
@@ -79,7 +81,7 @@ impl Queue {
             name: unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             capacity,
             bytes,
-            trigger: trigger_reclaim_limit as usize,
+            trigger: (trigger_reclaim_limit as usize).saturating_mul(stride),
             most: max_reclaim_size,
             free,
             context: parameters.p,
@@ -100,11 +102,12 @@ impl Queue {
     unsafe fn enqueue(&self, element: *const u8) -> Result<(), Refusal> {
         // Before anything else: what is freed meanwhile only makes room.
         let token = self.variable.start();
-        let waiting = self.lock().len() / self.stride();
-        if waiting > self.trigger {
-            self.reclaim(self.most);
-        }
         let mut words = self.lock();
+        if words.len() > self.trigger {
+            drop(words);
+            self.reclaim(self.most);
+            words = self.lock();
+        }
         if words.len() == self.capacity * self.stride() {
             return Err(Refusal::new(libc::ENOSPC, format!("the defer queue {} is full", self.name)));
         }
@@ -134,6 +137,8 @@ impl Queue {
     }
 
     fn reclaim(&self, most: c_uint) -> c_uint {
+        // The program's function may reach points where libc cancels.
+        let _whole = Uncancelled::new();
         let (mut short, mut long);
         let copy: &mut [u64] = match self.stride() - 1 {
             length @ ..=SHORT => {

@@ -9,7 +9,7 @@ mod weak;
 use std::ffi::c_int;
 use std::fmt::Display;
 
-use crate::border::{call, set_errno, Answer, Refusal};
+use crate::border::{briefly, set_errno, Answer, Refusal, Uncancelled};
 
 pub use defer::*;
 pub use lcore::*;
@@ -43,9 +43,10 @@ impl<A: Failure> Answer for Rte<A> {
     }
 }
 
-/// Runs the body of a function that fails as DPDK's do, with `rte_errno`.
+/// Runs the body of a function that fails as DPDK's do, with `rte_errno`. It reaches nothing where libc cancels a thread, but within
+/// [`Uncancelled`].
 fn answered<A: Failure>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
-    call(|| body().map(Rte)).0
+    briefly(|| body().map(Rte)).0
 }
 
 /// Prints a text to a file of C.
@@ -54,6 +55,7 @@ fn answered<A: Failure>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
 /// The file is open.
 unsafe fn print(file: *mut libc::FILE, text: &impl Display) {
     let text = text.to_string();
+    let _whole = Uncancelled::new();
     // SAFETY: the caller's promise, and as many bytes as there are. A file that cannot be written says so to its owner.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), file) };
 }

@@ -59,7 +59,6 @@ const _: () = {
 const BITS: usize = u64::BITS as usize;
 const FIRST_TOKEN: u64 = 1;
 const OFFLINE: u64 = 0;
-const NO_ID: c_uint = c_uint::MAX;
 
 /// How often a waiting check scans before it sleeps: a few microseconds.
 const SPINS: u32 = 100;
@@ -338,8 +337,8 @@ pub unsafe extern "C" fn still_rte_rcu_check_(v: *mut rte_rcu_qsbr, t: u64, wait
         let variable = unsafe { Variable::new(v) }?;
         Ok(c_int::from(if wait == 0 { variable.is_over(t) } else { variable.wait(t, None) }))
     };
-    // A sleep is no point where libc cancels threads.
-    briefly(check)
+    // A sleep is no point where libc cancels threads. Whatever fails is not over.
+    briefly(check).max(0)
 }
 
 #[no_mangle]
@@ -362,9 +361,9 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, th
         // SAFETY: the caller hands in a variable.
         let variable = unsafe { Variable::new(v) }?;
         let token = variable.start();
-        if thread_id != NO_ID {
-            let (count, ..) = variable.id(thread_id)?;
-            // The caller has nothing: as its quiescent state, or going online. Step 1's fence is that of `start`, or follows.
+        // An id that is none has no quiescent state: the readers are waited for all the same.
+        if let Ok((count, ..)) = variable.id(thread_id) {
+            // The caller has nothing: as its quiescent state, or going online. Step 1's fence follows.
             weak::released(&count.cnt);
             let before = count.cnt.swap(variable.head().token.load(Ordering::Acquire), Ordering::AcqRel);
             fence(Ordering::SeqCst);

@@ -1,4 +1,10 @@
 /* Every sentence of rte_rcu_qsbr.h but those about defer queues. Runs with DPDK's headers, and without. */
+#ifdef RTE_LIBRTE_RCU_DEBUG
+#include <stdio.h>
+static char reported[200];
+static int reports_so_far;
+#define STILL_RTE_REPORT(...) (reports_so_far++, (void)snprintf(reported, sizeof reported, __VA_ARGS__))
+#endif
 #include <rte_rcu_qsbr.h>
 
 #include <sys/mman.h>
@@ -171,6 +177,33 @@ static void reports(void)
     free(v);
 }
 
+/* With RTE_LIBRTE_RCU_DEBUG, what a reader says while it holds a lock is reported; nothing else is. */
+static void locks(void)
+{
+    struct rte_rcu_qsbr *v = with_reader(2);
+#ifdef RTE_LIBRTE_RCU_DEBUG
+    rte_rcu_qsbr_lock(v, 0);
+    CHECK(reports_so_far == 0 && v->qsbr_cnt[0].lock_cnt == 1);
+    rte_rcu_qsbr_quiescent(v, 0);
+    CHECK(reports_so_far == 1 && strcmp(reported, "rte_rcu_qsbr_quiescent(): id 0 holds 1 locks\n") == 0);
+    rte_rcu_qsbr_thread_offline(v, 0);
+    CHECK(reports_so_far == 2 && strstr(reported, "offline") != NULL);
+    rte_rcu_qsbr_thread_online(v, 0);
+    CHECK(reports_so_far == 3 && strstr(reported, "online") != NULL);
+    rte_rcu_qsbr_lock(v, 0);
+    rte_rcu_qsbr_unlock(v, 0);
+    CHECK(reports_so_far == 4 && strstr(reported, "unlock") != NULL);
+    rte_rcu_qsbr_unlock(v, 0);
+    rte_rcu_qsbr_quiescent(v, 0);
+    CHECK(reports_so_far == 4 && v->qsbr_cnt[0].lock_cnt == 0);
+#else
+    rte_rcu_qsbr_lock(v, 0);
+    CHECK(v->qsbr_cnt[0].lock_cnt == 0);
+    rte_rcu_qsbr_unlock(v, 0);
+#endif
+    free(v);
+}
+
 struct waiting {
     struct rte_rcu_qsbr *v;
     uint64_t token;
@@ -250,7 +283,7 @@ enum { READERS = 3, ROUNDS = 2000 };
 
 static struct rte_rcu_qsbr *shared;
 static uint64_t *object;
-static int ended;
+static int ended, reads;
 
 static void *read_it(void *argument)
 {
@@ -265,6 +298,7 @@ static void *read_it(void *argument)
             if (times % 16 == 15)
                 sched_yield();
             CHECK(found[0] == found[1] && found[0] != 0);
+            COUNT(reads);
             rte_rcu_qsbr_unlock(shared, id);
             rte_rcu_qsbr_quiescent(shared, id);
         }
@@ -296,12 +330,20 @@ static void stress(void)
         threads[id] = started(read_it, &numbers[id]);
     }
     for (uint64_t round = 2; round < ROUNDS; round++) {
+        /* Readers read meanwhile. */
+        int so_far = LOAD(reads);
+        if (round % 16 == 0)
+            UNTIL(LOAD(reads) != so_far);
         uint64_t *old = __atomic_exchange_n(&object, new_object(round), __ATOMIC_ACQ_REL);
         uint64_t token = rte_rcu_qsbr_start(shared);
+#ifndef WITHOUT_GRACE_PERIOD
         if (round % 2 == 0)
             CHECK(rte_rcu_qsbr_check(shared, token, true) == 1);
         else
             UNTIL(rte_rcu_qsbr_check(shared, token, false));
+#else
+        (void)token;
+#endif
         old[0] = 0;
         old[1] = round;
         free(old);
@@ -314,6 +356,75 @@ static void stress(void)
     free(shared);
 }
 
+/* A reader goes online and follows a link, while a writer clears the link and looks for readers: one finds the other. */
+enum { MEETINGS = 20000 };
+
+/* In lines of their own. */
+static struct {
+    int value;
+} __attribute__((__aligned__(256))) linked, round_of_reader, round_of_writer;
+
+static void meet(int *mine, int *theirs, int round)
+{
+    STORE(*mine, round);
+    for (int turns = 0; LOAD(*theirs) < round; turns++)
+        if (turns > 1000)
+            sched_yield();
+}
+
+/* So that now the one is first, and now the other. */
+static void tarry(int turns)
+{
+    for (int turn = 0; turn < turns; turn++)
+        __asm__ volatile("" ::: "memory");
+}
+
+static int found[MEETINGS];
+/* How: by going online, or by a quiescent state of an id that is offline. */
+static int by_quiescent;
+
+static void *come(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < MEETINGS; round++) {
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 1);
+        tarry(round % 31 * 10);
+        if (by_quiescent)
+            rte_rcu_qsbr_quiescent(shared, 0);
+        else
+            rte_rcu_qsbr_thread_online(shared, 0);
+        found[round] = __atomic_load_n(&linked.value, __ATOMIC_RELAXED);
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 2);
+        rte_rcu_qsbr_thread_offline(shared, 0);
+        meet(&round_of_reader.value, &round_of_writer.value, 3 * round + 3);
+    }
+    return NULL;
+}
+
+static void meetings(void)
+{
+    int found_it = 0, found_nobody = 0;
+    shared = made(1);
+    CHECK(rte_rcu_qsbr_thread_register(shared, 0) == 0);
+    round_of_reader.value = round_of_writer.value = 0;
+    pthread_t reader = started(come, NULL);
+    for (int round = 0; round < MEETINGS; round++) {
+        __atomic_store_n(&linked.value, 1, __ATOMIC_RELAXED);
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 1);
+        tarry(round % 37 * 10);
+        __atomic_store_n(&linked.value, 0, __ATOMIC_RELAXED);
+        int is_over = rte_rcu_qsbr_check(shared, rte_rcu_qsbr_start(shared), false);
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 2);
+        CHECK(!(is_over && found[round]));
+        found_it += found[round];
+        found_nobody += is_over;
+        meet(&round_of_writer.value, &round_of_reader.value, 3 * round + 3);
+    }
+    joined(reader);
+    printf("of %d meetings: %d found the object, %d found no reader\n", MEETINGS, found_it, found_nobody);
+    free(shared);
+}
+
 int main(void)
 {
     memory();
@@ -321,6 +432,7 @@ int main(void)
     grace_periods();
     remembers();
     reports();
+    locks();
     for (uint32_t registered = 1; registered < 3; registered++) {
         lets_go(registered, quiescent);
         lets_go(registered, offline);
@@ -328,5 +440,8 @@ int main(void)
     }
     processes();
     stress();
+    meetings();
+    by_quiescent = 1;
+    meetings();
     return 0;
 }

@@ -66,44 +66,49 @@ static void once(void)
     CHECK(rte_timer_reset(&timer, 0, SINGLE, RTE_MAX_LCORE, count, NULL) == -EINVAL);
     rte_timer_reset_sync(&timer, 0, SINGLE, 0, count, &fired);
     rte_timer_stop_sync(&timer);
-    memset(&timer, 0xaa, sizeof timer);
+    memset((void *)&timer, 0xaa, sizeof timer);
     CHECK(rte_timer_manage() == 0 && fired == 2);
     rte_timer_init(&timer);
     CHECK(timer.status.state == RTE_TIMER_STOP && timer.status.owner == RTE_TIMER_NO_OWNER);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_manage() == 0 && fired == 3);
-    memset(&timer, 0, sizeof timer);
+    memset((void *)&timer, 0, sizeof timer);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_stop(&timer) == 0);
     CHECK(rte_timer_manage() == 0 && fired == 3);
 }
 
 /* What the function of a timer may do. */
-static struct rte_timer *other;
+static struct rte_timer two[2];
 
 static void stop_itself(struct rte_timer *timer, void *argument)
 {
     (void)argument;
     fired++;
     CHECK(rte_timer_stop(timer) == 0 && rte_timer_stop(timer) == 0);
-    memset(timer, 0xaa, sizeof *timer);
+    memset((void *)timer, 0xaa, sizeof *timer);
     free(timer);
 }
 
 static void stop_other(struct rte_timer *timer, void *argument)
 {
-    (void)argument;
-    CHECK(timer->status.owner == 0);
+    struct rte_timer *other = &two[timer == &two[0]];
+    CHECK(timer->status.owner == 0 && argument == NULL);
     fired++;
-    if (other != NULL) {
-        CHECK(rte_timer_stop(other) == 0);
-        memset(other, 0xaa, sizeof *other);
-        other = NULL;
-    }
+    CHECK(rte_timer_stop(other) == 0);
+    memset((void *)other, 0xaa, sizeof *other);
 }
 
 static void reset_itself(struct rte_timer *timer, void *argument)
 {
     fired++;
     CHECK(rte_timer_reset(timer, 0, SINGLE, 0, count, argument) == 0 && rte_timer_pending(timer) == 1);
+}
+
+static void slowly_again(struct rte_timer *timer, void *argument)
+{
+    uint64_t begin = rte_get_timer_cycles();
+    UNTIL(rte_get_timer_cycles() > begin + 10000);
+    fired++;
+    CHECK(fired < 100 && rte_timer_reset(timer, 0, SINGLE, 0, slowly_again, argument) == 0);
 }
 
 static void in_functions(void)
@@ -117,16 +122,25 @@ static void in_functions(void)
         CHECK(rte_timer_next_ticks() == -ENOENT);
 
         /* Of two that are due, one stops the other. */
-        struct rte_timer two[2] = { RTE_TIMER_INITIALIZER, RTE_TIMER_INITIALIZER };
-        CHECK(rte_timer_reset(&two[0], 0, SINGLE, 0, stop_other, NULL) == 0);
-        CHECK(rte_timer_reset(&two[1], 0, (enum rte_timer_type)type, 0, stop_other, NULL) == 0);
-        other = &two[1];
+        for (int which = 0; which < 2; which++) {
+            rte_timer_init(&two[which]);
+            CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, stop_other, NULL) == 0);
+        }
         CHECK(rte_timer_manage() == 0 && fired == 2 && rte_timer_next_ticks() == -ENOENT);
 
         /* What it resets is due at the next call. */
+        rte_timer_init(&two[0]);
         CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
         CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
         CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
+
+        /* However long they take, and however many they are. */
+        fired = 0;
+        for (int which = 0; which < 2; which++)
+            CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, slowly_again, NULL) == 0);
+        for (int calls = 1; calls < 5; calls++)
+            CHECK(rte_timer_manage() == 0 && fired == 2 * calls);
+        CHECK(rte_timer_stop(&two[0]) == 0 && rte_timer_stop(&two[1]) == 0);
     }
 }
 
@@ -153,8 +167,8 @@ static struct rte_timer many[MANY];
 static void crowds(void)
 {
     for (uint64_t spread = 0; spread < 3; spread++) {
-        fired = 0;
         uint64_t last = 0;
+        fired = 0;
         for (int at = 0; at < MANY; at++) {
             rte_timer_init(&many[at]);
             uint64_t ticks = 20000 + (spread == 0 ? 0 : (uint64_t)at * 7919 % (spread * 300000));
@@ -164,6 +178,16 @@ static void crowds(void)
         UNTIL(rte_get_timer_cycles() > last);
         CHECK(rte_timer_manage() == 0 && fired == MANY && rte_timer_next_ticks() == -ENOENT);
     }
+    /* All at the same time, in a slot that is wide, and not over when they are due. */
+    uint64_t then = rte_get_timer_cycles() + (UINT64_C(1) << 26) + 12345;
+    uint64_t last = then;
+    fired = 0;
+    for (int at = 0; at < MANY; at++) {
+        CHECK(rte_timer_reset(&many[at], then - rte_get_timer_cycles(), SINGLE, 0, count, NULL) == 0);
+        last = many[at].expire > last ? many[at].expire : last;
+    }
+    UNTIL(rte_get_timer_cycles() > last);
+    CHECK(rte_timer_manage() == 0 && fired == MANY);
     /* Resets while some are due, in no order. */
     fired = 0;
     for (int round = 0; round < 3; round++)
@@ -226,7 +250,7 @@ static void elsewhere(void)
             UNTIL(rte_timer_stop(&timer) == 0);
         }
         joined(ender);
-        memset(&timer, 0xaa, sizeof timer);
+        memset((void *)&timer, 0xaa, sizeof timer);
         rte_timer_init(&timer);
     }
     STORE(done, 1);
@@ -263,7 +287,7 @@ static void see(struct rte_timer *timer)
 static void free_it(struct rte_timer *timer, void *argument)
 {
     CHECK(argument == &seen && rte_timer_pending(timer) == 0);
-    memset(timer, 0xaa, sizeof *timer);
+    memset((void *)timer, 0xaa, sizeof *timer);
     free(timer);
     seen++;
 }

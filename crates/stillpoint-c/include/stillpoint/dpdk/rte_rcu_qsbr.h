@@ -117,26 +117,20 @@ void still_rte_rcu_here_(uint32_t *tid);
 
 #ifdef RTE_LIBRTE_RCU_DEBUG
 
-/* Without DPDK, a program may define this function to be told of misuse; else it goes to standard error. */
-void still_rte_rcu_misuse(const char *function, unsigned int thread_id, unsigned int locks) __attribute__((__weak__));
-
-static inline void still_rte_rcu_held_(const char *function, unsigned int thread_id, unsigned int locks)
-{
+/* Where misuse is reported; a program may define it before it includes this file. */
+#ifndef STILL_RTE_REPORT
 #ifdef STILL_RTE_DPDK
-    rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, "%s(): id %u holds %u locks\n", function, thread_id, locks);
+#define STILL_RTE_REPORT(...) ((void)rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, __VA_ARGS__))
 #else
-    if (still_rte_rcu_misuse)
-        still_rte_rcu_misuse(function, thread_id, locks);
-    else
-        (void)fprintf(stderr, "%s(): id %u holds %u locks\n", function, thread_id, locks);
+#define STILL_RTE_REPORT(...) ((void)fprintf(stderr, __VA_ARGS__))
 #endif
-}
+#endif
 
 #define __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, level, ...)                                            \
     do {                                                                                                \
         uint32_t still_locks_ = __atomic_load_n(&(v)->qsbr_cnt[thread_id].lock_cnt, __ATOMIC_RELAXED);   \
         if (unlikely(still_locks_ != 0))                                                                \
-            still_rte_rcu_held_(__func__, thread_id, still_locks_);                                     \
+            STILL_RTE_REPORT("%s(): id %u holds %u locks\n", __func__, thread_id, still_locks_);                            \
     } while (0)
 
 #else
@@ -148,7 +142,7 @@ static inline void still_rte_rcu_held_(const char *function, unsigned int thread
 #define __RTE_RCU_DP_LOG(level, ...) ((void)0)
 
 /* What a reader looks at when it has stored its count. */
-static __rte_always_inline void still_rte_rcu_answer_(struct rte_rcu_qsbr *v)
+static inline void still_rte_rcu_answer_(struct rte_rcu_qsbr *v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (unlikely(__atomic_load_n(&v->still_attention_, __ATOMIC_RELAXED) != 0))

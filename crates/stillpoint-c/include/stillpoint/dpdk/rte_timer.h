@@ -8,7 +8,8 @@
  *
  * WHAT IS DIFFERENT FROM DPDK'S
  *   A timer that is due, and whose function was not called yet, can still be stopped or reset, for example by the function of another one.
- *   rte_timer_alt_manage takes its lists one after the other, each in order. Lists that nobody looks at cost 34 KiB each.
+ *   Timers that are due in the same call are called in no promised order, and rte_timer_alt_manage takes its lists one after the other; DPDK
+ *   takes all by their times. An instance takes 34 KiB for each of RTE_MAX_LCORE lists.
  *   Timers belong to one process: neither they nor instances may be shared with another one.
  *
  * THREADS
@@ -139,7 +140,7 @@ static inline void rte_timer_init(struct rte_timer *tim)
     __atomic_store_n(&tim->status.u32, status.u32, __ATOMIC_RELEASE);
 }
 
-/* As rte_timer_reset, in an instance. -EINVAL: there is none, or no such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
+/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before. -EINVAL: there is none, or no such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
 static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type,
                                       unsigned int tim_lcore, rte_timer_cb_t fct, void *arg)
 {
