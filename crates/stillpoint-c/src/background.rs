@@ -83,7 +83,7 @@ pub unsafe extern "C" fn still_background_new(
 
 /// While this value lives, all signals are blocked for the calling thread but those of defects and of profilers; a thread that it
 /// makes is born so.
-struct Blocked(libc::sigset_t);
+pub(crate) struct Blocked(libc::sigset_t);
 
 /// Signals that a thread gets for what it does itself.
 const OWN: [i32; 8] = [
@@ -98,7 +98,7 @@ const OWN: [i32; 8] = [
 ];
 
 impl Blocked {
-    fn all() -> Self {
+    pub(crate) fn all() -> Self {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: each place is filled before it is read.
         unsafe {
