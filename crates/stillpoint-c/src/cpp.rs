@@ -205,22 +205,25 @@ impl Reclamation {
 
     fn barrier(&self) {
         let _whole = Uncancelled::new();
-        loop {
+        if self.queue.is_served_here() {
+            eprintln!("stillpoint: a deleter does not wait for deleters; it goes on");
+            return;
+        }
+        // Whatever regions are open.
+        while !self.is_idle() {
             match self.queue.barrier() {
                 Ok(()) => return,
                 Err(error @ SynchronizeError::Fence(_)) => refused(&error),
-                Err(error @ SynchronizeError::Reentrant { .. }) => {
-                    eprintln!("stillpoint: a deleter does not wait for deleters: {error}");
-                    return;
-                }
-                Err(_) if self.queue.pending() == 0 => {
-                    // Everything was begun. A pause waits for the end of what is running.
-                    drop(self.queue.pause());
-                    return;
-                }
                 Err(error) => wait_for_ever(&error),
             }
         }
+    }
+
+    /// Whether everything that was pushed before has been called. While nobody has the turn, what is counted as called is over;
+    /// and what was called was pushed before, so that the counts say so.
+    fn is_idle(&self) -> bool {
+        let _paused = self.queue.pause();
+        self.queue.pending() == 0
     }
 
     fn handle(&self) -> *mut still_domain {

@@ -63,20 +63,21 @@ struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 #ifdef __cplusplus
 }
 
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 namespace stillpoint::detail {
 
 /* Words of a queue's, and a deleter that takes no room if it needs none. The words are first. */
-template <class D, int Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
+template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
 struct retirable : D {
     void *words[Words] = {};
 
     D &deleter() noexcept { return *this; }
 };
 
-template <class D, int Words>
+template <class D, std::size_t Words>
 struct retirable<D, Words, false> {
     void *words[Words] = {};
     D stored = D();

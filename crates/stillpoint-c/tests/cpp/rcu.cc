@@ -192,7 +192,25 @@ void barrier_waits_for_deleters()
     sp::rcu_barrier();
     CHECK(evaluated == 101);
     sp::rcu_barrier(sp::rcu_default_domain()); // nothing is there
-    // rcu.barrier.not_sync: a barrier does not wait for regions of others if nothing is scheduled.
+}
+
+// rcu.barrier.not_sync: with nothing scheduled, a barrier waits for no region, not even for one of its own thread.
+void barrier_is_no_synchronize()
+{
+    Gate is_in, may_go;
+    std::thread reader([&] {
+        std::scoped_lock region(sp::rcu_default_domain());
+        is_in.open();
+        may_go.pass();
+    });
+    is_in.pass();
+    sp::rcu_barrier();
+    {
+        std::scoped_lock region(sp::rcu_default_domain());
+        sp::rcu_barrier();
+    }
+    may_go.open();
+    reader.join();
 }
 
 // rcu.base.retire, rcu.base.address: d is moved into the object, and called with the address of the whole object, once.
@@ -403,6 +421,7 @@ int main()
     there_is_one_default_domain();
     synchronize_waits_for_regions();
     barrier_waits_for_deleters();
+    barrier_is_no_synchronize();
     the_deleter_gets_the_object();
     a_copy_is_retired_by_itself();
     anything_can_be_retired();

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::node::{Callback, ObjectCallback};
-use super::{Callbacks, Hindrance, Outcome};
+use super::{Called, Callbacks, Hindrance, Outcome, Serving};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
@@ -101,7 +101,7 @@ impl Callbacks {
     }
 
     /// Waits until everything that was pushed before is called, except for objects that protected loads hold. Serves the queue
-    /// itself if nobody else does.
+    /// itself if nobody else does, and calls what protected loads have let go of.
     ///
     /// # Panics
     /// With the panic of a callback that it has called.
@@ -117,6 +117,7 @@ impl Callbacks {
         let mut patience = Patience::new();
         loop {
             if is_over() {
+                panics::resume(self.call_released());
                 return Ok(());
             }
             // Relaxed: it is looked at again.
@@ -138,6 +139,24 @@ impl Callbacks {
                 return Err(SynchronizeError::Fence(error));
             }
         }
+    }
+
+    /// Calls what protected loads held when it was looked at last, and hold no longer. Waits for the turn if there is such.
+    fn call_released(&self) -> Option<Panic> {
+        let mut patience = Patience::new();
+        while self.counters().pinned() > 0 {
+            if self.turn.try_take() {
+                let _serving = Serving(self);
+                let mut called = Called::new(self);
+                // SAFETY: the turn is this call's.
+                let state = self.state.with_mut(|state| unsafe { &mut *state });
+                self.call_held(state, usize::MAX, &mut called);
+                self.counters().set_pinned(state.number_held, None);
+                return called.panic;
+            }
+            patience.wait(self.core.event(), Next::News, None, || false);
+        }
+        None
     }
 
     /// In the child of a `fork`: nobody has the turn, or pauses. What was being pushed is lost, and what was pushed behind it.
