@@ -33,7 +33,7 @@ pub struct still_rcu_thread_ {
     flags: AtomicU32,
     nested: AtomicU32,
     /// From `Box::into_raw`.
-    reader: AtomicPtr<c_void>,
+    reader: AtomicPtr<u8>,
 }
 
 // Exported thread-local state, which stable Rust cannot define otherwise.
@@ -282,7 +282,8 @@ fn end_with_thread(thread: *mut still_rcu_thread_) {
             let mut key = 0;
             // SAFETY: a place for the key, and a function that accepts what is stored below.
             let is_there = unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0;
-            let first = |key| KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed);
+            let first =
+                |key| KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed);
             match is_there.then(|| first(key)) {
                 Some(Err(others)) => {
                     // SAFETY: nothing was stored under it.
@@ -361,7 +362,9 @@ pub unsafe extern "C" fn still_hazard_retire_(
     let hazard = hazard();
     // SAFETY: the caller hands in three words of its own, which are not null, the address that hazard pointers protect, and a
     // function that may be called with the words.
-    unsafe { hazard.queue.push_object(NonNull::new_unchecked(node).cast(), object.cast(), function(reclaim)) };
+    unsafe {
+        hazard.queue.push_object(NonNull::new_unchecked(node).cast(), object.cast(), function(reclaim))
+    };
     hazard.serve();
 }
 

@@ -166,7 +166,10 @@ fn comparison(item: &str) -> String {
     format!("{item}\n")
 }
 
-/// A file that includes the header and what cbindgen makes of the Rust side: where they differ, it does not compile.
+/// The headers that declare what the library exports, below `include`.
+const HEADERS: [&str; 2] = ["stillpoint.h", "stillpoint/reclamation.h"];
+
+/// A file that includes the headers and what cbindgen makes of the Rust side: where they differ, it does not compile.
 #[test]
 fn the_header_declares_what_the_library_has() {
     let generated = generated();
@@ -175,8 +178,9 @@ fn the_header_declares_what_the_library_has() {
         .filter_map(|line| line.split_once(' '))
         .map(|(name, value)| format!("_Static_assert({name} == {value}, \"{name}\");\n"));
     let items = items(&generated);
-    let text: String = ["#include \"stillpoint.h\"\n".to_owned()]
+    let text: String = HEADERS
         .into_iter()
+        .map(|header| format!("#include \"{header}\"\n"))
         .chain(constants)
         .chain(items.iter().map(|item| comparison(item)))
         .collect();
@@ -185,6 +189,8 @@ fn the_header_declares_what_the_library_has() {
         "int still_retire(",
         "STILL_HAZARD_ ==",
         "rust_still_stall_fn",
+        "offsetof(struct still_rcu_thread_, nested)",
+        "void still_hazard_retire_(",
     ] {
         assert!(text.contains(sure), "{sure} is not compared:\n{text}");
     }
@@ -225,10 +231,23 @@ fn declared(header: &Path) -> BTreeSet<String> {
     called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect()
 }
 
-/// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
+/// The thread-local variables that a header declares.
+fn variables(header: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(header).unwrap();
+    let declarations = text.split("extern __thread ").skip(1);
+    let names = declarations.filter_map(|rest| {
+        rest.split_once(" __attribute__").map_or(rest, |(name, _)| name).split_whitespace().last()
+    });
+    names.map(str::to_owned).collect()
+}
+
+/// The shared library exports what the headers declare and do not define, each with its version, and nothing else.
 #[test]
 fn the_shared_library_exports_the_header() {
-    let declared = declared(&root().join("include/stillpoint.h"));
+    let headers = HEADERS.map(|header| root().join("include").join(header));
+    let declared: BTreeSet<_> =
+        headers.iter().flat_map(|header| &declared(header) | &variables(header)).collect();
+    assert!(declared.contains("still_rcu_self_") && declared.contains("still_hazard_make_"));
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
     let Ok(output) = output else { return skipped("nm is not installed") };

@@ -81,7 +81,8 @@ fn compilers() -> impl Iterator<Item = Compiler> {
 fn runs(name: &str) {
     let source = of_tests(name).with_extension("cc");
     for compiler in compilers() {
-        let flags = [&["-O2", STANDARDS[0]][..], &["-O2", STANDARDS[2]], &["-O1", "-fno-exceptions", "-fno-rtti"]];
+        let flags =
+            [&["-O2", STANDARDS[0]][..], &["-O2", STANDARDS[2]], &["-O1", "-fno-exceptions", "-fno-rtti"]];
         for (number, flags) in flags.into_iter().enumerate() {
             compiled_and_run(compiler, &source, flags, &format!("{name}-{}-{number}", compiler.name));
         }
@@ -91,8 +92,10 @@ fn runs(name: &str) {
 #[test]
 fn every_sentence_has_a_test() {
     let programs = std::fs::read_dir(root().join("tests/cpp")).unwrap();
-    let text: String = programs.map(|program| std::fs::read_to_string(program.unwrap().path()).unwrap()).collect();
-    let comments: Vec<&str> = text.lines().filter_map(|line| line.split_once("//")).map(|(_, comment)| comment).collect();
+    let text: String =
+        programs.map(|program| std::fs::read_to_string(program.unwrap().path()).unwrap()).collect();
+    let comments: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("//")).map(|(_, comment)| comment).collect();
     let is_tag = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
     let named: Vec<&str> = comments
         .iter()
@@ -105,7 +108,10 @@ fn every_sentence_has_a_test() {
     }
     for tag in named {
         let is_file = tag.ends_with(".hpp");
-        assert!(is_file || SENTENCES.iter().any(|(known, _)| *known == tag), "a test names {tag}, which is no sentence");
+        assert!(
+            is_file || SENTENCES.iter().any(|(known, _)| *known == tag),
+            "a test names {tag}, which is no sentence"
+        );
     }
 }
 
@@ -156,7 +162,14 @@ fn the_examples_run() {
 /// Each header by itself, twice, and in two files of one program, in each standard, with more warnings than elsewhere.
 #[test]
 fn the_headers_compile_by_themselves() {
-    let more = ["-Wold-style-cast", "-Wnon-virtual-dtor", "-Wextra-semi", "-Woverloaded-virtual", "-Wundef", "-Wsign-conversion"];
+    let more = [
+        "-Wold-style-cast",
+        "-Wnon-virtual-dtor",
+        "-Wextra-semi",
+        "-Woverloaded-virtual",
+        "-Wundef",
+        "-Wsign-conversion",
+    ];
     for (number, compiler) in compilers().enumerate() {
         for header in ["rcu", "hazard_pointer"] {
             let source = place().join(format!("{header}-{number}.cc"));
@@ -171,7 +184,12 @@ fn the_headers_compile_by_themselves() {
                         .arg(&source)
                         .output()
                         .unwrap();
-                    assert!(output.status.success(), "{} {standard} {header}:\n{}", compiler.name, said(&output));
+                    assert!(
+                        output.status.success(),
+                        "{} {standard} {header}:\n{}",
+                        compiler.name,
+                        said(&output)
+                    );
                 }
             }
         }
@@ -266,8 +284,12 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What makes a time longer breaks nothing.
-const SLOW: (&str, &str, &str, &str) =
-    ("hazard_pointer.hpp", "        reset_protection(old);\n", "        sched_yield();\n        reset_protection(old);\n", "stress");
+const SLOW: (&str, &str, &str, &str) = (
+    "hazard_pointer.hpp",
+    "        reset_protection(old);\n",
+    "        sched_yield();\n        reset_protection(old);\n",
+    "stress",
+);
 
 /// Each header that is broken is found out, under AddressSanitizer, in one of some runs: a test that cannot fail proves nothing.
 #[test]
@@ -291,7 +313,15 @@ fn broken_headers_are_found_out() {
         }
         let built = include.join("program");
         let output = Command::new(compiler.name)
-            .args(["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", "-I"])
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-g",
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=all",
+                "-pthread",
+                "-I",
+            ])
             .arg(&include)
             .arg("-I")
             .arg(prefix().join("include"))

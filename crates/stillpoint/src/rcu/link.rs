@@ -56,7 +56,11 @@ impl<T: Send + Sync + 'static> Link<T> {
 
     /// For models: pins the object by this slot.
     #[cfg(all(test, loom))]
-    pub(super) fn protect_by(&self, fence: ReaderFence, hazard: &super::engine::core::record::Hazard) -> Option<NonNull<T>> {
+    pub(super) fn protect_by(
+        &self,
+        fence: ReaderFence,
+        hazard: &super::engine::core::record::Hazard,
+    ) -> Option<NonNull<T>> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(self.0.load(Ordering::Relaxed))?;
         read::protect_from(fence, &self.0, candidate, hazard)

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::node::{Callback, ObjectCallback};
-use super::{Called, Callbacks, Hindrance, Outcome, Serving};
+use super::{Callbacks, Called, Hindrance, Outcome, Serving};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
