@@ -628,7 +628,7 @@ int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold. Serves
- * the queue itself if no other thread does; waits on while the queue is paused. -EDEADLK from a callback of the queue, or in a
+ * the queue itself if no other thread does, and calls what protected loads have let go of; waits on while the queue is paused. -EDEADLK from a callback of the queue, or in a
  * region of this thread. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue) STILL_NOEXCEPT;
 

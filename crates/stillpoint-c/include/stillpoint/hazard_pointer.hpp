@@ -15,10 +15,10 @@
 //     }
 //
 // What the standard leaves open:
-//   - Objects are reclaimed on a thread of the library, one after the other, never within retire, with no lock held. The thread is
-//     started by the first retirement; all signals are blocked on it. If it cannot be started, this is tried again now and then,
-//     and meanwhile every 256th retirement reclaims, and hazard_pointer_clean_up. The number of objects that may be reclaimed and are not yet is
-//     bounded only by how fast that thread runs deleters.
+//   - Objects are reclaimed on a thread of the library, one after the other, with no lock held, and not within retire. The thread is
+//     started by the first retirement; all signals are blocked on it. If it cannot be started, this is tried again at every 256th
+//     retirement, which then reclaims itself; so does hazard_pointer_clean_up. How many objects may be reclaimed and are not yet depends
+//     on how fast that thread runs deleters: there is no other bound.
 //   - protect costs a store and two loads. Where the kernel has no membarrier(2), also a full fence.
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
 //     allocates if there are more hazard pointers now than ever before; if there is no memory, the process ends. Each has 128 bytes.

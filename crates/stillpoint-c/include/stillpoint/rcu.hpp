@@ -15,13 +15,13 @@
 //     }
 //
 // What the standard leaves open:
-//   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, never within lock, unlock, retire or
-//     rcu_retire, with no lock held. The thread is started by the first retirement; all signals are blocked on it. If it cannot be
-//     started, this is tried again now and then, and meanwhile rcu_barrier runs deleters, and every 256th retirement.
+//   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
+//     unlock, retire or rcu_retire. The thread is started by the first retirement; all signals are blocked on it. If it cannot be
+//     started, this is tried again at every 256th retirement, which then runs deleters itself; so does rcu_barrier.
 //   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it says so on
 //     standard error, and returns at once.
 //   - rcu_synchronize within a region of the same thread waits for ever, and says so on standard error; so does rcu_barrier, if
-//     anything is scheduled.
+//     anything is scheduled, even if it was scheduled before the region began.
 //   - A thread is registered by its first lock, and unregistered after the destructors of its thread-locals, in which it may lock.
 //     A region that is open then ends. lock and unlock may be called in signal handlers in pairs, if the thread has locked before.
 //   - retire neither allocates nor fails. rcu_retire allocates a node by operator new, and throws what that or D throws.
