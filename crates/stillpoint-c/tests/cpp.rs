@@ -240,6 +240,23 @@ fn sanitizers_find_nothing() {
     }
 }
 
+/// Where the kernel refuses membarrier, readers issue full fences.
+#[test]
+fn programs_run_without_membarrier() {
+    let front = of_tests("symmetric.hpp");
+    for compiler in compilers() {
+        for name in ["rcu", "hazard", "stress"] {
+            let flags = ["-O2", "-include", front.to_str().unwrap()];
+            compiled_and_run(
+                compiler,
+                &of_tests(name).with_extension("cc"),
+                &flags,
+                &format!("{name}-{}-full", compiler.name),
+            );
+        }
+    }
+}
+
 /// The thread-local state of the shared library is that of its programs.
 #[test]
 fn programs_link_the_shared_library() {

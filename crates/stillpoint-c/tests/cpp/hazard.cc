@@ -1,5 +1,6 @@
 // What [saferecl.hp] says of programs that run.
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -310,6 +311,37 @@ void there_is_no_limit()
     CHECK(alive == 0 && owned() == before);
 }
 
+// Beyond the standard: heavy fences are issued while a hazard pointer is owned, by whomever, and only then.
+void fences_are_issued_for_owners()
+{
+    if (syscall(SYS_membarrier, 0, 0) < 0)
+        return; // owners issue full fences here
+    const auto fences = [] {
+        const uint64_t before = stats(sp::hazard_pointer_domain_handle()).heavy_fences;
+        (new object)->retire();
+        sp::hazard_pointer_clean_up();
+        CHECK(alive == 0);
+        return stats(sp::hazard_pointer_domain_handle()).heavy_fences - before;
+    };
+    CHECK(owned() == 0 && fences() == 0);
+    hazard_pointer hazard;
+    std::thread([&] { hazard = sp::make_hazard_pointer(); }).join();
+    CHECK(fences() > 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        CHECK(fences() > 0);
+        hazard = hazard_pointer();
+        CHECK(fences() == 0);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    hazard = hazard_pointer();
+    CHECK(fences() == 0);
+}
+
 // Beyond the standard: a child of fork keeps what others protected, and reclaims the rest.
 void a_child_goes_on()
 {
@@ -381,6 +413,7 @@ int main()
     others_are_reclaimed_meanwhile();
     deleters_use_hazard_pointers();
     there_is_no_limit();
+    fences_are_issued_for_owners();
     a_child_goes_on();
     thread_local hazard_pointer of_thread = sp::make_hazard_pointer();
     until_the_end = sp::make_hazard_pointer();

@@ -1,6 +1,7 @@
 // What [saferecl.rcu] says of programs that run.
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -397,6 +399,59 @@ void a_child_goes_on()
     CHECK(alive == 0);
 }
 
+// A deleter may fork: the child is the thread that runs deleters, and goes on.
+void a_deleter_forks()
+{
+    static std::atomic<int> status;
+    status = -1;
+    sp::rcu_retire(&status, [](std::atomic<int> *found) {
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            {
+                std::scoped_lock region(sp::rcu_default_domain());
+                (new object)->retire();
+            }
+            sp::rcu_synchronize();
+            _exit(alive == 1 ? 0 : 1);
+        }
+        int answer = 0;
+        CHECK(waitpid(child, &answer, 0) == child);
+        *found = answer;
+    });
+    sp::rcu_barrier();
+    CHECK(status == 0);
+}
+
+// Who waits for itself is told, and waits on: nothing is taken for over that is not.
+void waiting_for_oneself_is_said()
+{
+    for (const bool is_barrier : {false, true}) {
+        int said[2];
+        CHECK(pipe(said) == 0);
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(dup2(said[1], 2) == 2);
+            close(said[0]);
+            close(said[1]);
+            std::scoped_lock region(sp::rcu_default_domain());
+            (new object)->retire();
+            is_barrier ? sp::rcu_barrier() : sp::rcu_synchronize();
+            _exit(1);
+        }
+        close(said[1]);
+        std::string text;
+        for (char next; text.find('\n') == std::string::npos && read(said[0], &next, 1) == 1;)
+            text += next;
+        close(said[0]);
+        CHECK(text.find("waits for itself") != std::string::npos);
+        int status = 0;
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    }
+}
+
 /// Its destructor runs when those of main's thread have run.
 struct AtExit {
     ~AtExit()
@@ -431,4 +486,6 @@ int main()
     deleters_use_the_domain();
     any_thread_at_any_time();
     a_child_goes_on();
+    a_deleter_forks();
+    waiting_for_oneself_is_said();
 }
