@@ -758,7 +758,8 @@ int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold, and for
- * at most `timeout`. Serves the queue itself if no other thread does; waits on while the queue is paused.
+ * at most `timeout`. Serves the queue itself if no other thread does, and calls
+ * what protected loads have let go of; waits on while the queue is paused.
  * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from a callback of the queue, in a region of this
  * thread, or while this thread has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;

@@ -14,6 +14,7 @@
 
 mod background;
 mod border;
+mod cpp;
 mod domain;
 mod handle;
 mod pool;
@@ -29,6 +30,7 @@ mod urcu;
 
 pub use background::*;
 pub use border::{still_error, still_version};
+pub use cpp::*;
 pub use domain::*;
 pub use handle::{still_head_, STILL_FULL_FENCE_};
 pub use pool::*;

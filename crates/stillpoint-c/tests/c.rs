@@ -223,8 +223,8 @@ fn the_header_declares_what_the_library_has() {
         .map(|(name, value)| format!("_Static_assert({name} == {value}, \"{name}\");\n"));
     let items = items(&generated);
     let text: String = COMPARED
-        .map(|header| format!("#include \"{header}\"\n"))
         .into_iter()
+        .map(|header| format!("#include \"{header}\"\n"))
         .chain(constants)
         .chain(items.iter().map(|item| comparison(item)))
         .collect();
@@ -236,6 +236,8 @@ fn the_header_declares_what_the_library_has() {
         "void still_urcu_call_(",
         "*rte_rcu_qsbr_dq_create(",
         "int still_rte_timer_reset_(",
+        "offsetof(struct still_rcu_thread_, nested)",
+        "void still_hazard_retire_(",
     ] {
         assert!(text.contains(sure), "{sure} is not compared:\n{text}");
     }
@@ -297,11 +299,22 @@ fn declared(header: &Path) -> BTreeSet<String> {
 /// How names of drop-ins begin.
 const DROP_INS: [&str; 1] = ["still_urcu_"];
 
-/// The shared library exports the functions that the header declares and does not define, each with its version, and nothing else.
+/// The thread-local variables that a header declares.
+fn variables(header: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(header).unwrap();
+    let declarations = text.split("extern __thread ").skip(1);
+    let names = declarations.filter_map(|rest| {
+        rest.split_once(" __attribute__").map_or(rest, |(name, _)| name).split_whitespace().last()
+    });
+    names.map(str::to_owned).collect()
+}
+
+/// The shared library exports what the headers declare and do not define, each with its version, and nothing else.
 #[test]
 fn the_shared_library_exports_the_header() {
-    let declared: BTreeSet<_> =
-        headers().iter().flat_map(|header| [declared(header), labels(header)]).flatten().collect();
+    let of = |header: &PathBuf| [declared(header), labels(header), variables(header)];
+    let declared: BTreeSet<_> = headers().iter().flat_map(of).flatten().collect();
+    assert!(declared.contains("still_rcu_self_") && declared.contains("still_hazard_make_"));
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libstillpoint.so")).output();
     let Ok(output) = output else { return skipped("nm is not installed") };
@@ -313,12 +326,10 @@ fn the_shared_library_exports_the_header() {
         names.iter().filter_map(|name| name.strip_suffix(version)).map(str::to_owned).collect();
     // The version itself is the one symbol more.
     assert_eq!(names.len(), functions.len() + 1, "{names:?}");
-    // Drop-ins have tests of their own.
-    let functions: BTreeSet<_> = functions
-        .into_iter()
-        .filter(|name| !DROP_INS.iter().any(|prefix| name.starts_with(prefix)))
-        .collect();
-    assert_eq!(functions, declared);
+    // Those of drop-ins whose names macros make have tests of their own.
+    let is_compared = |name: &String| !DROP_INS.iter().any(|prefix| name.starts_with(prefix));
+    let compared = |names: BTreeSet<String>| names.into_iter().filter(is_compared).collect::<BTreeSet<_>>();
+    assert_eq!(compared(functions), compared(declared));
 }
 
 /// Where the loader finds the shared library.

@@ -71,6 +71,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
         Broken::Rcu(Rcu::OwnedLight),
         "on x86-64 the read-modify-write that claims the record comes before the slot is set, and its window is narrow",
     ),
+    (Broken::Rcu(Rcu::SlotUncounted), "torture has no slots that belong to nobody"),
     (Broken::Rcu(Rcu::MovedRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectorUnseen), "torture calls no barrier"),
     (Broken::Rcu(Rcu::LeftEarly), "torture calls no barrier"),

@@ -16,6 +16,7 @@ stillpoint_sys::variants! {
     ProtectNoLight = "protect-no-light": "A protected load has no light fence between slot and reload.",
     ProtectReloadRelaxed = "protect-reload-relaxed": "A protected load confirms with a relaxed reload.",
     OwnedLight = "owned-light": "A protected load that is bound to no thread has a light fence in place of a full one.",
+    SlotUncounted = "slot-uncounted": "A slot that belongs to no thread is not counted among those that rely on light fences.",
     LinkTagInSlot = "link-tag-in-slot": "A protected link's slot holds the address with its tag.",
     LinkTagIgnored = "link-tag-ignored": "A protected link is confirmed by a reload with the same address, whatever its tag.",
     QsbrLoadRelaxed = "qsbr-load-relaxed": "A quiescent state loads the token relaxed, not acquire.",

@@ -54,6 +54,18 @@ impl<T: Send + Sync + 'static> Link<T> {
         core.protocol.protect_owned(&self.0)
     }
 
+    /// For models: pins the object by this slot.
+    #[cfg(all(test, loom))]
+    pub(super) fn protect_by(
+        &self,
+        fence: ReaderFence,
+        hazard: &super::engine::core::record::Hazard,
+    ) -> Option<NonNull<T>> {
+        // Relaxed: this address is not followed.
+        let candidate = NonNull::new(self.0.load(Ordering::Relaxed))?;
+        read::protect_from(fence, &self.0, candidate, hazard)
+    }
+
     /// # Panics
     /// If `region` is not of the domain `domain`.
     #[inline(always)]

@@ -31,6 +31,18 @@ impl Core {
         self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
     }
 
+    /// The end of a slot that belongs to no thread.
+    #[cfg(not(loom))]
+    pub(crate) fn give_slot_back(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        if self.protocol.sign_off(record) {
+            // What was asked of the record's last reader.
+            self.answer(record);
+        }
+        self.protocol.release(claim);
+    }
+
     /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). Nothing boosts it, since
     /// what boosters need would be allocated.
     pub(crate) fn register_in(&self, record: &Record, kind: ReaderKind) -> ReaderFence {

@@ -1,7 +1,10 @@
 //! Protected loads against retirement.
 
+use loom::thread;
+
 use super::{explore, spawn, Shared, EVERY};
-use crate::rcu::engine::core::record::set_hazard;
+use crate::rcu::engine::core::record::{set_hazard, Record};
+use crate::rcu::engine::core::registry::Claim;
 
 #[test]
 fn protect_against_retire() {
@@ -49,6 +52,57 @@ fn an_owned_load_against_retire() {
         shared.replace_each();
         reader.join().unwrap();
     });
+}
+
+/// It relies on light fences, and is given back by another thread.
+#[test]
+fn a_slot_of_nobody_against_retire() {
+    explore(4, || {
+        let shared = Shared::<1>::new();
+        let reader = thread::spawn({
+            let shared = std::sync::Arc::clone(&shared);
+            move || {
+                let claim = shared.domain.core().protocol.claim_slot();
+                read_by(&shared, &claim, 0);
+                claim
+            }
+        });
+        shared.replace_each();
+        give_back(&shared, &reader.join().unwrap());
+    });
+}
+
+/// It goes from one thread to the next while it holds an object, and then holds another one.
+#[test]
+fn a_slot_of_nobody_changes_hands() {
+    explore(3, || {
+        let shared = Shared::<2>::new();
+        let claim = shared.domain.core().protocol.claim_slot();
+        read_by(&shared, &claim, 0);
+        let reader = spawn(&shared, move |shared| {
+            read_by(shared, &claim, 1);
+            give_back(shared, &claim);
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+/// Reads what a cell holds by a slot of nobody's.
+fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, cell: usize) {
+    // SAFETY: the domain is alive.
+    let record: &Record = unsafe { claim.slot() };
+    let fence = shared.domain.core().protocol.slot_fence();
+    let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
+    // SAFETY: the slot holds it.
+    unsafe { held.as_ref() }.read();
+}
+
+fn give_back<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>) {
+    let protocol = &shared.domain.core().protocol;
+    // SAFETY: the domain is alive.
+    protocol.sign_off(unsafe { claim.slot() });
+    protocol.release(claim);
 }
 
 /// The record of an owned load is claimed next by a QSBR reader, whose slots no scan looks at.

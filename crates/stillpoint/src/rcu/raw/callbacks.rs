@@ -266,8 +266,9 @@ impl CallbackQueue {
     }
 
     /// Waits until every callback that was pushed before this call has been called, except those of objects that protected loads
-    /// hold. If no thread [runs](CallbackQueue::run) the queue, the calling thread serves it. While the queue is paused, it keeps
-    /// waiting. It pushes two callbacks of its own, which it allocates.
+    /// hold. Those that protected loads held and have let go of are called by the calling thread; so are all others if no thread
+    /// [runs](CallbackQueue::run) the queue. While the queue is paused, it keeps waiting. It pushes two callbacks of its own, which it
+    /// allocates.
     ///
     /// # Errors
     /// As [`Domain::synchronize`]; [`Reentrant`](SynchronizeError::Reentrant) from a callback of this queue.

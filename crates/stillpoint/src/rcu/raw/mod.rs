@@ -9,7 +9,7 @@
 //! | objects that were not made by `Box` | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
 //! | code of readers in another language | [`Parts`], [`offsets`] |
 //! | readers made where nothing may be allocated | [`Spare`] |
-//! | objects that no particular thread holds | [`protect_owned`] |
+//! | objects that no particular thread holds | [`protect_owned`], [`Slot::of_nobody`] |
 //! | callbacks in the user's own objects | [`Callback`], [`ObjectCallback`], [`CallbackQueue`] |
 //! | tokens as numbers | [`number_of`], [`token_of`] |
 //!

@@ -1,15 +1,17 @@
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::fence::ReaderFence;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::read;
 use crate::rcu::engine::core::record;
 use crate::rcu::owned::OwnedProtected;
 use crate::rcu::reader::Reader;
 
-/// A hazard slot of a reader: while it holds an address, the object there is not freed.
+/// A hazard slot, of a reader or of nobody: while it holds an address, the object there is not freed.
 ///
-/// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped.
+/// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped, or for ever if the slot
+/// is of nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the object is protected until the slot is released, or the reader is dropped"]
 pub struct Slot {
@@ -50,11 +52,84 @@ impl Slot {
         Self { address }
     }
 
+    /// A slot that belongs to no thread: it is set again and again, and may be handed from thread to thread, while it holds an
+    /// object as well. It has a record of its own, of 128 bytes, which each scan of the domain looks at. It counts in
+    /// [`Stats::owned`](crate::rcu::Stats::owned), and, as a reader does, makes writers issue heavy fences. Children of a `fork` keep it.
+    ///
+    /// Lock-free, with a full fence. Allocates if the domain has more readers and such slots now than ever before.
+    ///
+    /// Code in another language holds an object by the accesses of a protected load (see [`Parts`](super::Parts)), and releases
+    /// it as a reader does with its first slot. *Barrier* is a full fence if
+    /// [`needs_full_fence`](Slot::needs_full_fence) says so.
+    ///
+    /// ```
+    /// # use std::ptr;
+    /// # use std::sync::atomic::{AtomicPtr, Ordering};
+    /// # use stillpoint::rcu::{raw::Slot, Domain};
+    /// let domain = Domain::new();
+    /// let slot = Slot::of_nobody(&domain);
+    /// let mut object = 7;
+    /// let link = AtomicPtr::new(&raw mut object);
+    /// // SAFETY: this thread has the slot, which is given back once, in the end.
+    /// unsafe {
+    ///     assert_eq!(slot.load(&domain, &link).unwrap().as_ptr(), &raw mut object);
+    ///     slot.release(); // it may be set again
+    ///     link.store(ptr::null_mut(), Ordering::Release);
+    ///     assert!(slot.load(&domain, &link).is_none());
+    ///     slot.give_back(&domain);
+    /// }
+    /// ```
+    pub fn of_nobody(domain: &Domain) -> Self {
+        // SAFETY: the domain is borrowed, and slots of nobody are not used after the last handle is dropped.
+        let record: &record::Record = unsafe { domain.core().protocol.claim_slot().slot() };
+        Self::new(record.first_hazard())
+    }
+
+    /// Whether holders of slots of nobody need full fences in this domain. It never changes.
+    ///
+    /// ```
+    /// # use stillpoint::{fence::Mode, rcu::{raw::Slot, Domain}};
+    /// let domain = Domain::builder().fence(Mode::Symmetric).build()?;
+    /// assert!(Slot::needs_full_fence(&domain));
+    /// # Ok::<(), stillpoint::rcu::BuildError>(())
+    /// ```
+    pub fn needs_full_fence(domain: &Domain) -> bool {
+        domain.core().protocol.slot_fence() != ReaderFence::Light
+    }
+
+    /// As [`protect`], in a slot of nobody: lets go of what the slot holds, and holds what `source` points to until the next load,
+    /// or the slot is released or given back.
+    ///
+    /// # Safety
+    /// The slot is [of nobody](Slot::of_nobody) in this domain, and was not given back. No other thread uses it meanwhile: whoever
+    /// has handed it over did so in an ordered way. What the slot holds is not used any more.
+    pub unsafe fn load<T>(self, domain: &Domain, source: &AtomicPtr<T>) -> Option<NonNull<T>> {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { record::Slot::from_raw(self.address) };
+        // Relaxed: this address is not followed.
+        let Some(candidate) = NonNull::new(source.load(Ordering::Relaxed)) else {
+            record::clear_hazard(&slot);
+            return None;
+        };
+        read::protect_from(domain.core().protocol.slot_fence(), source, candidate, &slot)
+    }
+
+    /// Lets go of what a slot of nobody holds, and gives the slot back. Takes as long as there are chunks of 64 records.
+    ///
+    /// # Safety
+    /// As for [`load`](Slot::load). Nobody uses the slot afterwards.
+    pub unsafe fn give_back(self, domain: &Domain) {
+        let core = domain.core();
+        let claim = core.protocol.claim_at(self.address).expect("the slot is one of the domain's");
+        core.give_slot_back(&claim);
+    }
+
     /// Lets go of what the slot holds, which may be freed from now on. Constant time: one store for the first slot of a
     /// reader, and a few loads and stores for others.
     ///
     /// # Safety
-    /// The reader is still alive, and the calling thread is the reader's. The slot was not released since [`protect`] or
+    /// The reader is still alive, and the calling thread is the reader's; or it has the slot, which is
+    /// [of nobody](Slot::of_nobody). The slot was not released since [`protect`] or
     /// [`Parts::slot`](super::Parts::slot) returned it.
     #[inline(always)]
     pub unsafe fn release(self) {

@@ -2,7 +2,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 
-use stillpoint::rcu::raw::{self, Spare};
+use stillpoint::rcu::raw::{self, Slot, Spare};
 use stillpoint::rcu::Domain;
 
 use super::object;
@@ -84,5 +84,50 @@ fn what_no_thread_protects_wanders() {
         unsafe { address.as_ref() }.verify();
         thread::spawn(|| drop(held)).join().expect("it does not panic");
         assert_eq!((reclaimer.poll(), census.freed()), (1, 1), "{mode}");
+    }
+}
+
+/// Made by one thread, set by a second one, given back by a third one; and used again meanwhile.
+#[test]
+fn a_slot_of_nobody_wanders_while_it_holds() {
+    for mode in modes() {
+        let domain = Domain::builder().fence(mode).build().expect("it was probed");
+        let census = Census::default();
+        let mut reclaimer = eager(&domain);
+        let slot = thread::scope(|scope| {
+            scope.spawn(|| Slot::of_nobody(&domain).into_raw().as_ptr().expose_provenance()).join()
+        });
+        let slot = ptr::with_exposed_provenance_mut(slot.expect("it does not panic"));
+        // SAFETY: it came from `into_raw`, of a slot that is given back below.
+        let slot = unsafe { Slot::from_raw(ptr::NonNull::new(slot).expect("it is not null")) };
+        assert_eq!((domain.stats().owned, domain.stats().readers), (1, 0));
+        for _ in 0..3 {
+            let (address, retired) = object(&census);
+            let link = AtomicPtr::new(address.as_ptr());
+            // SAFETY: this thread has the slot.
+            assert_eq!(unsafe { slot.load(&domain, &link) }, Some(address));
+            link.store(ptr::null_mut(), Ordering::Release);
+            // SAFETY: it is no longer linked.
+            unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
+            assert_eq!((reclaimer.poll(), reclaimer.poll()), (0, 0), "{mode}");
+            // SAFETY: it is held.
+            unsafe { address.as_ref() }.verify();
+            // SAFETY: this thread has the slot.
+            assert!(unsafe { slot.load(&domain, &link) }.is_none(), "and lets go");
+            assert_eq!(reclaimer.poll(), 1, "{mode}");
+        }
+        let (address, retired) = object(&census);
+        // SAFETY: as above.
+        assert!(unsafe { slot.load(&domain, &AtomicPtr::new(address.as_ptr())) }.is_some());
+        // SAFETY: nobody else knows of it.
+        unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
+        assert_eq!(reclaimer.poll(), 0);
+        // SAFETY: as above; it is not used any more.
+        unsafe { slot.give_back(&domain) };
+        assert_eq!((reclaimer.poll(), domain.stats().owned), (1, 0), "{mode}");
+        // SAFETY: as above.
+        unsafe { Slot::of_nobody(&domain).give_back(&domain) };
+        drop(domain.reader());
+        drop(Spare::new(&domain));
     }
 }

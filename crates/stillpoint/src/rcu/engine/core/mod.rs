@@ -89,8 +89,11 @@ impl Protocol {
         }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
-            if record.kind() == ReaderKind::ProtectedLoad || record.is_nobodys() {
+            if record.is_nobodys() {
                 // Any thread may hold it, this one as well. It does not count as a light reader.
+            } else if record.kind() == ReaderKind::ProtectedLoad {
+                // The same, and a slot that is used again and again does count.
+                light_readers += usize::from(record.is_light());
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();

@@ -111,6 +111,33 @@ impl Protocol {
         self.records.release(claim);
     }
 
+    /// Claims a record for a slot that belongs to no thread: the [first one](Record::first_hazard), which its holder sets again
+    /// and again, and may hand over to another thread. It is held by [`slot_fence`](Protocol::slot_fence), and ends as a reader
+    /// does: [`sign_off`](Protocol::sign_off), [`release`](Protocol::release).
+    pub(crate) fn claim_slot(&self) -> Claim<Record> {
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        let is_light = record.adopt_slot(self.slot_fence());
+        if is_light && busted::is(Variant::SlotUncounted) {
+            return claim;
+        }
+        self.count_in(record, || ());
+        claim
+    }
+
+    /// How the holder of a slot fences that belongs to no thread. A provider does not reach it.
+    #[inline(always)]
+    pub(crate) fn slot_fence(&self) -> ReaderFence {
+        self.mode.of_any_reader()
+    }
+
+    /// The claim of the record that this address is in.
+    #[cfg(not(loom))]
+    pub(crate) fn claim_at(&self, address: NonNull<()>) -> Option<Claim<Record>> {
+        self.records.claim_at(address.addr().get())
+    }
+
     /// As [`unregister`](Protocol::unregister), except that the caller keeps the record.
     pub(crate) fn vacate(&self, record: &Record) -> Option<&'static BoostState> {
         record.unbind(self.mode);

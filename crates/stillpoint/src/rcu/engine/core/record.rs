@@ -270,6 +270,17 @@ impl Record {
         self.kind.store(ReaderKind::ProtectedLoad as u32, Ordering::Release);
     }
 
+    /// Notes that from now on the record belongs to no thread, but to a slot that is set again and again. Returns whether
+    /// writers have to issue heavy fences for it.
+    pub(crate) fn adopt_slot(&self, fence: ReaderFence) -> bool {
+        let light = if fence == ReaderFence::Light { LIGHT } else { 0 };
+        // Release: as in `adopt`.
+        self.kind.store(ReaderKind::ProtectedLoad as u32 | light, Ordering::Release);
+        // Of a spare, which does not count as a light reader. Relaxed: see `adopt`.
+        self.thread.store(0, Ordering::Relaxed);
+        light != 0
+    }
+
     /// From now on the record belongs to no thread: whoever has its claim may use it, one at a time.
     pub(crate) fn belong_to_nobody(&self) {
         // Relaxed, both: see `adopt`.
@@ -279,7 +290,7 @@ impl Record {
 
     /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
     pub(crate) fn is_light(&self) -> bool {
-        // Relaxed: written by the same thread.
+        // Relaxed: written by the same thread, or by one that has handed the record over, or before a `fork`.
         self.kind.load(Ordering::Relaxed) & LIGHT != 0
     }
 

@@ -82,6 +82,17 @@ impl<T: Default> Registry<T> {
         chunk.claimed.fetch_and(!(1 << claim.index), orders::release());
     }
 
+    /// The claim of the slot that this address is in, for the holder. Takes as long as there are chunks.
+    #[cfg(not(loom))]
+    pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
+        // Acquire: as in `iter`.
+        self.chunks_from(self.newest.load(Ordering::Acquire)).find_map(|chunk| {
+            let offset = address.checked_sub(chunk.slots.as_ptr().addr())?;
+            let index = offset / size_of::<CachePadded<T>>();
+            (index < chunk.slots.len()).then(|| Claim::new(chunk, index))
+        })
+    }
+
     /// Every slot that is claimed while the iterator passes it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         // Acquire: pairs with the release in `claim` that published the chunk.
@@ -225,6 +236,21 @@ mod tests {
         let again: Vec<_> = (0..1000).map(|_| registry.claim()).collect();
         assert_eq!(again.len(), 1000);
         assert_eq!(registry.iter_all().count(), slots, "released slots are claimed again");
+    }
+
+    #[test]
+    fn a_claim_is_found_by_any_address_in_its_slot() {
+        let registry = Registry::<AtomicUsize>::new();
+        assert!(registry.claim_at(4096).is_none());
+        let claims: Vec<_> = (0..100).map(|_| registry.claim()).collect();
+        for claim in &claims {
+            let address = claim.slot.addr().get();
+            for address in [address, address + 1, address + size_of::<CachePadded<AtomicUsize>>() - 1] {
+                let found = registry.claim_at(address).expect("it is one of the registry's");
+                assert_eq!((found.chunk, found.index, found.slot), (claim.chunk, claim.index, claim.slot));
+            }
+        }
+        assert!(registry.claim_at(usize::MAX).is_none());
     }
 
     #[test]

@@ -117,6 +117,12 @@ impl Counters {
         self.held_since.store(nanoseconds(since), Ordering::Release);
     }
 
+    /// What was [set](Counters::set_pinned) last.
+    pub(crate) fn pinned(&self) -> u64 {
+        // Relaxed: for an owner that looks itself.
+        self.pinned.load(RELAXED)
+    }
+
     /// The oldest token that the owner waits for, and the age of the domain since when it does.
     pub(crate) fn set_under_way(&self, oldest: Option<(u64, Duration)>) {
         let (token, since) = oldest.unwrap_or_default();

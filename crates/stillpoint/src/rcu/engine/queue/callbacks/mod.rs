@@ -205,7 +205,7 @@ impl Callbacks {
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
         self.core.tend_boost();
         let is_paced = self.take_in(state);
-        let mut called = Called { queue: self, number: 0, looked: 0, panic: None };
+        let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);
         let mut next = self.call_ready(state, limit, &mut called);
         if matches!(next, Hindrance::Empty) {
@@ -369,7 +369,11 @@ struct Called<'q> {
     panic: Option<Panic>,
 }
 
-impl Called<'_> {
+impl<'q> Called<'q> {
+    fn new(queue: &'q Callbacks) -> Self {
+        Self { queue, number: 0, looked: 0, panic: None }
+    }
+
     fn look(&mut self) {
         work::step();
         self.looked += 1;

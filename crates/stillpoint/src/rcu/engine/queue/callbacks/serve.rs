@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
-use super::{Callbacks, Hindrance, Outcome, Serving, State};
+use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
@@ -189,7 +189,7 @@ impl Callbacks {
     }
 
     /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for `limit` at
-    /// most. Serves the queue itself if nobody else does.
+    /// most. Serves the queue itself if nobody else does, and calls what protected loads have let go of.
     ///
     /// # Panics
     /// With the panic of a callback that it has called.
@@ -206,6 +206,7 @@ impl Callbacks {
         let mut patience = Patience::new();
         loop {
             if is_over() {
+                panics::resume(self.call_released(deadline));
                 tsan::acquire(self);
                 return Ok(());
             }
@@ -233,6 +234,28 @@ impl Callbacks {
                 return core.wait_for(core.protocol.start(), Some(Duration::ZERO)).and(Err(core.busy()));
             }
         }
+    }
+
+    /// Calls what protected loads held when it was looked at last, and hold no longer. Waits for the turn if there is such, until the
+    /// deadline.
+    fn call_released(&self, deadline: Option<Instant>) -> Option<Panic> {
+        let mut patience = Patience::new();
+        while self.counters().pinned() > 0 {
+            if self.turn.try_take() {
+                let _serving = Serving(self);
+                let mut called = Called::new(self);
+                // SAFETY: the turn is this call's.
+                let state = self.state.with_mut(|state| unsafe { &mut *state });
+                self.call_held(state, usize::MAX, &mut called);
+                self.counters().set_pinned(state.number_held, None);
+                return called.panic.take();
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return None;
+            }
+            patience.wait(self.core.event(), Next::News, deadline, || false);
+        }
+        None
     }
 
     /// In the child of a `fork`: nobody has the turn, or pauses. What was being pushed is lost, and what was pushed behind it.

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// stillpoint/hazard_pointer.hpp: the header <hazard_pointer> of C++26 ([saferecl.hp]), in namespace stillpoint, for C++17 and newer.
+//
+//     struct config : stillpoint::hazard_pointer_obj_base<config> { ... };
+//     std::atomic<config *> current;
+//
+//     void read(stillpoint::hazard_pointer &hazard) {     // made once by stillpoint::make_hazard_pointer()
+//         use(*hazard.protect(current));                  // not deleted before the next call of hazard
+//         hazard.reset_protection();
+//     }
+//
+//     void replace(config *next) {
+//         current.exchange(next, std::memory_order_acq_rel)->retire();
+//     }
+//
+// What the standard leaves open:
+//   - Objects are reclaimed on a thread of the library, one after the other, with no lock held, and not within retire. The thread is
+//     started by the first retirement; all signals are blocked on it. If it cannot be started, this is tried again at every 256th
+//     retirement, which then reclaims itself; so does hazard_pointer_clean_up. How many objects may be reclaimed and are not yet depends
+//     on how fast that thread runs deleters: there is no other bound.
+//   - protect costs a store and two loads. Where the kernel has no membarrier(2), also a full fence.
+//   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
+//     allocates if there are more hazard pointers now than ever before; if there is no memory, the process ends. Each has 128 bytes.
+//   - A hazard_pointer may be moved to another thread while it protects, and outlive the thread that made it.
+//   - A deleter may do anything that other code may, except wait for other deleters.
+//   - A program's end reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
+//   - A child of fork reclaims what was retired, when it retires or cleans up next. fork waits for a deleter that is running.
+//     What the parent's other threads protected stays protected in the child.
+#ifndef STILLPOINT_HAZARD_POINTER_HPP
+#define STILLPOINT_HAZARD_POINTER_HPP
+
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "stillpoint/hazard_pointer.hpp needs C++17 or newer"
+#endif
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "stillpoint/reclamation.h"
+
+namespace stillpoint {
+
+/// Base of a class T whose objects are protected: struct T : hazard_pointer_obj_base<T>. Three words, and the deleter unless it is
+/// empty.
+template <class T, class D = std::default_delete<T>>
+class hazard_pointer_obj_base {
+public:
+    /// Retires the object: d(this object) is called when no hazard pointer protects it.
+    void retire(D d = D()) noexcept
+    {
+        static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
+                      "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
+        still_retirable_.deleter() = std::move(d);
+        still_hazard_retire_(&still_retirable_, static_cast<T *>(this), &still_reclaim_);
+    }
+
+protected:
+    hazard_pointer_obj_base() = default;
+    hazard_pointer_obj_base(const hazard_pointer_obj_base &) = default;
+    hazard_pointer_obj_base(hazard_pointer_obj_base &&) = default;
+    hazard_pointer_obj_base &operator=(const hazard_pointer_obj_base &) = default;
+    hazard_pointer_obj_base &operator=(hazard_pointer_obj_base &&) = default;
+    ~hazard_pointer_obj_base() = default;
+
+private:
+    static void still_reclaim_(void *node) noexcept
+    {
+        hazard_pointer_obj_base *const base = static_cast<hazard_pointer_obj_base *>(node);
+        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+    }
+
+    detail::retirable<D, 3> still_retirable_;
+};
+
+class hazard_pointer;
+hazard_pointer make_hazard_pointer();
+
+/// Owns a hazard pointer, or is empty. For one thread at a time.
+class hazard_pointer {
+public:
+    hazard_pointer() noexcept = default;
+
+    hazard_pointer(hazard_pointer &&other) noexcept : hazard_(other.hazard_) { other.hazard_ = {}; }
+
+    hazard_pointer &operator=(hazard_pointer &&other) noexcept
+    {
+        if (this != &other) {
+            destroy();
+            hazard_ = other.hazard_;
+            other.hazard_ = {};
+        }
+        return *this;
+    }
+
+    ~hazard_pointer() { destroy(); }
+
+    /// Whether it owns no hazard pointer.
+    [[nodiscard]] bool empty() const noexcept { return hazard_.slot == nullptr; }
+
+    /// Protects what `src` points to, and returns its address. Lock-free: begins again while `src` changes.
+    template <class T>
+    T *protect(const std::atomic<T *> &src) noexcept
+    {
+        T *ptr = src.load(std::memory_order_relaxed);
+        while (!try_protect(ptr, src)) {
+        }
+        return ptr;
+    }
+
+    /// Protects *ptr, if `src` still points to it then. Otherwise protects nothing, and says in ptr what `src` points to.
+    template <class T>
+    bool try_protect(T *&ptr, const std::atomic<T *> &src) noexcept
+    {
+        T *const old = ptr;
+        reset_protection(old);
+        // Acquire: pairs with the release that has linked the object.
+        ptr = src.load(std::memory_order_acquire);
+        if (old == ptr)
+            return true;
+        reset_protection();
+        return false;
+    }
+
+    /// Protects *ptr, which was not retired before, or protects nothing if it is null.
+    template <class T>
+    void reset_protection(const T *ptr) noexcept
+    {
+        static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
+                      "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
+        if (ptr == nullptr)
+            return reset_protection();
+        set(const_cast<T *>(ptr));
+        // Between this store and the loads that follow; the other half is the heavy fence of whoever reclaims.
+        if (__builtin_expect(hazard_.full_fence != 0, 0))
+            __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        else
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+
+    /// Protects nothing any more.
+    void reset_protection(std::nullptr_t = nullptr) noexcept { set(nullptr); }
+
+    void swap(hazard_pointer &other) noexcept
+    {
+        const still_hazard_ mine = hazard_;
+        hazard_ = other.hazard_;
+        other.hazard_ = mine;
+    }
+
+private:
+    explicit hazard_pointer(still_hazard_ hazard) noexcept : hazard_(hazard) {}
+
+    void set(void *object) noexcept
+    {
+        // Release: pairs with the acquire load of a scan: what was done with the object before comes before its deleter.
+        __atomic_store_n(hazard_.slot, object, __ATOMIC_RELEASE);
+    }
+
+    void destroy() noexcept
+    {
+        if (hazard_.slot != nullptr)
+            still_hazard_free_(hazard_.slot);
+    }
+
+    still_hazard_ hazard_ = {};
+
+    friend hazard_pointer make_hazard_pointer();
+};
+
+/// Makes a hazard pointer, which protects nothing, and returns its owner.
+inline hazard_pointer make_hazard_pointer()
+{
+    return hazard_pointer(still_hazard_make_(STILL_RECLAMATION_LAYOUT_));
+}
+
+inline void swap(hazard_pointer &a, hazard_pointer &b) noexcept
+{
+    a.swap(b);
+}
+
+/// Beyond the standard: blocks until what was retired before is reclaimed, except for what hazard pointers protect.
+inline void hazard_pointer_clean_up() noexcept
+{
+    still_hazard_clean_up_();
+}
+
+/// Beyond the standard: another handle of the domain, for still_domain_stats of stillpoint.h; to be freed by still_domain_free.
+inline still_domain *hazard_pointer_domain_handle() noexcept
+{
+    return still_hazard_domain_();
+}
+
+} // namespace stillpoint
+
+#endif

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// stillpoint/rcu.hpp: the header <rcu> of C++26 ([saferecl.rcu]), in namespace stillpoint, for C++17 and newer.
+//
+//     struct config : stillpoint::rcu_obj_base<config> { ... };
+//     std::atomic<config *> current;
+//
+//     void read() {                                       // any thread; nothing to register
+//         std::scoped_lock region(stillpoint::rcu_default_domain());
+//         use(*current.load(std::memory_order_acquire));  // not deleted before the end of the region
+//     }
+//
+//     void replace(config *next) {
+//         current.exchange(next, std::memory_order_acq_rel)->retire();
+//     }
+//
+// What the standard leaves open:
+//   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
+//     unlock, retire or rcu_retire. The thread is started by the first retirement; all signals are blocked on it. If it cannot be
+//     started, this is tried again at every 256th retirement, which then runs deleters itself; so does rcu_barrier.
+//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it says so on
+//     standard error, and returns at once.
+//   - rcu_synchronize within a region of the same thread waits for ever, and says so on standard error; so does rcu_barrier, if
+//     anything is scheduled, even if it was scheduled before the region began.
+//   - A thread is registered by its first lock, and unregistered after the destructors of its thread-locals, in which it may lock.
+//     A region that is open then ends. lock and unlock may be called in signal handlers in pairs, if the thread has locked before.
+//   - retire neither allocates nor fails. rcu_retire allocates a node by operator new, and throws what that or D throws.
+//   - A program's end does not wait for what is scheduled: call rcu_barrier if deleters have to run, before what they use is gone.
+//   - A child of fork runs what is scheduled, when it retires or calls rcu_barrier next. fork waits for a deleter that is running.
+//     Regions of the parent's other threads are over in the child.
+#ifndef STILLPOINT_RCU_HPP
+#define STILLPOINT_RCU_HPP
+
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "stillpoint/rcu.hpp needs C++17 or newer"
+#endif
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "stillpoint/reclamation.h"
+
+namespace stillpoint {
+
+class rcu_domain;
+rcu_domain &rcu_default_domain() noexcept;
+
+/// A domain of regions. It is Lockable, and nests; there is one, the default domain.
+class rcu_domain {
+public:
+    rcu_domain(const rcu_domain &) = delete;
+    rcu_domain &operator=(const rcu_domain &) = delete;
+
+    /// Opens a region of the calling thread.
+    void lock() const noexcept
+    {
+        still_rcu_thread_ &self = still_rcu_self_;
+        if (__builtin_expect(self.record == nullptr, 0))
+            still_rcu_begin_(&self, STILL_RECLAMATION_LAYOUT_);
+        uint64_t *const state = state_of(self);
+        if (__atomic_load_n(state, __ATOMIC_RELAXED) == 0) {
+            // Acquire: pairs with the read-modify-write of start. Release: pairs with the acquire load of check.
+            __atomic_store_n(state, __atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+            // Before the loads of the region; the other half is the heavy fence of those who wait.
+            if (__builtin_expect((self.flags & STILL_RCU_FULL_FENCE_) != 0, 0))
+                __atomic_thread_fence(__ATOMIC_SEQ_CST);
+            else
+                __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            ++self.nested;
+        }
+    }
+
+    /// lock(). Returns true.
+    bool try_lock() const noexcept
+    {
+        lock();
+        return true;
+    }
+
+    /// Closes the region of the calling thread that was opened last.
+    void unlock() const noexcept
+    {
+        still_rcu_thread_ &self = still_rcu_self_;
+        if (self.nested != 0) {
+            --self.nested;
+            return;
+        }
+        // Release: pairs with the acquire load of check: what was done in the region comes before the deleters.
+        __atomic_store_n(state_of(self), uint64_t{0}, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (__builtin_expect(__atomic_load_n(attention_of(self), __ATOMIC_RELAXED) != 0, 0))
+            still_rcu_answer_(&self);
+    }
+
+private:
+    constexpr explicit rcu_domain(int) noexcept {}
+
+    static uint64_t *state_of(const still_rcu_thread_ &self) noexcept
+    {
+        return reinterpret_cast<uint64_t *>(self.record + STILL_RCU_STATE_);
+    }
+
+    static uint32_t *attention_of(const still_rcu_thread_ &self) noexcept
+    {
+        return reinterpret_cast<uint32_t *>(self.record + STILL_RCU_ATTENTION_);
+    }
+
+    friend rcu_domain &rcu_default_domain() noexcept;
+};
+
+/// The domain of the process. It can be used as long as any code runs.
+inline rcu_domain &rcu_default_domain() noexcept
+{
+    static rcu_domain domain(0);
+    return domain;
+}
+
+/// Base of a class T whose objects are retired: struct T : rcu_obj_base<T>. Two words, and the deleter unless it is empty.
+template <class T, class D = std::default_delete<T>>
+class rcu_obj_base {
+public:
+    /// Schedules d(this object): it runs after the end of every region that is open now.
+    void retire(D d = D(), rcu_domain &domain = rcu_default_domain()) noexcept
+    {
+        static_assert(detail::protectable<stillpoint::rcu_obj_base, T>::value,
+                      "T must have one base rcu_obj_base<T, D>, which is public and not virtual, and no other rcu_obj_base");
+        static_cast<void>(domain);
+        still_retirable_.deleter() = std::move(d);
+        still_rcu_retire_(&still_retirable_, &still_reclaim_);
+    }
+
+protected:
+    rcu_obj_base() = default;
+    rcu_obj_base(const rcu_obj_base &) = default;
+    rcu_obj_base(rcu_obj_base &&) = default;
+    rcu_obj_base &operator=(const rcu_obj_base &) = default;
+    rcu_obj_base &operator=(rcu_obj_base &&) = default;
+    ~rcu_obj_base() = default;
+
+private:
+    static void still_reclaim_(void *node) noexcept
+    {
+        rcu_obj_base *const base = static_cast<rcu_obj_base *>(node);
+        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+    }
+
+    detail::retirable<D, 2> still_retirable_;
+};
+
+/// Blocks until every region that is open now has been closed.
+inline void rcu_synchronize(rcu_domain &domain = rcu_default_domain()) noexcept
+{
+    static_cast<void>(domain);
+    still_rcu_synchronize_();
+}
+
+/// Blocks until everything that was scheduled before has been evaluated.
+inline void rcu_barrier(rcu_domain &domain = rcu_default_domain()) noexcept
+{
+    static_cast<void>(domain);
+    still_rcu_barrier_();
+}
+
+namespace detail {
+
+template <class T, class D>
+struct retired {
+    void *words[2];
+    T *object;
+    D deleter;
+
+    retired(T *p, D &&d) : words{}, object(p), deleter(std::move(d)) {}
+
+    static void reclaim(void *node) noexcept
+    {
+        retired *const self = static_cast<retired *>(node);
+        self->deleter(self->object);
+        delete self;
+    }
+};
+
+} // namespace detail
+
+/// Schedules d(p): it runs after the end of every region that is open now. If it throws, nothing is scheduled.
+template <class T, class D = std::default_delete<T>>
+void rcu_retire(T *p, D d = D(), rcu_domain &domain = rcu_default_domain())
+{
+    static_assert(std::is_move_constructible_v<D>, "D must be move-constructible");
+    static_assert(std::is_invocable_v<D &, T *>, "d(p) must be well-formed");
+    static_cast<void>(domain);
+    detail::retired<T, D> *const node = new detail::retired<T, D>(p, std::move(d));
+    still_rcu_retire_(node, &detail::retired<T, D>::reclaim);
+}
+
+/// Beyond the standard: another handle of the domain, for still_domain_stats and still_domain_stall of stillpoint.h; to be freed by
+/// still_domain_free. For waits and callbacks use the functions above.
+inline still_domain *rcu_domain_handle() noexcept
+{
+    return still_rcu_domain_();
+}
+
+} // namespace stillpoint
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * What stillpoint/rcu.hpp and stillpoint/hazard_pointer.hpp use of the library. Not for programs: all of it may change with any
+ * version. */
+#ifndef STILLPOINT_RECLAMATION_H
+#define STILLPOINT_RECLAMATION_H
+
+#include <stdint.h>
+
+#if UINTPTR_MAX != UINT64_MAX || !defined(__linux__)
+#error "stillpoint is for 64-bit Linux"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#define STILL_RECLAMATION_NOEXCEPT_ noexcept
+#else
+#define STILL_RECLAMATION_NOEXCEPT_
+#endif
+
+/* The layout of what inline functions touch. The library ends a program that passes another number: it has to be compiled again. */
+#define STILL_RECLAMATION_LAYOUT_ 1u
+#define STILL_RCU_STATE_ 0
+#define STILL_RCU_ATTENTION_ 8
+#define STILL_RCU_FULL_FENCE_ 1u
+
+/* The calling thread as a reader of the rcu domain. */
+struct still_rcu_thread_ {
+    unsigned char *record; /* NULL before the first use, and after the thread's destructors have run */
+    const uint64_t *token;
+    uint32_t flags;
+    uint32_t nested; /* regions beyond the outermost one */
+    void *reader;
+};
+
+extern __thread struct still_rcu_thread_ still_rcu_self_ __attribute__((__tls_model__("initial-exec")));
+
+struct still_domain;
+
+/* Makes the calling thread a reader, until its end. */
+void still_rcu_begin_(struct still_rcu_thread_ *self, uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
+void still_rcu_answer_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
+void still_rcu_synchronize_(void) STILL_RECLAMATION_NOEXCEPT_;
+void still_rcu_barrier_(void) STILL_RECLAMATION_NOEXCEPT_;
+/* `node`: two words of the queue's. */
+void still_rcu_retire_(void *node, void (*function)(void *) STILL_RECLAMATION_NOEXCEPT_) STILL_RECLAMATION_NOEXCEPT_;
+struct still_domain *still_rcu_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
+
+/* A slot, and whether its holder needs full fences. */
+struct still_hazard_ {
+    void **slot;
+    uintptr_t full_fence;
+};
+
+struct still_hazard_ still_hazard_make_(uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
+void still_hazard_free_(void **slot) STILL_RECLAMATION_NOEXCEPT_;
+/* `node`: three words of the queue's. */
+void still_hazard_retire_(void *node, const void *object,
+                          void (*function)(void *) STILL_RECLAMATION_NOEXCEPT_) STILL_RECLAMATION_NOEXCEPT_;
+void still_hazard_clean_up_(void) STILL_RECLAMATION_NOEXCEPT_;
+struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
+
+#ifdef __cplusplus
+}
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace stillpoint::detail {
+
+/* Words of a queue's, and a deleter that takes no room if it needs none. The words are first. */
+template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
+struct retirable : D {
+    void *words[Words] = {};
+
+    D &deleter() noexcept { return *this; }
+};
+
+template <class D, std::size_t Words>
+struct retirable<D, Words, false> {
+    void *words[Words] = {};
+    D stored = D();
+
+    D &deleter() noexcept { return stored; }
+};
+
+/* Calls a deleter that may lie in the object. */
+template <class T, class D>
+void call_deleter(D &deleter, T *object) noexcept
+{
+    if constexpr (std::is_move_constructible_v<D>) {
+        D moved(std::move(deleter));
+        moved(object);
+    } else {
+        deleter(object);
+    }
+}
+
+/* Whether T has one base B<T, D>, for whichever D, which is public and not virtual, and no other base that is a B. */
+template <template <class, class> class B, class T>
+struct protectable {
+    template <class X, class D>
+    static B<X, D> only(const B<X, D> *);
+
+    template <class X, class D>
+    static std::is_same<X, T> is_own(const B<X, D> *);
+
+    template <class U, class Base = decltype(only(static_cast<U *>(nullptr))),
+              class = decltype(static_cast<U *>(static_cast<Base *>(nullptr)))>
+    static decltype(is_own(static_cast<U *>(nullptr))) test(int);
+
+    template <class>
+    static std::false_type test(...);
+
+    static constexpr bool value = decltype(test<T>(0))::value;
+};
+
+} // namespace stillpoint::detail
+#endif
+
+#endif

@@ -1,0 +1,446 @@
+//! What is behind `stillpoint/rcu.hpp` and `stillpoint/hazard_pointer.hpp`: two domains, each with a queue of what is retired and
+//! a thread that serves it.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use stillpoint::fence::Mode;
+use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
+use stillpoint::rcu::{Domain, Reader, SynchronizeError};
+
+use crate::border::Uncancelled;
+use crate::domain::still_domain;
+use crate::handle::{self, Parts};
+use crate::reader::{STILL_ATTENTION_, STILL_STATE_};
+use crate::thread::Blocked;
+
+pub const STILL_RECLAMATION_LAYOUT_: u32 = 1;
+pub const STILL_RCU_STATE_: usize = 0;
+pub const STILL_RCU_ATTENTION_: usize = 8;
+pub const STILL_RCU_FULL_FENCE_: u32 = 1;
+
+const _: () = assert!(STILL_RCU_STATE_ == STILL_STATE_ && STILL_RCU_ATTENTION_ == STILL_ATTENTION_);
+
+/// The calling thread as a reader, to C++: `still_rcu_self_`, which Rust code reaches by what it is handed only.
+#[repr(C)]
+pub struct still_rcu_thread_ {
+    record: AtomicPtr<u8>,
+    token: AtomicPtr<u64>,
+    flags: AtomicU32,
+    nested: AtomicU32,
+    /// From `Box::into_raw`.
+    reader: AtomicPtr<u8>,
+}
+
+// Exported thread-local state, which stable Rust cannot define otherwise.
+std::arch::global_asm!(
+    ".pushsection .tbss.still_rcu_self_,\"awT\",%nobits",
+    ".globl still_rcu_self_",
+    ".type still_rcu_self_, %object",
+    ".size still_rcu_self_, {size}",
+    ".balign {align}",
+    "still_rcu_self_:",
+    ".zero {size}",
+    ".popsection",
+    size = const size_of::<still_rcu_thread_>(),
+    align = const align_of::<still_rcu_thread_>(),
+);
+
+/// A slot, to C++.
+#[repr(C)]
+pub struct still_hazard_ {
+    slot: *mut *mut c_void,
+    full_fence: usize,
+}
+
+pub type still_reclaim_fn_ = unsafe extern "C" fn(*mut c_void);
+
+/// A domain of the standard's.
+struct Reclamation {
+    domain: Domain,
+    queue: CallbackQueue,
+    /// [`SERVED`], [`STARTING`], or how many retirements are left until a thread is to be started.
+    worker: AtomicU32,
+}
+
+/// A thread serves the queue.
+const SERVED: u32 = u32::MAX;
+/// A thread starts the one that will.
+const STARTING: u32 = u32::MAX - 1;
+/// Retirements from one that has failed to start a thread to the next that tries it.
+const RETRY: u32 = 255;
+
+static RCU: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
+static HAZARD: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
+
+#[inline]
+fn rcu() -> &'static Reclamation {
+    found(&RCU, "rcu_default_domain")
+}
+
+#[inline]
+fn hazard() -> &'static Reclamation {
+    found(&HAZARD, "hazard_pointer")
+}
+
+#[inline]
+fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
+    // Acquire: pairs with the release in `make`.
+    // SAFETY: null, or leaked by `make`.
+    unsafe { place.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| make(place, name))
+}
+
+/// Without a lock: a `fork` by another thread leaves nothing half made.
+#[cold]
+#[inline(never)]
+fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
+    look_after_forks();
+    // No provider of fences: it would have to reach the threads that have a hazard pointer at the moment.
+    let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
+    let domain = Domain::builder().name(name).fence(mode).build().expect("it was probed");
+    let queue = CallbackQueue::new(&domain);
+    let made = Box::into_raw(Box::new(Reclamation { domain, queue, worker: AtomicU32::new(0) }));
+    // Release: pairs with the acquire in `found`; acquire: another thread's is used.
+    match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: it is leaked.
+        Ok(_) => unsafe { &*made },
+        Err(others) => {
+            // SAFETY: it came from `Box::into_raw`, and nobody else knows of it.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: leaked.
+            unsafe { &*others }
+        }
+    }
+}
+
+/// Ends a program that was compiled against another layout of what inline code touches: there is nobody to tell.
+fn check_layout(layout: u32) {
+    if layout != STILL_RECLAMATION_LAYOUT_ {
+        eprintln!(
+            "stillpoint: the program was compiled against headers of layout {layout}, but the library has layout \
+             {STILL_RECLAMATION_LAYOUT_}: compile it again"
+        );
+        std::process::abort();
+    }
+}
+
+/// A wait that would never end, as the standard has it: it is said once, and not ended.
+fn wait_for_ever(reason: &SynchronizeError) -> ! {
+    eprintln!("stillpoint: this thread waits for itself, for ever: {reason}");
+    loop {
+        // SAFETY: always allowed.
+        unsafe { libc::pause() };
+    }
+}
+
+/// The kernel refuses a fence that it has offered: nothing may go on before it is issued.
+fn refused(error: &SynchronizeError) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: to say it once.
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("stillpoint: {error}; nothing is reclaimed before that changes");
+    }
+    std::thread::sleep(Duration::from_millis(10));
+}
+
+impl Reclamation {
+    /// A thread that serves the queue, unless there is one.
+    #[inline]
+    fn serve(&'static self) {
+        // Relaxed: a hint.
+        if self.worker.load(Ordering::Relaxed) != SERVED {
+            self.start();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start(&'static self) {
+        // Relaxed: what the queue's servers share is in the queue.
+        let next = |worker: u32| match worker {
+            SERVED | STARTING => None,
+            0 => Some(STARTING),
+            left => Some(left - 1),
+        };
+        if self.worker.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) != Ok(0) {
+            return;
+        }
+        let is_there = self.spawn();
+        // Relaxed: as above.
+        self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
+        if !is_there {
+            self.queue.poll(2 * RETRY as usize);
+        }
+    }
+
+    /// Starts a thread. By hand: this may run in the last destructors of a thread, where Rust's threads cannot be made.
+    fn spawn(&'static self) -> bool {
+        extern "C" fn run(this: *mut c_void) -> *mut c_void {
+            // SAFETY: it is leaked.
+            let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
+            WORKER.set(true);
+            // SAFETY: the calling thread's name, which is short enough.
+            unsafe { libc::pthread_setname_np(libc::pthread_self(), c"stillpoint-cpp".as_ptr()) };
+            let _whole = Uncancelled::new();
+            this.queue.run();
+            ptr::null_mut()
+        }
+
+        let blocked = Blocked::all();
+        let mut thread = MaybeUninit::uninit();
+        let this = ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: `run` accepts this value.
+        let is_there = unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, this) } == 0;
+        drop(blocked);
+        if is_there {
+            // SAFETY: the thread was made above, and is joined by nobody.
+            unsafe { libc::pthread_detach(thread.assume_init()) };
+        }
+        is_there
+    }
+
+    fn barrier(&self) {
+        let _whole = Uncancelled::new();
+        if self.queue.is_served_here() {
+            eprintln!("stillpoint: a deleter does not wait for deleters; it goes on");
+            return;
+        }
+        // Whatever regions are open.
+        while !self.is_idle() {
+            match self.queue.barrier() {
+                Ok(()) => return,
+                Err(error @ SynchronizeError::Fence(_)) => refused(&error),
+                Err(error) => wait_for_ever(&error),
+            }
+        }
+    }
+
+    /// Whether everything that was pushed before has been called. While nobody has the turn, what is counted as called is over;
+    /// and what was called was pushed before, so that the counts say so.
+    fn is_idle(&self) -> bool {
+        let _paused = self.queue.pause();
+        self.queue.pending() == 0
+    }
+
+    fn handle(&self) -> *mut still_domain {
+        handle::make(self.domain.clone(), Parts::default())
+    }
+}
+
+/// # Safety
+/// `function` is one of C++ that takes the address of a node, and raises no exception.
+unsafe fn function(function: still_reclaim_fn_) -> Function {
+    // SAFETY: the caller's promise; nodes are not null.
+    unsafe { std::mem::transmute::<still_reclaim_fn_, Function>(function) }
+}
+
+/// What follows unwinds nowhere: a panic ends the process, as `extern "C"` has it. There is nobody to tell of it.
+#[no_mangle]
+pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: u32) {
+    check_layout(layout);
+    let _whole = Uncancelled::new();
+    // SAFETY: the caller hands in its own thread's.
+    let thread = unsafe { &*this };
+    let reader = Box::new(rcu().domain.reader());
+    let parts = raw::Parts::of(&reader);
+    let flags = if parts.needs_full_fence() { STILL_RCU_FULL_FENCE_ } else { 0 };
+    // Relaxed, all: the thread's own.
+    thread.token.store(parts.token().as_ptr(), Ordering::Relaxed);
+    thread.flags.store(flags, Ordering::Relaxed);
+    thread.nested.store(0, Ordering::Relaxed);
+    thread.record.store(parts.record().as_ptr(), Ordering::Relaxed);
+    thread.reader.store(Box::into_raw(reader).cast(), Ordering::Relaxed);
+    end_with_thread(this);
+}
+
+/// Has the reader of a thread end after the destructors of its thread-locals. If there is no key for it, the record stays claimed
+/// after the thread's end, and holds nothing up unless it was left in a region.
+fn end_with_thread(thread: *mut still_rcu_thread_) {
+    unsafe extern "C" fn end(thread: *mut c_void) {
+        // SAFETY: `end_with_thread` was given it by this thread, whose thread-local memory is still there.
+        let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
+        // Relaxed, all: the thread's own. Destructors of a later round begin anew.
+        thread.record.store(ptr::null_mut(), Ordering::Relaxed);
+        thread.nested.store(0, Ordering::Relaxed);
+        let reader = thread.reader.swap(ptr::null_mut(), Ordering::Relaxed).cast::<Reader>();
+        if !reader.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and nobody finds it any more. A region that is open ends.
+            drop(unsafe { Box::from_raw(reader) });
+        }
+    }
+
+    /// The key and 1; 0 before the first use.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+    // Relaxed, all: a key is a number. Without a lock, as in `make`.
+    let key = match KEY.load(Ordering::Relaxed).checked_sub(1) {
+        Some(key) => Some(key as libc::pthread_key_t),
+        None => {
+            let mut key = 0;
+            // SAFETY: a place for the key, and a function that accepts what is stored below.
+            let is_there = unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0;
+            let first =
+                |key| KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed);
+            match is_there.then(|| first(key)) {
+                Some(Err(others)) => {
+                    // SAFETY: nothing was stored under it.
+                    unsafe { libc::pthread_key_delete(key) };
+                    Some((others - 1) as libc::pthread_key_t)
+                }
+                made => made.map(|_| key),
+            }
+        }
+    };
+    if let Some(key) = key {
+        // SAFETY: a key of ours. Where there is no memory for the value, the record stays, as said above.
+        unsafe { libc::pthread_setspecific(key, thread.cast_const().cast()) };
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
+    // Relaxed: the thread's own.
+    // SAFETY: the caller hands in its own thread's, which has a reader.
+    let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };
+    // SAFETY: this is the reader's thread.
+    unsafe { raw::Parts::of(reader).answer() };
+}
+
+#[no_mangle]
+pub extern "C" fn still_rcu_synchronize_() {
+    let _whole = Uncancelled::new();
+    loop {
+        match rcu().domain.synchronize() {
+            Ok(()) => return,
+            Err(error @ SynchronizeError::Fence(_)) => refused(&error),
+            Err(error) => wait_for_ever(&error),
+        }
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn still_rcu_barrier_() {
+    rcu().barrier();
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_rcu_retire_(node: *mut c_void, reclaim: still_reclaim_fn_) {
+    let rcu = rcu();
+    // SAFETY: the caller hands in two words of its own, which are not null, and a function that may be called with them.
+    unsafe { rcu.queue.push(NonNull::new_unchecked(node).cast(), function(reclaim)) };
+    rcu.serve();
+}
+
+#[no_mangle]
+pub extern "C" fn still_rcu_domain_() -> *mut still_domain {
+    rcu().handle()
+}
+
+#[no_mangle]
+pub extern "C" fn still_hazard_make_(layout: u32) -> still_hazard_ {
+    check_layout(layout);
+    let domain = &hazard().domain;
+    let slot = Slot::of_nobody(domain).into_raw().as_ptr().cast();
+    still_hazard_ { slot, full_fence: usize::from(Slot::needs_full_fence(domain)) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hazard_free_(slot: *mut *mut c_void) {
+    // SAFETY: the caller hands in what `still_hazard_make_` has returned, and does not use it any more.
+    unsafe { Slot::from_raw(NonNull::new_unchecked(slot).cast()).give_back(&hazard().domain) };
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_hazard_retire_(
+    node: *mut c_void,
+    object: *const c_void,
+    reclaim: still_reclaim_fn_,
+) {
+    let hazard = hazard();
+    // SAFETY: the caller hands in three words of its own, which are not null, the address that hazard pointers protect, and a
+    // function that may be called with the words.
+    unsafe {
+        hazard.queue.push_object(NonNull::new_unchecked(node).cast(), object.cast(), function(reclaim))
+    };
+    hazard.serve();
+}
+
+#[no_mangle]
+pub extern "C" fn still_hazard_clean_up_() {
+    hazard().barrier();
+}
+
+#[no_mangle]
+pub extern "C" fn still_hazard_domain_() -> *mut still_domain {
+    hazard().handle()
+}
+
+// What a `fork` finds.
+
+thread_local! {
+    /// Whether this thread was started to serve a queue.
+    static WORKER: Cell<bool> = const { Cell::new(false) };
+    /// The pauses of a `fork` that this thread is in, from `Box::into_raw`.
+    static PAUSES: Cell<*mut Pauses> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// Of a queue that the forking thread serves itself, there is none.
+type Pauses = [Option<Paused>; 2];
+
+fn domains() -> [Option<&'static Reclamation>; 2] {
+    // Acquire: pairs with the release in `make`.
+    // SAFETY: null, or leaked by `make`.
+    [&RCU, &HAZARD].map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
+
+fn look_after_forks() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    extern "C" {
+        fn pthread_atfork(
+            prepare: Option<unsafe extern "C" fn()>,
+            parent: Option<unsafe extern "C" fn()>,
+            child: Option<unsafe extern "C" fn()>,
+        ) -> c_int;
+    }
+    // Relaxed: it is only counted. A thread that comes second may fork before the first one has asked; the child then has queues
+    // that nobody serves, unless somebody calls a barrier.
+    if !ASKED.swap(true, Ordering::Relaxed) {
+        // SAFETY: functions that may be called at any time. Where there is no memory, children have such queues.
+        unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
+    }
+}
+
+/// No deleter runs while the process forks, unless it is a deleter that forks.
+unsafe extern "C" fn prepare() {
+    let pauses: Pauses = domains()
+        .map(|found| found.filter(|found| !found.queue.is_served_here()).map(|found| found.queue.pause()));
+    PAUSES.set(Box::into_raw(Box::new(pauses)));
+}
+
+unsafe extern "C" fn after_in_parent() {
+    let pauses = PAUSES.replace(ptr::null_mut());
+    if !pauses.is_null() {
+        // SAFETY: from `prepare`, on this thread.
+        drop(unsafe { Box::from_raw(pauses) });
+    }
+}
+
+unsafe extern "C" fn after_in_child() {
+    for found in domains().into_iter().flatten() {
+        // SAFETY: this is the only thread, and `hazard_pointer.hpp` and `rcu.hpp` say what regions of other threads are good for.
+        unsafe { found.domain.reset_after_fork() };
+        if !found.queue.is_served_here() {
+            // SAFETY: this is the only thread, and the queue was paused.
+            unsafe { found.queue.reset_after_fork() };
+        }
+        if !(WORKER.get() && found.queue.is_served_here()) {
+            // Relaxed: there is no other thread. The next retirement starts one.
+            found.worker.store(0, Ordering::Relaxed);
+        }
+    }
+    // SAFETY: those of before the `fork` are over.
+    unsafe { after_in_parent() };
+}

@@ -1,0 +1,67 @@
+// What the tests of the C++ headers share: a check that says where it failed, a count of objects, and gates between threads.
+#ifndef CHECK_HPP
+#define CHECK_HPP
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+#include "stillpoint.h"
+
+#define CHECK(condition)                                                                                   \
+    do {                                                                                                   \
+        if (!(condition)) {                                                                                \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                   \
+            std::abort();                                                                                  \
+        }                                                                                                  \
+    } while (0)
+
+/// How many objects are there.
+inline std::atomic<int> alive{0};
+
+/// What is read after its end says so.
+struct Witness {
+    static constexpr int THERE = 0x600d;
+
+    std::atomic<int> state{THERE};
+
+    Witness() { ++alive; }
+    Witness(const Witness &) { ++alive; }
+    Witness &operator=(const Witness &) { return *this; }
+
+    ~Witness()
+    {
+        state = 0xdead;
+        --alive;
+    }
+
+    bool there() const { return state == THERE; }
+};
+
+/// Opens once.
+class Gate {
+public:
+    void open() { is_open = true; }
+
+    void pass() const
+    {
+        while (!is_open)
+            sched_yield();
+    }
+
+private:
+    std::atomic<bool> is_open{false};
+};
+
+inline still_stats stats(still_domain *domain)
+{
+    still_stats found{};
+    found.size = sizeof found;
+    CHECK(still_domain_stats(domain, &found) == 0);
+    CHECK(still_domain_free(domain) == 0);
+    return found;
+}
+
+#endif
