@@ -115,6 +115,10 @@ static void grace_periods(void)
     rte_rcu_qsbr_thread_offline(v, 3);
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     CHECK(v->token == fifth + 2 && v->still_acked_ == fifth + 2);
+    /* What fails is not over. */
+    CHECK(still_rte_rcu_check_(NULL, 1, 0) == 0 && still_rte_rcu_check_(NULL, 1, 1) == 0);
+    rte_rcu_qsbr_synchronize(v, 70);
+    CHECK(v->still_acked_ == fifth + 3);
     free(v);
 }
 

@@ -140,7 +140,8 @@ static inline void rte_timer_init(struct rte_timer *tim)
     __atomic_store_n(&tim->status.u32, status.u32, __ATOMIC_RELEASE);
 }
 
-/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before. -EINVAL: there is none, or no such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
+/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before. -EINVAL: there is none, or no
+ * such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
 static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type,
                                       unsigned int tim_lcore, rte_timer_cb_t fct, void *arg)
 {
