@@ -76,6 +76,10 @@ static void quiescent_states(void)
     rcu_thread_offline();
     rcu_quiescent_state();
     CHECK(rcu_read_ongoing() && !is_free());
+    rcu_quiescent_state();
+    rcu_thread_offline();
+    rcu_quiescent_state();
+    CHECK(rcu_read_ongoing());
 #else
     rcu_quiescent_state();
     rcu_thread_offline();

@@ -154,11 +154,15 @@ static void leftovers(void)
     set_thread_call_rcu_data(NULL);
     call_rcu_data_free(own);
     CHECK(LOAD(called) == before);
+    /* A thread that had read its address before. */
+    set_thread_call_rcu_data(own);
+    push();
+    set_thread_call_rcu_data(NULL);
     rcu_thread_offline();
     let_go(&holder);
     rcu_thread_online();
     rcu_barrier();
-    CHECK(LOAD(called) == before + 1000);
+    CHECK(LOAD(called) == before + 1001);
     CHECK(pthread_equal(last.caller, get_call_rcu_thread(get_default_call_rcu_data())));
 }
 
