@@ -109,13 +109,13 @@ fn the_guide_ports_a_program() {
     let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));
     for name in ["routes", "reports", "protected"] {
         let said = compiled_and_run(CC, &folder.join(name).with_extension("c"), &["-O2", &drop_in], name);
-        assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+        assert!(said.contains("200 updates, 0 wrong\n"), "{said}");
     }
     let Some(dpdk) = dpdk() else { return };
     let mut flags: Vec<_> = dpdk.iter().map(String::as_str).collect();
     flags.extend(["-Wl,--no-as-needed", "-lrte_rcu", "-lrte_eal", "-Wl,--as-needed"]);
     let said = compiled_and_run(CC, &folder.join("routes.c"), &flags, "routes-theirs");
-    assert!(said.ends_with("200 updates, 0 wrong\n"), "{said}");
+    assert!(said.contains("200 updates, 0 wrong\n"), "{said}");
 }
 
 /// Both sides of the first step of the proof have their fence. No test that runs shows that with certainty, and least of all on x86, so the
