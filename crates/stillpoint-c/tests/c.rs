@@ -258,13 +258,14 @@ fn called(text: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
 }
 
-/// All headers that are installed.
+/// All headers of C that are installed; those of C++ declare nothing of the library.
 fn headers() -> Vec<PathBuf> {
     fn below(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
     }
-    below(&root().join("include"))
+    let all = below(&root().join("include")).into_iter();
+    all.filter(|path| path.extension().is_some_and(|extension| extension == "h")).collect()
 }
 
 /// The names that a header gives to functions in the library by labels.
@@ -306,7 +307,7 @@ fn variables(header: &Path) -> BTreeSet<String> {
     let names = declarations.filter_map(|rest| {
         rest.split_once(" __attribute__").map_or(rest, |(name, _)| name).split_whitespace().last()
     });
-    names.map(str::to_owned).collect()
+    names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
 }
 
 /// The shared library exports what the headers declare and do not define, each with its version, and nothing else.

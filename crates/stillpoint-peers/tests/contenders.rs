@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stillpoint_peers::{
     Contender, Delays, Element, ReadJob, ReadOutcome, Slots, Work, catalogue, contenders, micro, missing,
-    versions,
+    timed, versions,
 };
 
 const READERS: usize = 3;
