@@ -138,6 +138,16 @@ pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A
     }
 }
 
+/// As [`briefly`], for a body that refuses nothing.
+#[inline]
+pub(crate) fn caught<A: Answer>(body: impl FnOnce() -> A) -> A {
+    // Unwind safety: as in `briefly`.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(answer) => answer,
+        Err(panic) => refuse(&Refusal::new(libc::ENOTRECOVERABLE, message(&*panic))),
+    }
+}
+
 #[cold]
 fn refuse<A: Answer>(refusal: &Refusal) -> A {
     REASON.with(|reason| reason.set(&refusal.reason));

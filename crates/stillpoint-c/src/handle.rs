@@ -168,30 +168,40 @@ pub(crate) struct Found<K: Kind> {
 /// `pointer` is null, or has been a handle of some kind.
 #[inline]
 pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Refusal> {
+    // SAFETY: the caller's promise.
+    unsafe { peek(pointer).ok_or_else(|| refusal::<K>(pointer)) }
+}
+
+/// As [`find`], for who does not need the reason.
+///
+/// # Safety
+/// As for [`find`].
+#[inline]
+pub(crate) unsafe fn peek<K: Kind>(pointer: *const K::C) -> Option<Found<K>> {
     let pointer = pointer.cast::<Handle>();
     if pointer.is_null() || !pointer.is_aligned() {
-        return Err(no_handle::<K>(pointer));
+        return None;
     }
     // SAFETY: handles are never unmapped.
     let handle = unsafe { &*pointer };
     // Acquire: pairs with the release in `make`.
-    match handle.head.mark.load(Ordering::Acquire) {
-        mark if mark == K::MARK => Ok(Found { handle, kind: PhantomData }),
-        mark => Err(no_such_handle::<K>(mark)),
-    }
+    (handle.head.mark.load(Ordering::Acquire) == K::MARK).then_some(Found { handle, kind: PhantomData })
 }
 
+/// Why a handle was not found.
+///
+/// # Safety
+/// As for [`find`].
 #[cold]
-fn no_handle<K: Kind>(pointer: *const Handle) -> Refusal {
-    match pointer.is_null() {
-        true => Refusal::invalid(format!("NULL was passed for {}", K::NAME)),
-        false => Refusal::invalid(format!("{pointer:p} is not {}", K::NAME)),
+unsafe fn refusal<K: Kind>(pointer: *const K::C) -> Refusal {
+    if pointer.is_null() {
+        return Refusal::invalid(format!("NULL was passed for {}", K::NAME));
     }
-}
-
-#[cold]
-fn no_such_handle<K: Kind>(mark: u32) -> Refusal {
-    match mark {
+    if !pointer.cast::<Handle>().is_aligned() {
+        return Refusal::invalid(format!("{pointer:p} is not {}", K::NAME));
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { mark_of(pointer.cast()) } {
         FREE | CLAIMED => Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME)),
         _ => Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME)),
     }

@@ -12,7 +12,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
-use crate::handle::{self, find, mark_of, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
+use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
 use crate::thread_end::{adopt, disown};
 
 pub const STILL_LAYOUT: u32 = 1;
@@ -190,6 +190,21 @@ impl Drop for Pinned<'_> {
             nested => self.nested.store(nested - 1, Ordering::Relaxed),
         }
     }
+}
+
+/// The reader, if it reports quiescent states, is the calling thread's and online, and belongs to the domain with this number. For all
+/// else, mistakes included, there is [`region`].
+///
+/// # Safety
+/// As for [`region`].
+#[inline]
+pub(crate) unsafe fn online<'r>(reader: *const c_void, domain: u64) -> Option<&'r QsbrReader> {
+    // SAFETY: the caller's promise.
+    let qsbr: &Qsbr = unsafe { peek::<Qsbr>(reader.cast())?.value() };
+    let parts = qsbr.parts();
+    let may = parts.is_online() && qsbr.domain.id() == domain && parts.is_mine();
+    // SAFETY: shared access, as in `Qsbr::parts`.
+    may.then(|| unsafe { &*qsbr.reader.get() })
 }
 
 /// A region of the calling thread in the domain with this number, for a call; if it calls back, the reader is in use meanwhile.

@@ -14,10 +14,10 @@ use stillpoint_sys::tsan;
 use self::hashing::Users;
 use self::keys::{Key, Long, Place, Short};
 use self::typed::{Any, Typed, Word};
-use crate::border::{briefly, call, Refusal, Uncancelled};
+use crate::border::{briefly, call, caught, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, sized, Kind, Parts, Versioned};
-use crate::reader::region;
+use crate::handle::{self, find, peek, sized, Kind, Parts, Versioned};
+use crate::reader::{online, region};
 
 /// A table, to C.
 #[repr(C)]
@@ -172,6 +172,35 @@ impl Tabled {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_table_get(
+    handle: *const still_table,
+    reader: *const c_void,
+    key: *const c_void,
+    value: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller hands in handles.
+    let quick = unsafe { peek::<Tabled>(handle) }.and_then(|found| unsafe {
+        let table: &Tabled = found.value();
+        let online = if table.hash_is_users { None } else { online(reader, table.domain) };
+        online.map(|online| (table, online))
+    });
+    if let (Some((table, online)), false) = (quick, key.is_null()) {
+        // SAFETY: the caller hands in a key of the table's size, and a place, or null.
+        return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
+            Some(found) => {
+                unsafe { tell(value, found) };
+                1
+            }
+            None => 0,
+        });
+    }
+    // SAFETY: as above.
+    unsafe { get_slowly(handle, reader, key, value) }
+}
+
+/// Any other lookup, and what is refused. Out of line, for the sake of the other one's registers.
+#[cold]
+#[inline(never)]
+unsafe fn get_slowly(
     handle: *const still_table,
     reader: *const c_void,
     key: *const c_void,

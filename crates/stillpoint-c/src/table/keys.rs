@@ -11,9 +11,6 @@ use stillpoint::table::TableGuard;
 
 use super::typed::Word;
 
-/// Lookups that overlap.
-const BURST: usize = 16;
-
 /// Keys as a table has them.
 pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + 'static {
     /// A key that is looked up.
@@ -105,20 +102,46 @@ impl<const N: usize> Key for Short<N> {
         _: usize,
         values: &mut [Place],
     ) -> u64 {
-        let mut hits = 0;
-        for (burst, values) in values.chunks_mut(BURST).enumerate() {
-            let first = burst * BURST;
-            // The last burst may have fewer keys: the first one of it stands in for the others.
+        let (mut hits, mut done) = (0, 0);
+        // As many at once as there are.
+        while let Some(burst) = values.get_mut(done..done + 32) {
             // SAFETY: the caller's promise.
-            let key = |index: usize| unsafe {
-                Self::at(keys.add((first + if index < values.len() { index } else { 0 }) * N))
-            };
-            let found = view.get_many::<Self, BURST>(&std::array::from_fn(key));
-            for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
-                if let Some(Word(word)) = found {
-                    value.write(*word);
-                    hits |= 1 << (first + index);
-                }
+            hits |= unsafe { Self::burst::<32, S, R>(view, keys.add(done * N), burst) } << done;
+            done += 32;
+        }
+        while let Some(burst) = values.get_mut(done..done + 8) {
+            // SAFETY: as above.
+            hits |= unsafe { Self::burst::<8, S, R>(view, keys.add(done * N), burst) } << done;
+            done += 8;
+        }
+        for (index, value) in values[done..].iter_mut().enumerate() {
+            // SAFETY: as above.
+            hits |= unsafe {
+                Self::burst::<1, S, R>(view, keys.add((done + index) * N), std::slice::from_mut(value))
+            } << (done + index);
+        }
+        hits
+    }
+}
+
+impl<const N: usize> Short<N> {
+    /// Lookups that overlap; a bit for each that has found its key.
+    ///
+    /// # Safety
+    /// There are as many keys, and places.
+    unsafe fn burst<const B: usize, S: BuildHasher, R: Region>(
+        view: &View<'_, Self, S, R>,
+        keys: *const u8,
+        values: &mut [Place],
+    ) -> u64 {
+        // SAFETY: the caller's promise.
+        let keys: [Self; B] = std::array::from_fn(|index| unsafe { Self::at(keys.add(index * N)) });
+        let found = view.get_many(&keys);
+        let mut hits = 0;
+        for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
+            if let Some(Word(word)) = found {
+                value.write(*word);
+                hits |= 1 << index;
             }
         }
         hits

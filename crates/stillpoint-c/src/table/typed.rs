@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasher;
 
-use stillpoint::rcu::Region;
+use stillpoint::rcu::{QsbrReader, Region};
 use stillpoint::table::{Replaced, Table, TryInsertError};
 use stillpoint_sys::tsan;
 
@@ -43,6 +43,8 @@ impl Word {
 /// Where a method takes a key, it is the address of as many bytes as the keys of the table have.
 pub(super) trait Any: Send + Sync {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
+    /// As `get`, for the reader that is used most.
+    unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
     /// The value that was there.
@@ -133,6 +135,11 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word> {
         // SAFETY: the caller's promise.
         unsafe { within!(region, self.get_within(key)) }
+    }
+
+    unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word> {
+        // SAFETY: the caller's promise.
+        unsafe { self.get_within(reader, key) }
     }
 
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {

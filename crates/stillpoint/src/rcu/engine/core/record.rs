@@ -573,6 +573,7 @@ impl Record {
     }
 
     /// Whether the calling thread holds the record, or, in the child of a `fork`, its copy in the parent does.
+    #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: a thread sees its own store, and no other thread stores its handle.
         self.thread.load(Ordering::Relaxed) == stillpoint_sys::os::thread_handle()
