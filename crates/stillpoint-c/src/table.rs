@@ -187,6 +187,7 @@ pub unsafe extern "C" fn still_table_get(
         // SAFETY: the caller hands in a key of the table's size, and a place, or null.
         return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
             Some(found) => {
+                // SAFETY: as above.
                 unsafe { tell(value, found) };
                 1
             }
