@@ -13,7 +13,7 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("stillpoint-sys", &[]),
     ("stillpoint", &["stillpoint-sys"]),
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
-    ("stillpoint-c", &["stillpoint"]),
+    ("stillpoint-c", &["stillpoint", "stillpoint-sys"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-peers", &["stillpoint-c"]),
     ("stillpoint-harness", &["stillpoint"]),
