@@ -86,6 +86,37 @@ fn stress() {
     runs("stress");
 }
 
+/// Lines of the header, what stands in their place, and the program that finds out.
+const BROKEN: &[(&str, &str, &str)] = &[
+    // Without the reload. The time in which that goes wrong is made longer.
+    (
+        "        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        still_fence_(head);\n        /* Acquire: pairs with still_store and still_exchange. */\n        void *now = __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);\n",
+        "        sched_yield();\n        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        void *now = held.object;\n",
+        "stress",
+    ),
+    ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "stress"),
+    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
+    ("        head->nested++;\n", "", "readers"),
+    ("        head->nested--;\n", "", "readers"),
+    ("    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {\n", "    if (0) {\n", "readers"),
+    ("        __atomic_store_n((void **)held.slot_, NULL, __ATOMIC_RELEASE);\n", "", "readers"),
+];
+
+/// Each header that is broken is found out in one of some runs: a test that cannot fail proves nothing.
+#[test]
+fn broken_headers_are_found_out() {
+    let compiler = COMPILERS[0];
+    if !compiler.is_there() {
+        return;
+    }
+    for (number, &(from, to, program)) in BROKEN.iter().enumerate() {
+        let source = root().join("tests/c").join(program).with_extension("c");
+        let built = with_broken_header(compiler, ("stillpoint.h", from, to), &source, number);
+        let is_found_out = (0..10).any(|_| !within(&built, 60));
+        assert!(is_found_out, "stillpoint.h with `{to}` in place of `{from}` passes");
+    }
+}
+
 #[test]
 fn the_examples_run() {
     for name in ["configuration", "flows", "packets", "events"] {

@@ -285,24 +285,24 @@ fn programs_link_the_shared_library() {
 const BROKEN: &[(&str, &str, &str, &str)] = &[
     // Without the reload. The time in which that goes wrong is made longer.
     (
-        "hazard_pointer.hpp",
+        "stillpoint/hazard_pointer.hpp",
         "        reset_protection(old);\n        // Acquire: pairs with the release that has linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
         "        sched_yield();\n        reset_protection(old);\n        static_cast<void>(src);\n",
         "stress",
     ),
-    ("hazard_pointer.hpp", "        if (old == ptr)\n            return true;\n", "        return true;\n", "hazard"),
-    ("hazard_pointer.hpp", "{ set(nullptr); }", "{}", "hazard"),
-    ("hazard_pointer.hpp", " : hazard_(other.hazard_) { other.hazard_ = {}; }", " : hazard_(other.hazard_) {}", "hazard"),
-    ("hazard_pointer.hpp", "        if (this != &other) {\n", "        {\n", "hazard"),
-    ("hazard_pointer.hpp", "static_cast<T *>(this), &still_reclaim_", "this, &still_reclaim_", "hazard"),
-    ("rcu.hpp", "            ++self.nested;\n", "", "rcu"),
-    ("rcu.hpp", "__atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE)", "uint64_t{0}, __ATOMIC_RELEASE)", "rcu"),
-    ("reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
+    ("stillpoint/hazard_pointer.hpp", "        if (old == ptr)\n            return true;\n", "        return true;\n", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "{ set(nullptr); }", "{}", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", " : hazard_(other.hazard_) { other.hazard_ = {}; }", " : hazard_(other.hazard_) {}", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "        if (this != &other) {\n", "        {\n", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "static_cast<T *>(this), &still_reclaim_", "this, &still_reclaim_", "hazard"),
+    ("stillpoint/rcu.hpp", "            ++self.nested;\n", "", "rcu"),
+    ("stillpoint/rcu.hpp", "__atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE)", "uint64_t{0}, __ATOMIC_RELEASE)", "rcu"),
+    ("stillpoint/reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
 ];
 
 /// What makes a time longer breaks nothing.
 const SLOW: (&str, &str, &str, &str) = (
-    "hazard_pointer.hpp",
+    "stillpoint/hazard_pointer.hpp",
     "        reset_protection(old);\n",
     "        sched_yield();\n        reset_protection(old);\n",
     "stress",
@@ -316,40 +316,8 @@ fn broken_headers_are_found_out() {
         return;
     }
     for (number, &(header, from, to, program)) in BROKEN.iter().chain([&SLOW]).enumerate() {
-        let include = place().join(format!("broken-{number}"));
-        std::fs::create_dir_all(include.join("stillpoint")).unwrap();
-        for name in ["rcu.hpp", "hazard_pointer.hpp", "reclamation.h"] {
-            let text = std::fs::read_to_string(root().join("include/stillpoint").join(name)).unwrap();
-            let text = if name == header {
-                assert_eq!(text.matches(from).count(), 1, "{header}: {from}");
-                text.replace(from, to)
-            } else {
-                text
-            };
-            std::fs::write(include.join("stillpoint").join(name), text).unwrap();
-        }
-        let built = include.join("program");
-        let output = Command::new(compiler.name)
-            .args([
-                "-std=c++17",
-                "-O1",
-                "-g",
-                "-fsanitize=address,undefined",
-                "-fno-sanitize-recover=all",
-                "-pthread",
-                "-I",
-            ])
-            .arg(&include)
-            .arg("-I")
-            .arg(prefix().join("include"))
-            .arg(of_tests(program).with_extension("cc"))
-            .arg(prefix().join("lib/libstillpoint.a"))
-            .args(LIBRARIES)
-            .arg("-o")
-            .arg(&built)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{header}: {to}: {}", said(&output));
+        let source = of_tests(program).with_extension("cc");
+        let built = with_broken_header(compiler, (header, from, to), &source, number);
         if number == BROKEN.len() {
             assert!(within(&built, 60), "{header} with `{to}` in place of `{from}` does not pass");
             continue;
@@ -357,9 +325,4 @@ fn broken_headers_are_found_out() {
         let is_found_out = (0..10).any(|_| !within(&built, 60));
         assert!(is_found_out, "{header} with `{to}` in place of `{from}` passes");
     }
-}
-
-/// Whether a program succeeds in so many seconds.
-fn within(program: &Path, seconds: u32) -> bool {
-    Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
 }

@@ -125,3 +125,48 @@ pub(crate) fn runs(source: &Path) {
         }
     }
 }
+
+/// Compiles a program under AddressSanitizer with our headers, in one of which something else stands in the place of `from`.
+pub(crate) fn with_broken_header(
+    compiler: Compiler,
+    (header, from, to): (&str, &str, &str),
+    source: &Path,
+    number: usize,
+) -> PathBuf {
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
+            let to = to.join(entry.file_name().unwrap());
+            if entry.is_dir() {
+                copy(&entry, &to);
+            } else {
+                std::fs::copy(&entry, to).unwrap();
+            }
+        }
+    }
+    let include = place().join(format!("broken-{number}"));
+    copy(&root().join("include"), &include);
+    let text = std::fs::read_to_string(include.join(header)).unwrap();
+    assert_eq!(text.matches(from).count(), 1, "{header}: {from}");
+    std::fs::write(include.join(header), text.replace(from, to)).unwrap();
+    let built = include.join("program");
+    let output = Command::new(compiler.name)
+        .args(["-x", compiler.language, compiler.standard, "-D_GNU_SOURCE", "-O1", "-g", "-pthread"])
+        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"])
+        .arg(&include)
+        .arg(source)
+        .args(["-x", "none"])
+        .arg(prefix().join("lib/libstillpoint.a"))
+        .args(LIBRARIES)
+        .arg("-o")
+        .arg(&built)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{header}: {to}: {}", said(&output));
+    built
+}
+
+/// Whether a program succeeds in so many seconds.
+pub(crate) fn within(program: &Path, seconds: u32) -> bool {
+    Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
+}
