@@ -94,7 +94,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "        sched_yield();\n        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        void *now = held.object;\n",
         "stress",
     ),
-    ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "stress"),
+    ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "readers"),
     ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),

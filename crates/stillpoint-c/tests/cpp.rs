@@ -1,7 +1,7 @@
 //! The C++ headers, used by programs of their own: `tests/cpp`. What the standard says of them is listed here; each sentence names
 //! the tests of those programs that look at it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 mod programs;
