@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 // Its functions are called by name, from C.
-extern crate stillpoint_c as _;
+use stillpoint_c as _;
 
 use super::{RawElement, RawJob, RawSections};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, free_element};
