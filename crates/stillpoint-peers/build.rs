@@ -45,7 +45,7 @@ const PEERS: [Peer; 4] = [
         sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c", "c/urcu_linked.c"],
         drop_in: Some((
             "liburcu",
-            &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_bp_boosted.c", "c/urcu_linked.c"],
+            &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb_boosted.c", "c/urcu_linked.c"],
         )),
         libraries: &["urcu-qsbr", "urcu-memb", "urcu-mb"],
         needed_when_static: Some(&["urcu-common"]),

@@ -173,6 +173,8 @@ impl Reclamation {
         // Relaxed: as above.
         self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
         if !is_there {
+            // Deleters may reach points where libc cancels.
+            let _whole = Uncancelled::new();
             self.queue.poll(2 * RETRY as usize);
         }
     }

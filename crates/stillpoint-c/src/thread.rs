@@ -65,7 +65,7 @@ impl Threading {
 }
 
 /// The stack that `pthread_create` gives to a thread: of the resource limit, or what the program has chosen as its default.
-fn usual_stack() -> usize {
+pub(crate) fn usual_stack() -> usize {
     let (mut attributes, mut size) = (MaybeUninit::uninit(), 0);
     // SAFETY: the attributes are made, read and destroyed.
     unsafe {

@@ -90,7 +90,7 @@ pub fn missing() -> &'static [MissingPeer] {
                 "liburcu/mb",
                 "drop-in/urcu-qsbr",
                 "drop-in/urcu-memb",
-                "drop-in/urcu-bp+boost",
+                "drop-in/urcu-mb+boost",
             ],
         },
         #[cfg(not(peer_dpdk))]

@@ -291,7 +291,7 @@ fn a_peer_is_either_there_or_missing_with_a_reason() {
         "liburcu/mb",
         "drop-in/urcu-qsbr",
         "drop-in/urcu-memb",
-        "drop-in/urcu-bp+boost",
+        "drop-in/urcu-mb+boost",
         "dpdk/rcu",
         "dpdk/rcu+poll",
         "dpdk/rcu+background",

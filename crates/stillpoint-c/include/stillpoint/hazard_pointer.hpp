@@ -55,7 +55,7 @@ public:
         static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
                       "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
         still_retirable_.deleter() = std::move(d);
-        still_hazard_retire_(&still_retirable_, static_cast<T *>(this), &still_reclaim_);
+        still_hazard_retire_(std::addressof(still_retirable_), static_cast<T *>(this), &still_reclaim_);
     }
 
 protected:

@@ -128,7 +128,7 @@ public:
                       "T must have one base rcu_obj_base<T, D>, which is public and not virtual, and no other rcu_obj_base");
         static_cast<void>(domain);
         still_retirable_.deleter() = std::move(d);
-        still_rcu_retire_(&still_retirable_, &still_reclaim_);
+        still_rcu_retire_(std::addressof(still_retirable_), &still_reclaim_);
     }
 
 protected:

@@ -1,7 +1,9 @@
 //! Defer queues: copies of elements, each behind its token.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::answered;
@@ -103,7 +105,8 @@ impl Queue {
         // Before anything else: what is freed meanwhile only makes room.
         let token = self.variable.start();
         let mut words = self.lock();
-        if words.len() > self.trigger {
+        // A function of the program that frees, and enqueues here, is below a reclaim already.
+        if words.len() > self.trigger && FREEING.get() != ptr::from_ref(self) {
             drop(words);
             self.reclaim(self.most);
             words = self.lock();
@@ -151,13 +154,20 @@ impl Queue {
             }
         };
         let mut freed = 0;
+        let outer = FREEING.replace(ptr::from_ref(self));
         while freed < most && self.take(copy) {
             // SAFETY: the program's function, with what it was to be called with. No lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
             freed += 1;
         }
+        FREEING.set(outer);
         freed
     }
+}
+
+thread_local! {
+    /// The queue that the calling thread reclaims.
+    static FREEING: Cell<*const Queue> = const { Cell::new(ptr::null()) };
 }
 
 /// # Safety

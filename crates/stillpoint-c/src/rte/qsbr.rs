@@ -6,8 +6,7 @@ use std::fmt::{self, Display};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
-use std::sync::Once;
+use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{answered, print, weak};
@@ -174,17 +173,17 @@ impl Variable {
 
     /// Step 4; whether the grace period is over.
     fn wait(&self, token: u64, limit: Option<Duration>) -> bool {
+        // Without an end where the clock has none.
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         for _ in 0..SPINS {
             if self.is_over(token) {
                 return true;
             }
-            if limit == Some(Duration::ZERO) {
+            if end.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }
             std::hint::spin_loop();
         }
-        // Without an end where the clock has none.
-        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         let attention = &self.head().attention;
         let mut sleep = FIRST_SLEEP;
         loop {
@@ -233,14 +232,16 @@ fn tid() -> u32 {
     extern "C" fn in_child() {
         TID.with(|tid| tid.set(0));
     }
-    static FORKS: Once = Once::new();
+    // No `Once`: a child of a fork in its midst would wait for ever.
+    static FORKS: AtomicBool = AtomicBool::new(false);
 
     TID.with(|tid| {
         if tid.get() == 0 {
-            // SAFETY: the function touches only the one thread of a child. If there is no memory, a child's reports name its parent's thread.
-            FORKS.call_once(|| unsafe {
-                libc::pthread_atfork(None, None, Some(in_child));
-            });
+            if !FORKS.swap(true, Ordering::Relaxed) {
+                // SAFETY: the function touches only the one thread of a child. If there is no memory, a child's reports name its parent's
+                // thread.
+                unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            }
             // SAFETY: it has no conditions.
             tid.set(unsafe { libc::gettid() } as u32);
         }

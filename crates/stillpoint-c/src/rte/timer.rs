@@ -133,7 +133,8 @@ impl Handle {
 struct List {
     wheel: NodeWheel,
     /// Whether its timers are being taken out: additions leave the time to whoever does that.
-    is_managed: bool,
+    /// How many calls manage it, one within the other.
+    managers: u32,
 }
 
 /// How far the time of a list may lag behind before an addition sets it, in cycles. A timer that is added at a stale time is moved more often.
@@ -166,7 +167,7 @@ impl Lcore {
         let wheel = NodeWheel::try_new(0)
             .map_err(|_| Refusal::new(libc::ENOMEM, "there is no memory for the lists of timers"))?;
         Ok(Self {
-            list: TryLock::new(List { wheel, is_managed: false }),
+            list: TryLock::new(List { wheel, managers: 0 }),
             next: AtomicU64::new(u64::MAX),
             running: AtomicPtr::new(ptr::null_mut()),
             turn: AtomicU32::new(lcore),
@@ -194,7 +195,7 @@ impl Lcore {
     #[inline]
     unsafe fn add(&self, lcore: u32, timer: Handle, now: u64, deadline: u64, was_here: bool) {
         let mut list = self.list.lock();
-        let is_managed = list.is_managed;
+        let is_managed = list.managers > 0;
         let wheel = &mut list.wheel;
         if now.saturating_sub(wheel.now()) > LAG && !is_managed {
             wheel.advance(now);
@@ -218,7 +219,7 @@ impl Lcore {
     /// Lets the time of the list go on.
     fn begin(&self, now: u64) {
         let mut list = self.list.lock();
-        list.is_managed = true;
+        list.managers += 1;
         list.wheel.advance(now);
     }
 
@@ -240,7 +241,7 @@ impl Lcore {
             // One pop moves some of those that are due: only when nothing is moved any more, nothing is left.
             let so_far = list.wheel.stats().moved;
             if moved.replace(so_far) == Some(so_far) {
-                list.is_managed = false;
+                list.managers -= 1;
                 self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
                 return None;
             }
@@ -324,9 +325,10 @@ impl Data {
                 state => state != CONFIG,
             })
         }?;
-        if before.state == RUNNING {
-            // Step 3: the lcore does not touch it after its function.
-            self.lcores[lcore as usize].running.store(ptr::null_mut(), Ordering::Relaxed);
+        // Step 3: the lcore does not touch it after its function, which may also have initialised it anew.
+        let running = self.lcores.get(lcore as usize).map(|lcore| &lcore.running);
+        if let Some(running) = running.filter(|running| running.load(Ordering::Relaxed) == timer.0.as_ptr()) {
+            running.store(ptr::null_mut(), Ordering::Relaxed);
         }
         Some(before)
     }
@@ -604,7 +606,9 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
         // SAFETY: the caller hands in so many numbers, or NULL.
         for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
-            loop {
+            // Not those that the function adds.
+            let count = lcore.list.lock().wheel.len();
+            for _ in 0..count {
                 let mut list = lcore.list.lock();
                 let Some(node) = list.wheel.take_any() else { break };
                 let timer = Handle::of(node);

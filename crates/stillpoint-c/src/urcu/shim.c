@@ -62,8 +62,15 @@ void still_urcu_acquires_(void)
 
 void still_urcu_releases_(void)
 {
-    if (__builtin_expect(__tsan_release != NULL, 0))
-        __tsan_release(&sync_point);
+    if (__builtin_expect(__tsan_release == NULL, 1))
+        return;
+    __tsan_release(&sync_point);
+    /* What the engine acquires when a grace period is over, in the midst of a turn as well. */
+    for (uint32_t flavour = STILL_URCU_MEMB; flavour <= STILL_URCU_BP; flavour++) {
+        char *record = still_urcu_reader_of_(flavour)->record;
+        if (record != (const char *)&still_urcu_nobody_)
+            __tsan_release(record);
+    }
 }
 
 void still_urcu_enter_(uint32_t flavour)
@@ -72,15 +79,25 @@ void still_urcu_enter_(uint32_t flavour)
     still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
 }
 
-/* The key whose destructor unregisters threads. Made before anything else runs, so that its number is low: glibc has room for the
+/* The key whose destructor unregisters threads, in its third round: destructors of the program's own keys may still read, and may set
+ * their keys once more. Made before anything else runs, so that its number is low: glibc has room for the
  * first 32 in each thread, and a signal handler may set them. */
 static pthread_key_t key;
 static bool has_key;
+static __thread unsigned rounds __attribute__((tls_model("initial-exec")));
+
+static void thread_ends(void *value)
+{
+    if (++rounds < 3 && pthread_setspecific(key, value) == 0)
+        return;
+    rounds = 0;
+    still_urcu_thread_ends_(value);
+}
 
 static void __attribute__((constructor(101))) make_key(void)
 {
     if (!has_key)
-        has_key = pthread_key_create(&key, still_urcu_thread_ends_) == 0;
+        has_key = pthread_key_create(&key, thread_ends) == 0;
 }
 
 void still_urcu_thread_begins_(void)

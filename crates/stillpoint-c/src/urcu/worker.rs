@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use super::flavour::{of, Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use super::report;
 use crate::border::{briefly, call, Refusal};
-use crate::thread::Blocked;
+use crate::thread::{usual_stack, Blocked};
 
 /// liburcu's, to C.
 #[repr(C)]
@@ -37,6 +37,8 @@ pub(super) struct Worker {
     flavour: &'static Flavour,
     /// Whether it was freed, or is about to be.
     is_dead: AtomicBool,
+    /// How many threads push, or are about to find out that it is dead.
+    pushers: AtomicU32,
     /// Whether it is the flavour's own, which is never freed.
     is_lasting: bool,
     has_thread: AtomicBool,
@@ -110,6 +112,7 @@ impl Worker {
             queue,
             flavour,
             is_dead: AtomicBool::new(false),
+            pushers: AtomicU32::new(0),
             is_lasting,
             has_thread: AtomicBool::new(false),
             pthread: AtomicU64::new(0),
@@ -134,7 +137,10 @@ impl Worker {
         }
         let cpu = state.cpu;
         let blocked = Blocked::all();
-        let answer = std::thread::Builder::new().name("call_rcu".to_owned()).spawn(move || self.run(cpu));
+        let answer = std::thread::Builder::new()
+            .name("call_rcu".to_owned())
+            .stack_size(usual_stack())
+            .spawn(move || self.run(cpu));
         drop(blocked);
         match answer {
             Ok(thread) => {
@@ -178,8 +184,13 @@ impl Worker {
             }
         }
         acquires();
-        // Callbacks find a registered thread.
+        // Callbacks find a registered thread, whose own worker is the one that calls them.
         self.flavour.register(false);
+        // But for deferred calls: what they push is not among what a barrier of call_rcu waits for.
+        if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
+            // SAFETY: the thread's own.
+            unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
+        }
         // With quiescent states it is online while callbacks run.
         self.flavour.while_offline(|| self.queue.run_while(|| !self.is_dead()));
         self.flavour.unregister();
@@ -198,24 +209,30 @@ impl Worker {
         node: NonNull<Callback>,
         function: unsafe extern "C-unwind" fn(NonNull<Callback>),
     ) {
+        let worker = if self.is_lasting || self.enter() { self } else { self.flavour.default_worker() };
         releases();
         // SAFETY: the caller's promise.
-        unsafe { self.queue.push(node, function) };
-        // Relaxed: a hint; a worker that is stopped has none, and passes on what it has.
-        if !self.has_thread.load(Ordering::Relaxed) {
-            self.has_thread();
+        unsafe { worker.queue.push(node, function) };
+        if !worker.is_lasting {
+            // Release: pairs with the acquire in `retire`: what was pushed is seen.
+            worker.pushers.fetch_sub(1, Ordering::Release);
         }
-        if !self.is_lasting {
-            // SeqCst: pairs with the fence in `retire`: either it sees the push, or this sees that the worker is dead.
-            fence(Ordering::SeqCst);
-            if self.is_dead() {
-                let default = self.flavour.default_worker();
-                acquires();
-                self.queue.pass_to(&default.queue);
-                releases();
-                default.has_thread();
-            }
+        // Relaxed: a hint.
+        if !worker.has_thread.load(Ordering::Relaxed) {
+            worker.has_thread();
         }
+    }
+
+    /// From now on the worker is not buried; false if it is dead.
+    fn enter(&self) -> bool {
+        // SeqCst, both: pairs with those in `retire`: either it waits for this one, or this sees that the worker is dead.
+        self.pushers.fetch_add(1, Ordering::SeqCst);
+        let is_alive = !self.is_dead.load(Ordering::SeqCst);
+        if !is_alive {
+            // Relaxed: nothing was pushed.
+            self.pushers.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_alive
     }
 }
 
@@ -315,9 +332,12 @@ impl Flavour {
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        worker.is_dead.store(true, Ordering::Release);
-        // SeqCst: pairs with the fence in `push`.
-        fence(Ordering::SeqCst);
+        // SeqCst, both: pairs with those in `enter`.
+        worker.is_dead.store(true, Ordering::SeqCst);
+        // They are between two words; one that is preempted there is waited for.
+        while worker.pushers.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
         worker.queue.wake();
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).thread.take() }
@@ -393,6 +413,13 @@ impl Flavour {
             }
             worker.has_thread.store(false, Ordering::Relaxed);
             worker.is_dead.store(!worker.is_lasting, Ordering::Relaxed);
+            worker.pushers.store(0, Ordering::Relaxed);
+        }
+        // Somebody may have been about to find one of these dead, or have served its queue.
+        for worker in &lock.freed {
+            worker.pushers.store(0, Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { worker.queue.reset_after_fork() };
         }
         for worker in lock.live.clone().into_iter().filter(|worker| !worker.is_lasting) {
             self.bury(worker, lock);

@@ -169,7 +169,7 @@ static void leftovers(void)
 static void frees_itself(struct rcu_head *head)
 {
     struct call_rcu_data *own = get_thread_call_rcu_data();
-    CHECK(own == NULL);
+    CHECK(own == get_default_call_rcu_data());
     call_rcu_data_free(get_default_call_rcu_data());
     free(head);
     ADD(called, 1);

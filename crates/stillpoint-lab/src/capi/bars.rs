@@ -84,7 +84,7 @@ const BARS: &[Bar] = &[
     delay("unlink to free, 8 on a core", ONE_CORE, "c/qsbr", "stillpoint/qsbr+poll", 1.1),
     delay("call_rcu to callback, 1 reader", OWN_CORE, "drop-in/urcu-memb", "liburcu/memb", 1.0 / 50.0),
     delay("call_rcu to callback, 8 on a core", ONE_CORE, "drop-in/urcu-memb", "liburcu/memb", 0.7),
-    delay("call_rcu to callback, 8, boosted", ONE_CORE, "drop-in/urcu-bp+boost", "liburcu/memb", 1.0 / 20.0),
+    delay("call_rcu to callback, 8, boosted", ONE_CORE, "drop-in/urcu-mb+boost", "liburcu/memb", 1.0 / 20.0),
     Bar {
         what: "the end of 64 idle workers, ms",
         scenario: WORKERS,

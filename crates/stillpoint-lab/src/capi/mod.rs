@@ -73,7 +73,7 @@ const POLLED: &[Entry] = &[
 const CALLING: &[Entry] = &[
     entry("liburcu/memb", Policy::Background, Quick::Always),
     entry("drop-in/urcu-memb", Policy::Background, Quick::Always),
-    entry("drop-in/urcu-bp+boost", Policy::Background, Quick::Always),
+    entry("drop-in/urcu-mb+boost", Policy::Background, Quick::Always),
     entry("liburcu/qsbr", Policy::Background, Quick::Always),
     entry("drop-in/urcu-qsbr", Policy::Background, Quick::Always),
 ];

@@ -95,7 +95,7 @@ pub(super) static QSBR: Flavour = flavour!("stillpoint_urcu_qsbr_");
 static MEMB: Flavour = flavour!("stillpoint_urcu_memb_");
 static OUR_QSBR: Flavour = flavour!("stillpoint_drop_in_qsbr_");
 static OUR_MEMB: Flavour = flavour!("stillpoint_drop_in_memb_");
-static OUR_BP: Flavour = flavour!("stillpoint_drop_in_bp_");
+static BOOSTED: Flavour = flavour!("stillpoint_drop_in_boosted_");
 static MB: Flavour = flavour!("stillpoint_urcu_mb_");
 
 pub(super) const PEER: &str = "liburcu";
@@ -105,7 +105,7 @@ const NAME_MEMB: &str = "liburcu/memb";
 const NAME_MB: &str = "liburcu/mb";
 const NAME_OUR_QSBR: &str = "drop-in/urcu-qsbr";
 const NAME_OUR_MEMB: &str = "drop-in/urcu-memb";
-const NAME_OUR_BP: &str = "drop-in/urcu-bp+boost";
+const NAME_BOOSTED: &str = "drop-in/urcu-mb+boost";
 
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
@@ -188,27 +188,27 @@ pub(crate) const ENTRIES: &[Entry] = &[
         },
     },
     Entry {
-        name: NAME_OUR_BP,
+        name: NAME_BOOSTED,
         peer: PEER,
         make: |slots, _| {
             static CONFIGURED: Once = Once::new();
             CONFIGURED.call_once(|| {
                 // Where this process may not boost, `can_boost` has said so; without boosting, the flavour is there all the same.
-                stillpoint_drop_in_bp_configure();
+                stillpoint_drop_in_boosted_configure();
             });
             Box::new(Urcu {
                 slots: Arc::clone(slots),
-                flavour: &OUR_BP,
+                flavour: &BOOSTED,
                 realtime: false,
-                name: NAME_OUR_BP,
-                note: "flavour bp, whose preempted readers are raised to a real-time priority",
+                name: NAME_BOOSTED,
+                note: "flavour mb, whose preempted readers are raised to a real-time priority",
             })
         },
     },
 ];
 
 unsafe extern "C" {
-    safe fn stillpoint_drop_in_bp_configure() -> bool;
+    safe fn stillpoint_drop_in_boosted_configure() -> bool;
 }
 
 struct Urcu {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 #[cfg(not(any(loom, miri)))]
-use std::sync::OnceLock;
+use std::ptr;
+#[cfg(not(any(loom, miri)))]
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{FenceError, Mode, Provider};
 
@@ -70,7 +72,31 @@ impl fmt::Display for Backend {
 
 /// What the process uses, once that is known.
 #[cfg(not(any(loom, miri)))]
-static USED: OnceLock<Backend> = OnceLock::new();
+static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
+
+/// The one that is used, from now on; what is found out here only counts if nobody else was first. Nobody waits, so that a child of a `fork` in
+/// the midst of this does not wait for ever.
+#[cfg(not(any(loom, miri)))]
+fn used(find: impl FnOnce() -> Backend) -> Backend {
+    // Acquire, both: pair with the release below.
+    let used = USED.load(Ordering::Acquire);
+    // SAFETY: null, or from the box below, which is leaked.
+    if let Some(used) = unsafe { used.as_ref() } {
+        return *used;
+    }
+    let found = Box::into_raw(Box::new(find()));
+    match USED.compare_exchange(ptr::null_mut(), found, Ordering::Release, Ordering::Acquire) {
+        // SAFETY: leaked now.
+        Ok(_) => unsafe { *found },
+        Err(first) => {
+            // SAFETY: it was not published; the other one is leaked.
+            unsafe {
+                drop(Box::from_raw(found));
+                *first
+            }
+        }
+    }
+}
 
 /// The back end of this process: the one that was [chosen](choose), or else membarrier, or else the module, or else
 /// `Plain`. Found out by the first call, of this or of any other function that depends on it, and remembered.
@@ -78,7 +104,7 @@ static USED: OnceLock<Backend> = OnceLock::new();
 /// A provider is used only where somebody has asked for it.
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]
-    return *USED.get_or_init(|| {
+    return used(|| {
         let wide = [Backend::Membarrier, Backend::Module];
         wide.into_iter().find(|backend| backend.probe().is_ok()).unwrap_or(Backend::Plain)
     });
@@ -102,7 +128,7 @@ pub fn backend() -> Backend {
 pub fn choose(backend: Backend) -> Result<(), ChooseError> {
     backend.probe().map_err(ChooseError::Refused)?;
     #[cfg(not(any(loom, miri)))]
-    let used = *USED.get_or_init(|| backend);
+    let used = used(|| backend);
     #[cfg(any(loom, miri))]
     let used = self::backend();
     if used == backend {

@@ -5,7 +5,7 @@
 
 #![cfg(not(any(loom, miri)))]
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::io::Errno;
 use rustix::thread::{membarrier, MembarrierCommand};
@@ -18,15 +18,29 @@ impl From<Errno> for FenceError {
     }
 }
 
-/// Registers the process and tries one barrier, once; remembers the kernel's answer.
+/// Registers the process and tries one barrier, and remembers the kernel's answer. Threads that do so at the same time get the same
+/// one; nobody waits, so that a child of a `fork` in its midst does not wait for ever.
 pub(super) fn register() -> Result<(), FenceError> {
-    static ANSWER: OnceLock<Result<(), FenceError>> = OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
-        // A filter may let the registration through and not the barrier.
-        membarrier(MembarrierCommand::PrivateExpedited)?;
-        Ok(())
-    })
+    /// What is known: not yet, an errno, or 0.
+    static ANSWER: AtomicI32 = AtomicI32::new(UNKNOWN);
+    const UNKNOWN: i32 = -1;
+
+    // Relaxed, both: the number is all there is.
+    let known = match ANSWER.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            // A filter may let the registration through and not the barrier.
+            let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited)
+                .and_then(|()| membarrier(MembarrierCommand::PrivateExpedited));
+            let answer = answer.err().map_or(0, Errno::raw_os_error);
+            ANSWER.store(answer, Ordering::Relaxed);
+            answer
+        }
+        known => known,
+    };
+    match known {
+        0 => Ok(()),
+        errno => Err(FenceError::new(Backend::Membarrier, errno)),
+    }
 }
 
 /// A full barrier on every thread of the process.
