@@ -193,7 +193,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         make: |slots, _| {
             static CONFIGURED: Once = Once::new();
             CONFIGURED.call_once(|| {
-                // Where this process may not boost, `can_boost` has said so; without boosting, the flavour is there all the same.
+                // Whoever offers this contender has asked whether this process may boost.
                 stillpoint_drop_in_boosted_configure();
             });
             Box::new(Urcu {
