@@ -44,7 +44,9 @@ fn reclaim_has_flat_rows_of_the_agreed_form() {
     for ours in ["protected", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"] {
         assert!(names.contains(&format!("stillpoint/{ours}").as_str()), "{names:?}");
     }
-    for peer in stillpoint_peers::catalogue() {
+    // What is ours in C has an experiment of its own.
+    let is_of_c = |name: &str| ["c/", "drop-in/"].iter().any(|group| name.starts_with(group));
+    for peer in stillpoint_peers::catalogue().into_iter().filter(|peer| !is_of_c(peer.name)) {
         assert!(names.contains(&peer.name), "{} is missing in {names:?}", peer.name);
     }
     for row in rows {
