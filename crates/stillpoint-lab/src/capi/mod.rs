@@ -108,7 +108,6 @@ impl experiment::Plan for Plan {
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let asked = |name| in_scenario(name, scenarios);
-        stillpoint_peers::missing().iter().map(peers::how_to_get).for_each(output::tell);
         let plan = Self {
             calls: if asked(CALLS) { calls(args, cpus)? } else { None },
             delays: delays(args, cpus, scenarios)?,
@@ -124,6 +123,7 @@ impl experiment::Plan for Plan {
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+        stillpoint_peers::missing().iter().map(peers::how_to_get).for_each(output::tell);
         let mut rows = Vec::new();
         if let Some(calls) = &self.calls {
             rows = calls.rows()?;
@@ -184,7 +184,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
         if !in_scenario(scenario, scenarios) || !entries.iter().any(is_asked) {
             continue;
         }
-        // Who is missing has been told of.
+        // Who is missing is told of later.
         let (mut present, _) = contenders(entries, &args.contenders)?;
         if let Some(error) = reclaim::ours::refusal("stillpoint/guard+boost") {
             present.retain(|entry| !entry.name.ends_with("+boost"));
