@@ -3,9 +3,11 @@
 fn main() {
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=include/stillpoint/urcu.h");
+    println!("cargo::rerun-if-changed=include/stillpoint/liburcu/urcu/flavor.h");
     cc::Build::new()
         .file("src/urcu/shim.c")
         .include("include")
+        .include("include/stillpoint/liburcu")
         .std("gnu11")
         .warnings(true)
         .extra_warnings(true)

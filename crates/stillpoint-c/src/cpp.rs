@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
 use stillpoint::rcu::{Domain, Reader, SynchronizeError};
+use stillpoint_sys::os::ThreadEnd;
 
 use crate::border::Uncancelled;
 use crate::domain::still_domain;
@@ -275,31 +276,9 @@ fn end_with_thread(thread: *mut still_rcu_thread_) {
         }
     }
 
-    /// The key and 1; 0 before the first use.
-    static KEY: AtomicU64 = AtomicU64::new(0);
-    // Relaxed, all: a key is a number. Without a lock, as in `make`.
-    let key = match KEY.load(Ordering::Relaxed).checked_sub(1) {
-        Some(key) => Some(key as libc::pthread_key_t),
-        None => {
-            let mut key = 0;
-            // SAFETY: a place for the key, and a function that accepts what is stored below.
-            let is_there = unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0;
-            let first =
-                |key| KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed);
-            match is_there.then(|| first(key)) {
-                Some(Err(others)) => {
-                    // SAFETY: nothing was stored under it.
-                    unsafe { libc::pthread_key_delete(key) };
-                    Some((others - 1) as libc::pthread_key_t)
-                }
-                made => made.map(|_| key),
-            }
-        }
-    };
-    if let Some(key) = key {
-        // SAFETY: a key of ours. Where there is no memory for the value, the record stays, as said above.
-        unsafe { libc::pthread_setspecific(key, thread.cast_const().cast()) };
-    }
+    static END: ThreadEnd = ThreadEnd::new(end);
+    // SAFETY: the function accepts this value. Where it is not called, the record stays, as said above.
+    unsafe { END.call_with(thread.cast()) };
 }
 
 #[no_mangle]

@@ -172,7 +172,7 @@ pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Ref
     unsafe { peek(pointer).ok_or_else(|| refusal::<K>(pointer)) }
 }
 
-/// As [`find`], for who does not need the reason.
+/// As [`find`], for callers that need no reason.
 ///
 /// # Safety
 /// As for [`find`].

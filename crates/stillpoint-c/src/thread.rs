@@ -32,6 +32,11 @@ pub(crate) struct Threading {
 }
 
 impl Threading {
+    /// With the usual stack.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { stack_size: usual_stack(), name: name.to_owned() }
+    }
+
     /// With the values of C: 0 and null are defaults.
     ///
     /// # Safety
@@ -65,7 +70,7 @@ impl Threading {
 }
 
 /// The stack that `pthread_create` gives to a thread: of the resource limit, or what the program has chosen as its default.
-pub(crate) fn usual_stack() -> usize {
+fn usual_stack() -> usize {
     let (mut attributes, mut size) = (MaybeUninit::uninit(), 0);
     // SAFETY: the attributes are made, read and destroyed.
     unsafe {
@@ -75,6 +80,15 @@ pub(crate) fn usual_stack() -> usize {
         }
     }
     size.max(1 << 16)
+}
+
+/// Starts a thread on which signals are blocked.
+pub(crate) fn spawn(
+    options: Threading,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    let _blocked = Blocked::all();
+    std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(run)
 }
 
 /// A thread of the library.
@@ -112,11 +126,7 @@ impl Worker {
             let _ignored = tsan::ignore();
             run();
         };
-        let blocked = Blocked::all();
-        let thread =
-            std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body);
-        drop(blocked);
-        let thread = thread.map_err(|error| {
+        let thread = spawn(options, body).map_err(|error| {
             let reason = format!("a thread could not be started: {error}");
             Refusal::new(error.raw_os_error().unwrap_or(libc::EAGAIN), reason)
         })?;

@@ -164,20 +164,8 @@ fn sanitizers_have_nothing_to_say() {
             compiled_and_run(CC, &source(name), &flags, &format!("{name}-{kind}"));
         }
         // It has eyes: a program that does not wait for its readers is reported.
-        let program = place().join(format!("racy-{kind}"));
-        let output = CC
-            .command()
-            .args(flags)
-            .arg("-DWITHOUT_GRACE_PERIOD")
-            .arg(source("qsbr"))
-            .args(["-x", "none"])
-            .arg(prefix().join("lib/libstillpoint.a"))
-            .args(LIBRARIES)
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        let racy = [&flags[..], &["-DWITHOUT_GRACE_PERIOD"]].concat();
+        let program = compiled(CC, &source("qsbr"), &racy, &format!("racy-{kind}"));
         let output = Command::new(&program).output().unwrap();
         assert!(!output.status.success() && said(&output).contains("Sanitizer"), "{}", said(&output));
     }

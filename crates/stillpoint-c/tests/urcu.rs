@@ -34,30 +34,8 @@ fn compiled_from(
     libraries: &[&str],
     program: &str,
 ) -> PathBuf {
-    let program = place().join(program);
-    let output = compiler
-        .command()
-        .args(["-O2", "-g"])
-        .arg("-I")
-        .arg(prefix().join("include/stillpoint/liburcu"))
-        .args(flags)
-        .arg(source)
-        .args(["-x", "none"])
-        .arg(prefix().join("lib/libstillpoint.a"))
-        .args(libraries)
-        .args(LIBRARIES)
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{} does not compile {}:\n{}",
-        compiler.name,
-        source.display(),
-        said(&output)
-    );
-    program
+    let include = format!("-I{}", prefix().join("include/stillpoint/liburcu").display());
+    linked(compiler, source, &[&["-O2", "-g", &include], flags].concat(), libraries, program)
 }
 
 /// Runs a program in these flavours, with functions that are called and with inline code; one of them as C++ as well.

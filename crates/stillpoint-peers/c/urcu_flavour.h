@@ -210,7 +210,7 @@ static void count_call(struct rcu_head *head)
 /* How many heads there are: those that were called are used again. */
 enum { HEADS = 1 << 20 };
 
-/* The time of so many calls of `call_rcu`, in nanoseconds, without that of their callbacks; the worker runs elsewhere. */
+/* The time of that many calls of `call_rcu`, in nanoseconds, without that of their callbacks; the worker runs elsewhere. */
 uint64_t NAME(calls_ns)(uint64_t iterations)
 {
     struct rcu_head *heads = malloc(HEADS * sizeof *heads);
@@ -241,7 +241,7 @@ uint64_t NAME(calls_ns)(uint64_t iterations)
     return spent;
 }
 
-/* Makes so many workers, has each call something, and measures how long it takes to free them when all are idle; in nanoseconds. */
+/* Makes that many workers, has each call something, and measures how long it takes to free them when all are idle; in nanoseconds. */
 uint64_t NAME(free_workers_ns)(unsigned count)
 {
     struct call_rcu_data **workers = calloc(count, sizeof(struct call_rcu_data *));

@@ -9,7 +9,9 @@ use std::slice;
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{answered, print, weak};
+use stillpoint_sys::tsan;
+
+use super::{answered, print};
 use crate::border::{briefly, call, time, Refusal};
 
 /// A variable, to C.
@@ -118,7 +120,7 @@ impl Variable {
     /// As the header's.
     pub(super) fn start(&self) -> u64 {
         let token = &self.head().token;
-        weak::released(token);
+        tsan::release(token);
         let started = token.fetch_add(1, Ordering::SeqCst) + 1;
         if !cfg!(target_arch = "x86_64") {
             fence(Ordering::SeqCst);
@@ -134,13 +136,13 @@ impl Variable {
         let counts = self.counts();
         for (index, word) in self.bitmap().iter().enumerate() {
             let mut bits = word.load(Ordering::Acquire);
-            weak::acquired(word);
+            tsan::acquire(word);
             while bits != 0 {
                 let id = index * BITS + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let Some(count) = counts.get(id) else { continue };
                 let reported = count.cnt.load(Ordering::Acquire);
-                weak::acquired(&count.cnt);
+                tsan::acquire(&count.cnt);
                 if reported == OFFLINE {
                     continue;
                 }
@@ -160,12 +162,12 @@ impl Variable {
     pub(super) fn is_over(&self, token: u64) -> bool {
         let head = self.head();
         let acked = head.acked.load(Ordering::Acquire);
-        weak::acquired(&head.acked);
+        tsan::acquire(&head.acked);
         if token <= acked {
             return true;
         }
         let Some(least) = self.scan(token, |_| true) else { return false };
-        weak::released(&head.acked);
+        tsan::release(&head.acked);
         head.acked.store(least, Ordering::Release);
         head.acked_token.store(least, Ordering::Release);
         true
@@ -305,9 +307,9 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
         if word.load(Ordering::Acquire) & bit != 0 {
             count.tid.store(0, Ordering::Relaxed);
             // Before the bit: checks of DPDK's header that wait for this id look at nothing else.
-            weak::released(&count.cnt);
+            tsan::release(&count.cnt);
             count.cnt.store(OFFLINE, Ordering::Release);
-            weak::released(word);
+            tsan::release(word);
             if word.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
                 variable.head().num_threads.fetch_sub(1, Ordering::Relaxed);
             }
@@ -365,7 +367,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, th
         // An id that is none has no quiescent state: the readers are waited for all the same.
         if let Ok((count, ..)) = variable.id(thread_id) {
             // The caller has nothing: as its quiescent state, or going online. Step 1's fence follows.
-            weak::released(&count.cnt);
+            tsan::release(&count.cnt);
             let before = count.cnt.swap(variable.head().token.load(Ordering::Acquire), Ordering::AcqRel);
             fence(Ordering::SeqCst);
             if before == OFFLINE {

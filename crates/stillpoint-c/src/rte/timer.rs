@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use stillpoint::timer::{Node, NodeWheel, Schedule};
 use stillpoint_sys::sync::TryLock;
+use stillpoint_sys::tsan;
 
-use super::{print, weak};
+use super::print;
 use crate::border::{briefly, call, Refusal};
 
 /// A timer, to C.
@@ -109,7 +110,7 @@ impl Handle {
     unsafe fn set(self, status: Status) {
         // SAFETY: the caller's promise.
         let place = unsafe { self.status() };
-        weak::released(place);
+        tsan::release(place);
         place.store(status.word(), Ordering::Release);
     }
 
@@ -124,7 +125,7 @@ impl Handle {
         let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
             may(Status::from(word)).then(|| to.word())
         });
-        weak::acquired(status);
+        tsan::acquire(status);
         taken.ok().map(Status::from)
     }
 }
@@ -375,7 +376,7 @@ impl Data {
 }
 
 /// # Safety
-/// NULL for nothing, or the numbers of so many lists.
+/// NULL for nothing, or the numbers of that many lists.
 unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
     match usize::try_from(length) {
         // SAFETY: the caller's promise.
@@ -564,7 +565,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         let data = unsafe { data(id) }?;
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
-        // SAFETY: the caller hands in so many numbers, or NULL.
+        // SAFETY: the caller hands in that many numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
         for list in lists {
             // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
@@ -603,7 +604,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
     call(|| {
         // SAFETY: the caller does not free it meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller hands in so many numbers, or NULL.
+        // SAFETY: the caller hands in that many numbers, or NULL.
         for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
             // Not those that the function adds.

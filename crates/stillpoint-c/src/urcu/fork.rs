@@ -86,7 +86,7 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
-        is_first_reset(flavour);
+        note_reset(flavour);
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
             report(
@@ -115,8 +115,8 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
 /// The process in which each flavour was reset last: its child hooks come in any order, and there are workers after the first one.
 static RESET_IN: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
-/// Whether this is the first one in this process.
-fn is_first_reset(flavour: u32) -> bool {
+/// Notes a reset in this process, and returns whether it is the first one.
+fn note_reset(flavour: u32) -> bool {
     let process = std::process::id();
     // Relaxed: of the thread that forked.
     RESET_IN.get(flavour as usize).is_none_or(|reset| reset.swap(process, Ordering::Relaxed) != process)
@@ -126,7 +126,7 @@ fn is_first_reset(flavour: u32) -> bool {
 #[no_mangle]
 pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
     call(|| {
-        if let Some(group) = of(flavour).peek().filter(|_| is_first_reset(flavour)) {
+        if let Some(group) = of(flavour).peek().filter(|_| note_reset(flavour)) {
             // SAFETY: the caller says that this is the only thread of a child.
             unsafe { group.domain.reset_after_fork() };
         }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "stillpoint/urcu.h"
+#include "stillpoint/liburcu/urcu/flavor.h"
 
 /* As in reader.rs. */
 #define AT(field, place) _Static_assert(offsetof(struct still_urcu_reader_, field) == (place), #field)
@@ -113,29 +114,6 @@ void still_urcu_bp_prepare_(void)
 {
     still_urcu_prepare_(STILL_URCU_BP);
 }
-
-struct urcu_gp_poll_state {
-    unsigned long grace_period_id;
-};
-
-struct rcu_flavor_struct {
-    void (*read_lock)(void);
-    void (*read_unlock)(void);
-    int (*read_ongoing)(void);
-    void (*read_quiescent_state)(void);
-    void (*update_call_rcu)(struct rcu_head *head, void (*function)(struct rcu_head *head));
-    void (*update_synchronize_rcu)(void);
-    void (*update_defer_rcu)(void (*function)(void *argument), void *argument);
-    void (*thread_offline)(void);
-    void (*thread_online)(void);
-    void (*register_thread)(void);
-    void (*unregister_thread)(void);
-    void (*barrier)(void);
-    void (*register_rculfhash_atfork)(struct urcu_atfork *atfork);
-    void (*unregister_rculfhash_atfork)(struct urcu_atfork *atfork);
-    struct urcu_gp_poll_state (*update_start_poll_synchronize_rcu)(void);
-    bool (*update_poll_state_synchronize_rcu)(struct urcu_gp_poll_state state);
-};
 
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "a token is a number of a poll state");
 _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in Rust");

@@ -18,7 +18,7 @@ use super::flavour::{of, Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use super::report;
 use crate::border::{briefly, call, Refusal};
-use crate::thread::{usual_stack, Blocked};
+use crate::thread::{spawn, Threading};
 
 /// liburcu's, to C.
 #[repr(C)]
@@ -136,13 +136,7 @@ impl Worker {
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
-        let blocked = Blocked::all();
-        let answer = std::thread::Builder::new()
-            .name("call_rcu".to_owned())
-            .stack_size(usual_stack())
-            .spawn(move || self.run(cpu));
-        drop(blocked);
-        match answer {
+        match spawn(Threading::named("call_rcu"), move || self.run(cpu)) {
             Ok(thread) => {
                 self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
                 state.thread = Some(thread);

@@ -86,6 +86,17 @@ pub(crate) fn prefix() -> &'static Path {
 
 /// Compiles a program, linked with the static library. Returns where it is.
 pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> PathBuf {
+    linked(compiler, source, flags, &[], program)
+}
+
+/// The same, linked with libraries of others as well.
+pub(crate) fn linked(
+    compiler: Compiler,
+    source: &Path,
+    flags: &[&str],
+    libraries: &[&str],
+    program: &str,
+) -> PathBuf {
     let program = place().join(program);
     let output = compiler
         .command()
@@ -93,6 +104,7 @@ pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], progra
         .arg(source)
         .args(["-x", "none"])
         .arg(prefix().join("lib/libstillpoint.a"))
+        .args(libraries)
         .args(LIBRARIES)
         .arg("-o")
         .arg(&program)
@@ -166,7 +178,7 @@ pub(crate) fn with_broken_header(
     built
 }
 
-/// Whether a program succeeds in so many seconds.
+/// Whether a program succeeds in that many seconds.
 pub(crate) fn within(program: &Path, seconds: u32) -> bool {
     Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
 }

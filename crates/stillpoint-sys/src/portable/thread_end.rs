@@ -44,15 +44,36 @@ impl ThreadEnd {
 #[cfg(all(unix, not(stillpoint_portable)))]
 mod keys {
     use std::ffi::c_void;
-    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// `None` where there are no more keys.
+    /// The key and 1; 0 before the first use. Without a lock, which a child of a `fork` in its midst would find held.
     #[derive(Debug)]
-    pub(super) struct Key(OnceLock<Option<libc::pthread_key_t>>);
+    pub(super) struct Key(AtomicU64);
 
     impl Key {
         pub(super) const fn new() -> Self {
-            Self(OnceLock::new())
+            Self(AtomicU64::new(0))
+        }
+
+        /// `None` where there are no more keys.
+        fn get(&self, function: unsafe extern "C" fn(*mut c_void)) -> Option<libc::pthread_key_t> {
+            // Relaxed, all: a key is a number.
+            if let Some(key) = self.0.load(Ordering::Relaxed).checked_sub(1) {
+                return Some(key as libc::pthread_key_t);
+            }
+            let mut key = 0;
+            // SAFETY: `key` is written.
+            if unsafe { libc::pthread_key_create(&mut key, Some(function)) } != 0 {
+                return None;
+            }
+            match self.0.compare_exchange(0, key as u64 + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => Some(key),
+                Err(first) => {
+                    // SAFETY: nothing was stored under it.
+                    unsafe { libc::pthread_key_delete(key) };
+                    Some((first - 1) as libc::pthread_key_t)
+                }
+            }
         }
 
         /// # Safety
@@ -62,14 +83,8 @@ mod keys {
             function: unsafe extern "C" fn(*mut c_void),
             value: *mut c_void,
         ) -> bool {
-            let key = self.0.get_or_init(|| {
-                let mut key = 0;
-                // SAFETY: `key` is written.
-                let answer = unsafe { libc::pthread_key_create(&mut key, Some(function)) };
-                (answer == 0).then_some(key)
-            });
             // SAFETY: the key was made, and is never deleted; the value is handed to the function and used for nothing else.
-            key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
+            self.get(function).is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
         }
     }
 }

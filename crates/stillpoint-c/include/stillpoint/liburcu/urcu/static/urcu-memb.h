@@ -3,34 +3,7 @@
 #define STILLPOINT_URCU_STATIC_URCU_MEMB_H
 
 #include "../../../urcu.h"
-
-/* What liburcu's file of this name includes. */
-#include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <urcu/pointer.h>
-#ifndef STILL_URCU_ALONE
-#if __has_include(<urcu/config.h>)
-#include <urcu/config.h>
-#endif
-#if __has_include(<urcu/system.h>)
-#include <urcu/system.h>
-#endif
-#if __has_include(<urcu/list.h>)
-#include <urcu/list.h>
-#endif
-#if __has_include(<urcu/futex.h>)
-#include <urcu/futex.h>
-#endif
-#if __has_include(<urcu/tls-compat.h>)
-#include <urcu/tls-compat.h>
-#endif
-#if __has_include(<urcu/debug.h>)
-#include <urcu/debug.h>
-#endif
-#endif
+#include "../../../urcu-includes.h"
 
 #ifdef __cplusplus
 extern "C" {
