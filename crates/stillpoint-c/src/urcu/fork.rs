@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::flavour::of;
-use super::report;
-use crate::border::call;
+use crate::border::{call, Refusal};
 
 /// liburcu's, to C: the hooks of its hash tables.
 #[repr(C)]
@@ -38,8 +37,15 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         if flavour.is_within_callback() {
-            report(flavour, "call_rcu_before_fork was called by a callback, and would wait for itself");
-            return Ok(());
+            return Err(flavour.waits_for_itself("call_rcu_before_fork", "by a callback"));
+        }
+        {
+            let mut lock = flavour.lock();
+            if lock.is_borrowed() {
+                return Err(flavour.waits_for_itself("call_rcu_before_fork", "between the hooks of a fork"));
+            }
+            // From now on nobody waits for the end of a pause under the lock, or in a callback.
+            lock.forks += 1;
         }
         let (mut paused, mut pauses) = (Vec::new(), Vec::new());
         let mut lock = loop {
@@ -69,14 +75,20 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(flavour, "call_rcu_after_fork_parent without call_rcu_before_fork by this thread");
-            return Ok(());
+            return Err(Refusal::invalid(format!(
+                "urcu-{}: call_rcu_after_fork_parent without call_rcu_before_fork by this thread",
+                flavour.name()
+            )));
         };
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
+        drop(pauses);
+        lock.forks -= 1;
+        if lock.forks == 0 {
+            flavour.bury_dead(&mut lock);
+        }
         // Of a worker that was made meanwhile, by this thread.
         flavour.start_missing(&lock);
         drop(lock);
-        drop(pauses);
         // SAFETY: they are registered.
         unsafe { run(hooks, |hooks| hooks.after_fork_parent) };
         Ok(())
@@ -89,12 +101,12 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
         note_reset(flavour);
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(
-                flavour,
-                "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
-            );
-            return Ok(());
+            return Err(Refusal::invalid(format!(
+                "urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
+                flavour.name()
+            )));
         };
+        lock.forks = 0;
         if let Some(group) = flavour.peek() {
             // SAFETY: the only thread of a child; the queues were paused.
             unsafe {

@@ -16,7 +16,6 @@ use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
 
 use super::flavour::{of, Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
-use super::report;
 use crate::border::{briefly, call, Refusal};
 use crate::thread::{spawn, Threading};
 
@@ -54,6 +53,8 @@ struct State {
     cpu: Option<usize>,
     /// When a thread could not be started.
     failed: Option<Instant>,
+    /// It is freed and its thread is gone, but what it has was not passed on, since a fork was under way.
+    is_to_bury: bool,
 }
 
 // SAFETY: the state is used under the flavour's lock, and everything else is.
@@ -71,7 +72,9 @@ pub(super) struct Workers {
     /// With the default worker, and without that of deferred calls.
     pub(super) live: Vec<&'static Worker>,
     freed: Vec<&'static Worker>,
-    /// Of a fork that is under way.
+    /// Threads between the hooks of a fork. Meanwhile queues are paused.
+    pub(super) forks: usize,
+    /// Of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
     pub(super) atfork: *mut super::fork::urcu_atfork,
     pub(super) atforks: usize,
@@ -92,7 +95,14 @@ impl Shared {
 
 impl Workers {
     pub(super) const fn new() -> Self {
-        Self { live: Vec::new(), freed: Vec::new(), pauses: Vec::new(), atfork: ptr::null_mut(), atforks: 0 }
+        Self {
+            live: Vec::new(),
+            freed: Vec::new(),
+            forks: 0,
+            pauses: Vec::new(),
+            atfork: ptr::null_mut(),
+            atforks: 0,
+        }
     }
 }
 
@@ -186,8 +196,19 @@ impl Worker {
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // With quiescent states it is online while callbacks run.
-        self.flavour.while_offline(|| self.queue.run_while(|| !self.is_dead()));
+        self.flavour.while_offline(|| self.queue.run_while(|| self.goes_on()));
         self.flavour.unregister();
+    }
+
+    /// Asked between turns, and when somebody wakes the thread.
+    fn goes_on(&self) -> bool {
+        self.flavour.refill();
+        !self.is_dead()
+    }
+
+    /// Has the thread ask whether it goes on. Neither allocates nor waits.
+    pub(super) fn wake(&self) {
+        self.queue.wake();
     }
 
     fn is_dead(&self) -> bool {
@@ -338,8 +359,15 @@ impl Flavour {
     }
 
     /// Passes on what a worker has whose thread is gone, and keeps it for the next one. Barriers find the callbacks with the
-    /// one or with the other, since they look under the lock.
-    pub(super) fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
+    /// one or with the other, since they look under the lock. While a fork is under way, which pauses queues and then wants the lock,
+    /// the worker is left to the end of that.
+    fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
+        let is_put_off = lock.forks > 0;
+        // SAFETY: the lock is held.
+        unsafe { (*worker.state.get()).is_to_bury = is_put_off };
+        if is_put_off {
+            return;
+        }
         worker.has_thread.store(false, Ordering::Relaxed);
         if worker.queue.pending() > 0 {
             let default = self.make_default(lock);
@@ -353,25 +381,40 @@ impl Flavour {
         lock.freed.push(worker);
     }
 
-    fn free_worker(&'static self, worker: *mut call_rcu_data) {
+    /// Buries those that were left to the end of a fork, which has come.
+    pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
+        for worker in lock.live.clone() {
+            // SAFETY: the lock is held.
+            if unsafe { (*worker.state.get()).is_to_bury } {
+                self.bury(worker, lock);
+            }
+        }
+    }
+
+    fn free_worker(&'static self, worker: *mut call_rcu_data) -> Result<(), Refusal> {
+        let refuse = |errno, why| {
+            Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())))
+        };
         let mut lock = self.lock();
         let found = lock.live.iter().copied().find(|live| ptr::eq(live.to_c(), worker));
         let Some(worker) = found.filter(|worker| !worker.is_dead()) else {
-            return report(self, "call_rcu_data_free: this worker does not exist, or was freed before");
+            return refuse(libc::EINVAL, "this worker does not exist, or was freed before");
         };
         if worker.is_lasting {
             // The default worker stays, as liburcu's.
-            return;
+            return Ok(());
         }
         if worker.queue.is_served_here() {
-            return report(self, "call_rcu_data_free: a callback cannot free the worker that runs it");
+            return refuse(libc::EDEADLK, "a callback cannot free the worker that runs it");
         }
         let thread = self.retire(worker, &mut lock);
         drop(lock);
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            report(self, "a callback has panicked");
-        }
+        let has_panicked = thread.is_some_and(|thread| thread.join().is_err());
         self.bury(worker, &mut self.lock());
+        match has_panicked {
+            true => refuse(libc::ENOTRECOVERABLE, "a callback has panicked"),
+            false => Ok(()),
+        }
     }
 
     fn set_of_cpu(&'static self, cpu: c_int, worker: *mut call_rcu_data) -> Result<(), Refusal> {
@@ -461,10 +504,10 @@ pub extern "C" fn still_urcu_worker_new_(flavour: u32, _flags: u64, cpu: c_int) 
 #[no_mangle]
 pub extern "C" fn still_urcu_worker_free_(flavour: u32, worker: *mut call_rcu_data) {
     call(|| {
-        if !worker.is_null() {
-            of(flavour).free_worker(worker);
+        match worker.is_null() {
+            true => Ok(()),
+            false => of(flavour).free_worker(worker),
         }
-        Ok(())
     });
 }
 
@@ -538,7 +581,12 @@ pub extern "C" fn still_urcu_set_worker_of_cpu_(
 pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
     call(|| {
         let flavour = of(flavour);
-        for cpu in 0..flavour.cpus().len() as c_int {
+        // Made under the lock, which nobody else holds at a fork.
+        let cpus = {
+            let _lock = flavour.lock();
+            flavour.cpus().len()
+        };
+        for cpu in 0..cpus as c_int {
             if flavour.of_cpu(cpu).is_some() {
                 continue;
             }
@@ -547,7 +595,7 @@ pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
                 Err(refusal) => return answer(Err(refusal)),
             };
             if let Err(refusal) = flavour.set_of_cpu(cpu, made) {
-                flavour.free_worker(made);
+                flavour.free_worker(made)?;
                 // Another thread was faster.
                 if refusal.errno != libc::EEXIST {
                     return answer(Err(refusal));
@@ -567,9 +615,7 @@ pub extern "C" fn still_urcu_workers_free_(flavour: u32) {
         let workers: Vec<_> =
             places.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel)).collect();
         // No grace period: threads that push to them still pass on what they push.
-        for worker in workers.into_iter().filter(|worker| !worker.is_null()) {
-            flavour.free_worker(worker.cast());
-        }
-        Ok(())
+        let freed = workers.into_iter().filter(|worker| !worker.is_null());
+        freed.fold(Ok(()), |answer, worker| answer.and(flavour.free_worker(worker.cast())))
     });
 }

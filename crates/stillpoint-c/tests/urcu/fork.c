@@ -79,10 +79,15 @@ int main(void)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-#ifdef FLAVOUR_BP
-        urcu_bp_after_fork_child();
-#endif
         call_rcu_after_fork_child();
+#ifdef FLAVOUR_BP
+        /* Its default worker is a reader by now. */
+        push();
+        rcu_barrier();
+        ADD(called, -1);
+        urcu_bp_after_fork_child();
+        synchronize_rcu();
+#endif
         CHECK(hooked[0] == 1 && hooked[1] == 0 && hooked[2] == 1);
         /* The thread in the section is not here. */
         rcu_barrier();
@@ -102,6 +107,9 @@ int main(void)
         call_rcu_before_fork();
         pid_t grandchild = fork();
         if (grandchild == 0) {
+#ifdef FLAVOUR_BP
+            urcu_bp_after_fork_child();
+#endif
             call_rcu_after_fork_child();
             push();
             rcu_barrier();

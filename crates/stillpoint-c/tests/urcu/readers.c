@@ -135,6 +135,41 @@ static void registration(void)
     CHECK(still_domain_free(domain) == 0);
 }
 
+static pthread_key_t early, late;
+static int ends;
+
+/* A destructor of the program's: the thread is a reader in it, in its second round as well. */
+static void ends_later(void *value)
+{
+    pthread_key_t *key = (pthread_key_t *)value;
+    CHECK(rcu_read_ongoing());
+    if (!IS_QSBR) {
+        struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+        CHECK(!poll_state_synchronize_rcu(state));
+    }
+    if (ADD(ends, 1) % 4 < 3)
+        CHECK(pthread_setspecific(*key, value) == 0);
+}
+
+static void *ends_in_section(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    rcu_read_lock();
+    CHECK(pthread_setspecific(early, &early) == 0 && pthread_setspecific(late, &late) == 0);
+    return NULL;
+}
+
+static void ends_of_threads(void)
+{
+    CHECK(pthread_key_create(&early, ends_later) == 0);
+    for (int each = 0; each < 40; each++)
+        CHECK(pthread_key_create(&late, ends_later) == 0);
+    CHECK(pthread_join(started(ends_in_section, NULL), NULL) == 0);
+    CHECK(LOAD(ends) == 4);
+    AWAIT(is_free());
+}
+
 static int handled, rounds;
 
 static void handler(int signal)
@@ -204,6 +239,7 @@ static void pointers(void)
 int main(void)
 {
     registration();
+    ends_of_threads();
     handlers();
     pointers();
     CHECK(still_urcu_domain(4) == NULL && errno == EINVAL);

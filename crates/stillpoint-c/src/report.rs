@@ -1,0 +1,56 @@
+//! What a call has to say that cannot return an error: to the program's hook. The library prints nothing.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use stillpoint_sys::tsan;
+
+use crate::border::{call, say, still_error, Answer};
+
+pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_char, context: *mut c_void)>;
+
+struct Hook {
+    function: unsafe extern "C-unwind" fn(*const c_char, *mut c_void),
+    context: *mut c_void,
+}
+
+/// Null, or a hook from a box. It is never freed: another thread may be about to call it.
+static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
+
+/// The calling thread's last [reason](still_error), to the hook.
+#[cold]
+fn tell() {
+    // Acquire: pairs with the release in `still_on_report`. SAFETY: null, or never freed.
+    let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
+    // A copy: the hook may call functions that fail.
+    // SAFETY: a string of the calling thread's.
+    let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
+    let _heeded = tsan::heed();
+    // SAFETY: the caller of `still_on_report` says that it may be called so.
+    unsafe { (hook.function)(reason.as_ptr(), hook.context) };
+}
+
+/// Tells of what is in the way of a call that goes on.
+pub(crate) fn report(reason: &str) {
+    say(reason);
+    tell();
+}
+
+/// Functions that return nothing: a failure is reported.
+impl Answer for () {
+    fn failed(_: c_int) {
+        tell();
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn still_on_report(hook: still_report_fn, context: *mut c_void) {
+    call(|| {
+        let hook =
+            hook.map_or(ptr::null_mut(), |function| Box::into_raw(Box::new(Hook { function, context })));
+        // Release: pairs with the acquire in `tell`.
+        HOOK.store(hook, Ordering::Release);
+        Ok(())
+    });
+}
