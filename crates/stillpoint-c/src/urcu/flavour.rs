@@ -300,6 +300,14 @@ impl Quiet {
     }
 }
 
+impl Quiet {
+    /// Sleeps until a handler has run that was to run before.
+    pub(super) fn until_handled(&self) {
+        // SAFETY: a set of signals. It returns with those blocked again that were blocked.
+        unsafe { libc::sigsuspend(&self.0) };
+    }
+}
+
 impl Drop for Quiet {
     fn drop(&mut self) {
         // SAFETY: the set from before.

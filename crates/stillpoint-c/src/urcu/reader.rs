@@ -238,9 +238,13 @@ impl Flavour {
                 group.tell();
             }
             match error {
-                // Nobody else can end the section, but for a handler of a signal.
-                // SAFETY: it has no preconditions.
-                SynchronizeError::WouldDeadlock { .. } => drop(unsafe { libc::pause() }),
+                // Only a handler of a signal can end the section. One that does so after this look runs within the sleep.
+                SynchronizeError::WouldDeadlock { .. } => {
+                    let quiet = Quiet::new();
+                    if raw::held_up_by_caller(&group.domain).is_err() {
+                        quiet.until_handled();
+                    }
+                }
                 _ => std::thread::sleep(AGAIN),
             }
         });

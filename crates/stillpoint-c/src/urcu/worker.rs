@@ -76,6 +76,8 @@ pub(super) struct Workers {
     pub(super) forks: usize,
     /// Of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
+    /// Of workers that were made since somebody was between the hooks.
+    pub(super) born_paused: Vec<Paused>,
     pub(super) atfork: *mut super::fork::urcu_atfork,
     pub(super) atforks: usize,
 }
@@ -100,6 +102,7 @@ impl Workers {
             freed: Vec::new(),
             forks: 0,
             pauses: Vec::new(),
+            born_paused: Vec::new(),
             atfork: ptr::null_mut(),
             atforks: 0,
         }
@@ -128,6 +131,13 @@ impl Worker {
             pthread: AtomicU64::new(0),
             state: UnsafeCell::default(),
         }))
+    }
+
+    /// Nobody serves its queue yet: a fork that is under way need not look for it.
+    fn is_born(&self, lock: &mut Locked<'_, Workers>) {
+        if lock.forks > 0 {
+            lock.born_paused.push(self.queue.pause());
+        }
     }
 
     fn to_c(&self) -> *mut call_rcu_data {
@@ -262,6 +272,7 @@ impl Flavour {
             return worker;
         }
         let worker = Worker::make(self, true);
+        worker.is_born(lock);
         lock.live.push(worker);
         // Release: pairs with the acquire in `worker_at`.
         self.shared.default.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
@@ -271,9 +282,10 @@ impl Flavour {
     /// The worker of deferred calls, which is made if need be.
     pub(super) fn deferring_worker(&'static self) -> &'static Worker {
         worker_at(&self.shared.deferred).unwrap_or_else(|| {
-            let _lock = self.lock();
+            let mut lock = self.lock();
             worker_at(&self.shared.deferred).unwrap_or_else(|| {
                 let worker = Worker::make(self, true);
+                worker.is_born(&mut lock);
                 // Release: pairs with the acquire in `worker_at`.
                 self.shared.deferred.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
                 worker
@@ -333,6 +345,7 @@ impl Flavour {
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).cpu = usize::try_from(cpu).ok() };
         worker.is_dead.store(false, Ordering::Relaxed);
+        worker.is_born(&mut lock);
         lock.live.push(worker);
         let Err(error) = worker.start(&lock) else { return Ok(worker) };
         self.retire(worker, &mut lock);
@@ -360,9 +373,9 @@ impl Flavour {
 
     /// Passes on what a worker has whose thread is gone, and keeps it for the next one. Barriers find the callbacks with the
     /// one or with the other, since they look under the lock. While a fork is under way, which pauses queues and then wants the lock,
-    /// the worker is left to the end of that.
+    /// a worker that has something is left to the end of that.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
-        let is_put_off = lock.forks > 0;
+        let is_put_off = lock.forks > 0 && worker.queue.pending() > 0;
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).is_to_bury = is_put_off };
         if is_put_off {

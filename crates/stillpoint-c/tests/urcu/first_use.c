@@ -53,8 +53,8 @@ int main(void)
         alarm(60);
         pthread_t thread = started(uses, NULL);
         AWAIT(LOAD(is_begun));
-        for (volatile unsigned spin = 0; spin < round * 50; spin++)
-            ;
+        for (unsigned spin = 0; spin < round * 50; spin++)
+            __asm__ volatile("");
         call_rcu_before_fork();
         pid_t child = fork();
         CHECK(child >= 0);
