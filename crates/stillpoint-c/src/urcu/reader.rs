@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stillpoint::rcu::raw::{self, offsets, Spare};
 use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
 
-use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
 use super::defer;
+use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
 use crate::border::{briefly, call};
 use crate::handle::STILL_FULL_FENCE_;
 use crate::report::report;

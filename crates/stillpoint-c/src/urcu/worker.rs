@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
+use stillpoint_sys::os;
 
 use super::flavour::{of, Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
@@ -239,8 +240,7 @@ impl Worker {
         // SAFETY: the caller's promise.
         unsafe { worker.queue.push(node, function) };
         if !worker.is_lasting {
-            // Release: pairs with the acquire in `retire`: what was pushed is seen.
-            worker.pushers.fetch_sub(1, Ordering::Release);
+            worker.leave();
         }
         // Relaxed: a hint.
         if !worker.has_thread.load(Ordering::Relaxed) {
@@ -254,10 +254,16 @@ impl Worker {
         self.pushers.fetch_add(1, Ordering::SeqCst);
         let is_alive = !self.is_dead.load(Ordering::SeqCst);
         if !is_alive {
-            // Relaxed: nothing was pushed.
-            self.pushers.fetch_sub(1, Ordering::Relaxed);
+            self.leave();
         }
         is_alive
+    }
+
+    fn leave(&self) {
+        // SeqCst, both: pair with those in `retire`: either it sees this one gone, and what was pushed, or this wakes it.
+        if self.pushers.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_dead.load(Ordering::SeqCst) {
+            os::wake_all(&self.pushers);
+        }
     }
 }
 
@@ -360,11 +366,14 @@ impl Flavour {
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        // SeqCst, both: pairs with those in `enter`.
+        // SeqCst, both: pairs with those in `enter` and `leave`.
         worker.is_dead.store(true, Ordering::SeqCst);
         // They are between two words; one that is preempted there is waited for.
-        while worker.pushers.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now();
+        loop {
+            match worker.pushers.load(Ordering::SeqCst) {
+                0 => break,
+                pushers => os::wait(&worker.pushers, pushers, None),
+            }
         }
         worker.queue.wake();
         // SAFETY: the lock is held.
@@ -405,9 +414,8 @@ impl Flavour {
     }
 
     fn free_worker(&'static self, worker: *mut call_rcu_data) -> Result<(), Refusal> {
-        let refuse = |errno, why| {
-            Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())))
-        };
+        let refuse =
+            |errno, why| Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())));
         let mut lock = self.lock();
         let found = lock.live.iter().copied().find(|live| ptr::eq(live.to_c(), worker));
         let Some(worker) = found.filter(|worker| !worker.is_dead()) else {
@@ -516,11 +524,9 @@ pub extern "C" fn still_urcu_worker_new_(flavour: u32, _flags: u64, cpu: c_int) 
 
 #[no_mangle]
 pub extern "C" fn still_urcu_worker_free_(flavour: u32, worker: *mut call_rcu_data) {
-    call(|| {
-        match worker.is_null() {
-            true => Ok(()),
-            false => of(flavour).free_worker(worker),
-        }
+    call(|| match worker.is_null() {
+        true => Ok(()),
+        false => of(flavour).free_worker(worker),
     });
 }
 
@@ -628,7 +634,10 @@ pub extern "C" fn still_urcu_workers_free_(flavour: u32) {
         let workers: Vec<_> =
             places.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel)).collect();
         // No grace period: threads that push to them still pass on what they push.
-        let freed = workers.into_iter().filter(|worker| !worker.is_null());
-        freed.fold(Ok(()), |answer, worker| answer.and(flavour.free_worker(worker.cast())))
+        let mut answer = Ok(());
+        for worker in workers.into_iter().filter(|worker| !worker.is_null()) {
+            answer = answer.and(flavour.free_worker(worker.cast()));
+        }
+        answer
     });
 }
