@@ -347,7 +347,7 @@ fn the_program_of_the_guide_runs_in_each_step() {
 /// Under the sanitizers of addresses and of undefined behaviour.
 #[test]
 fn sanitizers_find_nothing() {
-    for name in ["readers", "callbacks", "workers", "defer", "configure", "stress"] {
+    for name in ["readers", "callbacks", "workers", "defer", "configure", "reports", "stress"] {
         for flavour in ["MEMB", "QSBR", "BP"] {
             let flags = [
                 &format!("-DFLAVOUR_{flavour}"),

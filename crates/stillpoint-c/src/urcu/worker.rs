@@ -18,6 +18,7 @@ use stillpoint_sys::os;
 use super::flavour::{of, Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use crate::border::{briefly, call, Refusal};
+use crate::report::report;
 use crate::thread::{spawn, Threading};
 
 /// liburcu's, to C.
@@ -182,8 +183,16 @@ impl Worker {
         let lock = self.flavour.lock();
         // SAFETY: the lock is held.
         let failed = unsafe { (*self.state.get()).failed };
-        let is_to_try = !self.is_dead() && failed.is_none_or(|failed| failed.elapsed() >= AGAIN);
-        is_to_try && self.start(&lock).is_ok()
+        if self.is_dead() || lock.is_borrowed() || failed.is_some_and(|failed| failed.elapsed() < AGAIN) {
+            return false;
+        }
+        let Err(error) = self.start(&lock) else { return true };
+        drop(lock);
+        let name = self.flavour.name();
+        report(&format!(
+            "urcu-{name}: the thread of a worker could not be started, and is tried again: {error}"
+        ));
+        false
     }
 
     /// What its thread does.

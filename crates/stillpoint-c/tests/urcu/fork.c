@@ -52,8 +52,34 @@ static void deferred(void *argument)
     ADD(called, 1);
 }
 
+#ifdef FLAVOUR_BP
+/* Without the hooks of call_rcu: the hook of bp forgets the other threads' readers, whatever was refused before. */
+static void only_bp(void)
+{
+    struct holder holder;
+    hold(&holder);
+    urcu_bp_before_fork();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        call_rcu_after_fork_child();
+        urcu_bp_after_fork_child();
+        synchronize_rcu();
+        _exit(0);
+    }
+    urcu_bp_after_fork_parent();
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    let_go(&holder);
+}
+#endif
+
 int main(void)
 {
+#ifdef FLAVOUR_BP
+    only_bp();
+#endif
     struct urcu_atfork hooks = {before_fork, after_parent, after_child, hooked};
     urcu_register_rculfhash_atfork(&hooks);
     urcu_register_rculfhash_atfork(&hooks);

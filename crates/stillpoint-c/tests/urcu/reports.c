@@ -78,6 +78,26 @@ static void *waits_for_itself(void *argument)
 }
 #endif
 
+static void may_be_cancelled(const char *report, void *context) STILL_NOEXCEPT
+{
+    noted(report, context);
+    pthread_testcancel();
+}
+
+/* A thread is not cancelled in the hook, which the library has called. */
+static void *is_cancelled(void *argument)
+{
+    (void)argument;
+    int before = LOAD(reports);
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    call_rcu(NULL, misuses);
+    CHECK(LOAD(reports) == before + 1);
+    STORE(called, 0);
+    pthread_testcancel();
+    CHECK(0);
+    return NULL;
+}
+
 int main(void)
 {
     rcu_register_thread();
@@ -123,6 +143,10 @@ int main(void)
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(LOAD(reports) == before + 1);
 #endif
+
+    still_on_report(may_be_cancelled, &reports);
+    void *end;
+    CHECK(pthread_join(started(is_cancelled, NULL), &end) == 0 && end == PTHREAD_CANCELED && LOAD(called) == 0);
 
     still_on_report(reported, &reports);
     int so_far = LOAD(reports);

@@ -70,9 +70,18 @@ static pthread_t caller(void)
     return last.caller;
 }
 
+static int reports;
+
+static void reported(const char *report, void *context) STILL_NOEXCEPT
+{
+    CHECK(context == &reports && strstr(report, "could not be started") != NULL);
+    ADD(reports, 1);
+}
+
 static void refusals(void)
 {
     STORE(is_refused, 1);
+    still_on_report(reported, &reports);
     errno = 0;
     CHECK(create_call_rcu_data(0, -1) == NULL && errno == EAGAIN && LOAD(refused) > 0);
     CHECK(create_all_cpu_call_rcu_data(0) == -EAGAIN && errno == EAGAIN);
@@ -80,6 +89,8 @@ static void refusals(void)
     /* The barrier runs what no worker takes. */
     CHECK(pthread_equal(caller(), pthread_self()));
     CHECK(LOAD(called) == 1);
+    CHECK(LOAD(reports) > 0 && LOAD(reports) <= LOAD(refused));
+    still_on_report(NULL, NULL);
     int before = LOAD(refused);
     STORE(is_refused, 0);
     AWAIT((push(), rcu_barrier(), !pthread_equal(last.caller, pthread_self())));
