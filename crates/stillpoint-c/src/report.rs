@@ -1,5 +1,6 @@
 //! What a call has to say that cannot return an error: to the program's hook. The library prints nothing.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -20,12 +21,20 @@ struct Hook {
 /// Null, or a hook from a box. It is never freed: another thread may be about to call it.
 static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
 
+thread_local! {
+    /// Whether the thread is in the hook: what it does wrong there would be without an end.
+    static IS_TELLING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The calling thread's last [reason](still_error), to the hook.
 #[cold]
 fn tell() {
     // Acquire: pairs with the release in `still_on_report`. SAFETY: null, or never freed.
     let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
     let Some(function) = hook.function else { return };
+    if IS_TELLING.replace(true) {
+        return;
+    }
     // A copy: the hook may call functions that fail.
     // SAFETY: a string of the calling thread's.
     let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
@@ -34,6 +43,7 @@ fn tell() {
     let _heeded = tsan::heed();
     // SAFETY: the caller of `still_on_report` says that it may be called so.
     unsafe { function(reason.as_ptr(), hook.context) };
+    IS_TELLING.set(false);
 }
 
 /// Tells of what is in the way of a call that goes on.
