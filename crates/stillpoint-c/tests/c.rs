@@ -188,8 +188,14 @@ fn items(text: &str) -> Vec<String> {
 
 /// What a generated item says, as C that does not compile beside a header that says something else.
 fn comparison(item: &str) -> String {
-    let pointers =
-        ["still_destroy_fn", "still_stall_fn", "still_callback_fn", "still_hash_fn", "still_entry_fn"];
+    let pointers = [
+        "still_destroy_fn",
+        "still_stall_fn",
+        "still_callback_fn",
+        "still_hash_fn",
+        "still_entry_fn",
+        "still_report_fn",
+    ];
     if let Some(rest) =
         item.strip_prefix("struct ").filter(|rest| rest.split('(').next().unwrap().contains('{'))
     {

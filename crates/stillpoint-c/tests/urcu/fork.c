@@ -53,6 +53,17 @@ static void deferred(void *argument)
 }
 
 #ifdef FLAVOUR_BP
+static int is_reading;
+
+static void reads(struct rcu_head *head)
+{
+    rcu_read_lock();
+    STORE(is_reading, 1);
+    AWAIT(LOAD(is_reading) == 2);
+    rcu_read_unlock();
+    free(head);
+}
+
 /* Without the hooks of call_rcu: the hook of bp forgets the other threads' readers, whatever was refused before. */
 static void only_bp(void)
 {
@@ -107,11 +118,15 @@ int main(void)
     if (child == 0) {
         call_rcu_after_fork_child();
 #ifdef FLAVOUR_BP
-        /* Its default worker is a reader by now. */
-        push();
-        rcu_barrier();
-        ADD(called, -1);
+        /* Its default worker is a reader by now, which is not forgotten. */
+        struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+        CHECK(head != NULL);
+        call_rcu(head, reads);
+        AWAIT(LOAD(is_reading) == 1);
         urcu_bp_after_fork_child();
+        struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+        CHECK(!poll_state_synchronize_rcu(state));
+        STORE(is_reading, 2);
         synchronize_rcu();
 #endif
         CHECK(hooked[0] == 1 && hooked[1] == 0 && hooked[2] == 1);

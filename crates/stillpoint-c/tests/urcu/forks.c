@@ -1,6 +1,7 @@
 /* Forks while other threads push, wait, and make and free workers. */
 #include "flavour.h"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -149,6 +150,42 @@ static void freed_in_a_fork(int by_callback)
     call_rcu_data_free(blocking);
 }
 
+/* A worker that is made while a fork is under way calls nothing before that is over. */
+static void made_in_a_fork(void)
+{
+    frees_itself = 0;
+    STORE(is_blocked, 0);
+    STORE(is_let_go, 0);
+    STORE(forker, 0);
+    blocking = create_call_rcu_data(0, -1);
+    CHECK(blocking != NULL);
+    struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+    CHECK(head != NULL);
+    set_thread_call_rcu_data(blocking);
+    ADD(pushed, 1);
+    call_rcu(head, blocks);
+    AWAIT(LOAD(is_blocked));
+    pthread_t thread = started(forks, NULL);
+    AWAIT(LOAD(forker) != 0);
+    AWAIT(sleeps(LOAD(forker)));
+    struct call_rcu_data *own = create_call_rcu_data(0, -1);
+    CHECK(own != NULL);
+    set_thread_call_rcu_data(own);
+    int before = LOAD(called);
+    push();
+    for (int each = 0; each < 1000; each++) {
+        sched_yield();
+        CHECK(LOAD(called) == before);
+    }
+    STORE(is_let_go, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    set_thread_call_rcu_data(NULL);
+    rcu_barrier();
+    CHECK(LOAD(called) == LOAD(pushed));
+    call_rcu_data_free(own);
+    call_rcu_data_free(blocking);
+}
+
 /* Between the hooks, by the thread that forks. */
 static void freed_by_the_forker(void)
 {
@@ -265,6 +302,78 @@ static void storm(void)
     CHECK(LOAD(called) == LOAD(pushed));
 }
 
+enum { HEADS = 1024 };
+static struct rcu_head heads[HEADS];
+static int in_use[HEADS], is_frozen, is_thawed;
+
+static void free_head(struct rcu_head *head)
+{
+    STORE(in_use[head - heads], 0);
+}
+
+/* Without malloc, whose locks a fork waits for. */
+static void *pushes_for_ever(void *argument)
+{
+    set_thread_call_rcu_data((struct call_rcu_data *)argument);
+    for (unsigned next = 0; !LOAD(stop); next = (next + 1) % HEADS)
+        if (!LOAD(in_use[next])) {
+            STORE(in_use[next], 1);
+            call_rcu(&heads[next], free_head);
+        }
+    return NULL;
+}
+
+static void freezes(int signal)
+{
+    (void)signal;
+    STORE(is_frozen, 1);
+    AWAIT(LOAD(is_thawed));
+    STORE(is_frozen, 0);
+}
+
+/* A thread that is not in the child was in the midst of a push to a worker, which was freed before, or is freed there. */
+static void frozen_pushes(int freed_before)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = freezes;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    struct call_rcu_data *own = create_call_rcu_data(0, -1);
+    CHECK(own != NULL);
+    STORE(stop, 0);
+    pthread_t thread = started(pushes_for_ever, own);
+    if (freed_before)
+        call_rcu_data_free(own);
+    for (int round = 0; round < 100; round++) {
+        STORE(is_thawed, 0);
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+        AWAIT(LOAD(is_frozen));
+        call_rcu_before_fork();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            call_rcu_after_fork_child();
+            struct call_rcu_data *again[8];
+            for (int each = 0; each < 8; each++)
+                CHECK((again[each] = create_call_rcu_data(0, -1)) != NULL);
+            for (int each = 0; each < 8; each++)
+                call_rcu_data_free(again[each]);
+            rcu_barrier();
+            _exit(0);
+        }
+        call_rcu_after_fork_parent();
+        STORE(is_thawed, 1);
+        AWAIT(!LOAD(is_frozen));
+        in_parent(child);
+    }
+    STORE(stop, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (!freed_before)
+        call_rcu_data_free(own);
+    rcu_barrier();
+}
+
 int main(void)
 {
     alarm(300);
@@ -274,8 +383,11 @@ int main(void)
         freed_in_a_fork(0);
         freed_in_a_fork(1);
         freed_by_the_forker();
+        made_in_a_fork();
     }
     storm();
+    frozen_pushes(0);
+    frozen_pushes(1);
     printf("%d workers, %d pushes, %d barriers\n", workers_made, pushed, barriers_done);
     return 0;
 }
