@@ -228,16 +228,16 @@ static void limits(uint32_t ids)
     rte_rcu_qsbr_thread_offline(v, 0);
     rte_rcu_qsbr_thread_online(v, ids - 1);
     uint64_t token = rte_rcu_qsbr_start(v);
-    for (int64_t limit = 1; limit < 20000000; limit *= 5) {
+    for (int64_t limit = 10; limit < 20000000; limit += limit / 4) {
         int64_t least = INT64_MAX;
-        for (int times = 0; times < 20 && least > limit / 4 + 200000; times++) {
+        for (int times = 0; times < 20 && least > limit / 8 + 150000; times++) {
             int64_t begin = nanoseconds();
             CHECK(still_rte_rcu_check_timeout(v, token, limit) == 0);
             int64_t over = nanoseconds() - begin - limit;
             CHECK(over >= 0);
             least = over < least ? over : least;
         }
-        CHECK(least <= limit / 4 + 200000);
+        CHECK(least <= limit / 8 + 150000);
     }
     free(v);
 }
