@@ -199,6 +199,8 @@ static void changing_hands(void)
     /* Its thread ends while it is online. */
     joined(started(goes_online, v));
     CHECK(v->qsbr_cnt[1].still_tid_ != 0);
+    /* It may be seen for a moment after it was joined. */
+    UNTIL(syscall(SYS_tkill, v->qsbr_cnt[1].still_tid_, 0) == -1);
     CHECK(still_rte_rcu_stall(v, rte_rcu_qsbr_start(v), &stall) == 1 && stall.thread_id == 1);
     CHECK(stall.tid == 0 && stall.name[0] == '\0');
     /* As code of DPDK's header takes it offline. */
