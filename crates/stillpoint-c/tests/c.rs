@@ -571,6 +571,19 @@ fn a_program_that_closes_the_library_goes_on() {
     assert!(output.status.success(), "{}", said(&output));
     let output = with_library(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
+
+    // The static library in a plugin, linked as the guide says, and without that: code that runs when a thread ends is gone then.
+    for (stays, name) in [(true, "stays.so"), (false, "goes.so")] {
+        let plugin = place().join(name);
+        let mut link = Command::new("cc");
+        link.args(["-shared", "-Wl,-z,defs", "-Wl,-u,still_domain_default,-u,still_barrier,-u,still_error,-u,still_reader_new_"]);
+        link.args(stays.then_some("-Wl,-z,nodelete"));
+        link.arg(prefix().join("lib/libstillpoint.a")).args(LIBRARIES).arg("-o").arg(&plugin);
+        let output = link.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let output = Command::new(&program).arg(&plugin).output().unwrap();
+        assert_eq!(output.status.success(), stays, "{name}: {}: {}", output.status, said(&output));
+    }
 }
 
 #[test]
