@@ -576,7 +576,11 @@ fn a_program_that_closes_the_library_goes_on() {
     for (stays, name) in [(true, "stays.so"), (false, "goes.so")] {
         let plugin = place().join(name);
         let mut link = Command::new("cc");
-        link.args(["-shared", "-Wl,-z,defs", "-Wl,-u,still_domain_default,-u,still_barrier,-u,still_error,-u,still_reader_new_"]);
+        link.args([
+            "-shared",
+            "-Wl,-z,defs",
+            "-Wl,-u,still_domain_default,-u,still_barrier,-u,still_error,-u,still_reader_new_",
+        ]);
         link.args(stays.then_some("-Wl,-z,nodelete"));
         link.arg(prefix().join("lib/libstillpoint.a")).args(LIBRARIES).arg("-o").arg(&plugin);
         let output = link.output().unwrap();
