@@ -11,13 +11,13 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
-use stillpoint_sys::os;
+use stillpoint_sys::sync::Door;
 
 use super::flavour::{Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
@@ -40,10 +40,8 @@ pub struct rcu_head {
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
     flavour: &'static Flavour,
-    /// Whether it was freed, or is about to be.
-    is_dead: AtomicBool,
-    /// How many threads push, or are about to find out that it is dead.
-    pushers: AtomicU32,
+    /// Threads push behind it. Closed when the worker was freed, or is about to be: it is dead.
+    door: Door,
     /// Whether it is the flavour's own, which is never freed.
     is_lasting: bool,
     has_thread: AtomicBool,
@@ -130,8 +128,7 @@ impl Worker {
         Box::leak(Box::new(Self {
             queue,
             flavour,
-            is_dead: AtomicBool::new(false),
-            pushers: AtomicU32::new(0),
+            door: Door::new(),
             is_lasting,
             has_thread: AtomicBool::new(false),
             pthread: AtomicU64::new(0),
@@ -187,7 +184,10 @@ impl Worker {
         let lock = self.flavour.lock();
         // SAFETY: the lock is held.
         let failed = unsafe { (*self.state.get()).failed };
-        if self.is_dead() || lock.is_borrowed() || failed.is_some_and(|failed| failed.elapsed() < AGAIN) {
+        if self.door.is_closed()
+            || lock.is_borrowed()
+            || failed.is_some_and(|failed| failed.elapsed() < AGAIN)
+        {
             return false;
         }
         let Err(error) = self.start(&lock) else { return true };
@@ -227,17 +227,12 @@ impl Worker {
     /// Asked between turns, and when somebody wakes the thread.
     fn goes_on(&self) -> bool {
         self.flavour.refill();
-        !self.is_dead()
+        !self.door.is_closed()
     }
 
     /// Has the thread ask whether it goes on. Neither allocates nor waits.
     pub(super) fn wake(&self) {
         self.queue.wake();
-    }
-
-    fn is_dead(&self) -> bool {
-        // Acquire: what came before it was freed is seen.
-        self.is_dead.load(Ordering::Acquire)
     }
 
     /// # Safety
@@ -248,34 +243,16 @@ impl Worker {
         node: NonNull<Callback>,
         function: unsafe extern "C-unwind" fn(NonNull<Callback>),
     ) {
-        let worker = if self.is_lasting || self.enter() { self } else { self.flavour.default_worker() };
+        let worker = if self.is_lasting || self.door.enter() { self } else { self.flavour.default_worker() };
         releases();
         // SAFETY: the caller's promise.
         unsafe { worker.queue.push(node, function) };
         if !worker.is_lasting {
-            worker.leave();
+            worker.door.leave();
         }
         // Relaxed: a hint.
         if !worker.has_thread.load(Ordering::Relaxed) {
             worker.has_thread();
-        }
-    }
-
-    /// From now on the worker is not buried; false if it is dead.
-    fn enter(&self) -> bool {
-        // SeqCst, both: pairs with those in `retire`: either it waits for this one, or this sees that the worker is dead.
-        self.pushers.fetch_add(1, Ordering::SeqCst);
-        let is_alive = !self.is_dead.load(Ordering::SeqCst);
-        if !is_alive {
-            self.leave();
-        }
-        is_alive
-    }
-
-    fn leave(&self) {
-        // SeqCst, both: pair with those in `retire`: either it sees this one gone, and what was pushed, or this wakes it.
-        if self.pushers.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_dead.load(Ordering::SeqCst) {
-            os::wake_all(&self.pushers);
         }
     }
 }
@@ -363,7 +340,7 @@ impl Flavour {
         let worker = lock.freed.pop().unwrap_or_else(|| Worker::make(self, false));
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).cpu = usize::try_from(cpu).ok() };
-        worker.is_dead.store(false, Ordering::Relaxed);
+        worker.door.open();
         worker.is_born(&mut lock);
         lock.live.push(worker);
         let Err(error) = worker.start(&lock) else { return Ok(worker) };
@@ -379,15 +356,8 @@ impl Flavour {
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        // SeqCst, both: pairs with those in `enter` and `leave`.
-        worker.is_dead.store(true, Ordering::SeqCst);
-        // They are between two words; one that is preempted there is waited for.
-        loop {
-            match worker.pushers.load(Ordering::SeqCst) {
-                0 => break,
-                pushers => os::wait(&worker.pushers, pushers, None),
-            }
-        }
+        // One that is preempted in the midst of a push is waited for.
+        worker.door.close();
         worker.queue.wake();
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).thread.take() }
@@ -431,7 +401,7 @@ impl Flavour {
             |errno, why| Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())));
         let mut lock = self.lock();
         let found = lock.live.iter().copied().find(|live| ptr::eq(live.to_c(), worker));
-        let Some(worker) = found.filter(|worker| !worker.is_dead()) else {
+        let Some(worker) = found.filter(|worker| !worker.door.is_closed()) else {
             return refuse(libc::EINVAL, "this worker does not exist, or was freed before");
         };
         if worker.is_lasting {
@@ -483,12 +453,11 @@ impl Flavour {
                 worker.queue.reset_after_fork();
             }
             worker.has_thread.store(false, Ordering::Relaxed);
-            worker.is_dead.store(!worker.is_lasting, Ordering::Relaxed);
-            worker.pushers.store(0, Ordering::Relaxed);
+            worker.door.reset(!worker.is_lasting);
         }
         // Somebody may have been about to find one of these dead, or have served its queue.
         for worker in &lock.freed {
-            worker.pushers.store(0, Ordering::Relaxed);
+            worker.door.reset(true);
             // SAFETY: the caller's promise.
             unsafe { worker.queue.reset_after_fork() };
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
+use crate::busted::{self, Variant};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
@@ -155,8 +156,9 @@ impl Callbacks {
             if chains.iter().all(Option::is_none) {
                 return false;
             }
-            // The token is not used.
-            state.segments.push(super::Segment { token: 0, started: self.core.age(), chains });
+            // If a gap ends this here, who serves the queue meanwhile finds a segment like any other.
+            let token = if busted::is(Variant::PassedUnstamped) { 0 } else { self.core.protocol.start() };
+            state.segments.push(super::Segment { token, started: self.core.age(), chains });
         }
     }
 
