@@ -22,6 +22,7 @@ mod queue;
 mod reader;
 mod reclaimer;
 mod rte;
+mod start;
 mod table;
 mod thread;
 mod thread_end;

@@ -54,6 +54,7 @@ public:
     {
         static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
                       "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
+        detail::begin_retirement(still_retirable_);
         still_retirable_.deleter() = std::move(d);
         still_hazard_retire_(std::addressof(still_retirable_), static_cast<T *>(this), &still_reclaim_);
     }
@@ -70,7 +71,7 @@ private:
     static void still_reclaim_(void *node) noexcept
     {
         hazard_pointer_obj_base *const base = static_cast<hazard_pointer_obj_base *>(node);
-        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+        detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
     detail::retirable<D, 3> still_retirable_;

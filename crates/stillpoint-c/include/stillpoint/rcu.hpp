@@ -127,6 +127,7 @@ public:
         static_assert(detail::protectable<stillpoint::rcu_obj_base, T>::value,
                       "T must have one base rcu_obj_base<T, D>, which is public and not virtual, and no other rcu_obj_base");
         static_cast<void>(domain);
+        detail::begin_retirement(still_retirable_);
         still_retirable_.deleter() = std::move(d);
         still_rcu_retire_(std::addressof(still_retirable_), &still_reclaim_);
     }
@@ -143,7 +144,7 @@ private:
     static void still_reclaim_(void *node) noexcept
     {
         rcu_obj_base *const base = static_cast<rcu_obj_base *>(node);
-        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+        detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
     detail::retirable<D, 2> still_retirable_;

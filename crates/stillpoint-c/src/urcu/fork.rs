@@ -52,7 +52,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
                 break lock;
             };
             drop(lock);
-            pauses.push(worker.queue.pause());
+            pauses.push(worker.queue.pause_to_fork(|| false));
             paused.push(worker);
         };
         lock.pauses = pauses;
