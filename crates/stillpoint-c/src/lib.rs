@@ -23,6 +23,7 @@ mod reader;
 mod reclaimer;
 mod report;
 mod rte;
+mod start;
 mod table;
 mod thread;
 mod thread_end;

@@ -79,6 +79,11 @@ fn workers() {
 }
 
 #[test]
+fn what_workers_take_over() {
+    runs("inherits");
+}
+
+#[test]
 fn deferred_calls() {
     runs("defer");
 }

@@ -49,7 +49,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
             lock.live.iter().copied().chain(flavour.deferring()).collect()
         };
         // Not under the lock: a callback that is running may want it.
-        let pauses = workers.into_iter().map(|worker| worker.queue.pause()).collect();
+        let pauses = workers.into_iter().map(|worker| worker.queue.pause_to_fork(|| false)).collect();
         let mut lock = flavour.lock();
         lock.pauses = pauses;
         let hooks = lock.atfork;

@@ -159,7 +159,7 @@ impl Worker {
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
-        match spawn(Threading::named("call_rcu"), move || self.run(cpu)) {
+        match spawn(Threading::named("call_rcu").by_itself(self.is_lasting), move || self.run(cpu)) {
             Ok(thread) => {
                 self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
                 state.thread = Some(thread);
