@@ -216,31 +216,45 @@ static void changing_hands(void)
     free(v);
 }
 
-static int64_t nanoseconds(void)
+static int64_t nanoseconds(clockid_t clock)
 {
     struct timespec now;
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    CHECK(clock_gettime(clock, &now) == 0);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* A check takes no longer than it may: of many, the one that was disturbed least shows it. */
-static void limits(uint32_t ids)
+static void limits(void)
 {
-    struct rte_rcu_qsbr *v = with_reader(ids);
+    struct rte_rcu_qsbr *v = with_reader(10000);
     rte_rcu_qsbr_thread_offline(v, 0);
-    rte_rcu_qsbr_thread_online(v, ids - 1);
+    rte_rcu_qsbr_thread_online(v, 9999);
     uint64_t token = rte_rcu_qsbr_start(v);
-    for (int64_t limit = 10; limit < 20000000; limit += limit / 4) {
-        int64_t least = INT64_MAX;
-        for (int times = 0; times < 20 && least > limit / 8 + 150000; times++) {
-            int64_t begin = nanoseconds();
-            CHECK(still_rte_rcu_check_timeout(v, token, limit) == 0);
-            int64_t over = nanoseconds() - begin - limit;
-            CHECK(over >= 0);
-            least = over < least ? over : least;
-        }
-        CHECK(least <= limit / 8 + 150000);
+    /* A look at all takes a while: it does not look many times when the time is over. */
+    int64_t look = INT64_MAX, check = INT64_MAX;
+    for (int times = 0; times < 20; times++) {
+        int64_t begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        CHECK(rte_rcu_qsbr_check(v, token, false) == 0);
+        int64_t middle = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        CHECK(still_rte_rcu_check_timeout(v, token, 1) == 0);
+        int64_t end = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        look = middle - begin < look ? middle - begin : look;
+        check = end - middle < check ? end - middle : check;
     }
+    CHECK(check < 20 * look);
+    /* Nor does it sleep for longer than is left. Its sleeps become longer and longer; the last one before this limit would end 7 ms later. */
+    free(v);
+    v = with_reader(1);
+    token = rte_rcu_qsbr_start(v);
+    int64_t limit = 15000000, least = INT64_MAX;
+    for (int times = 0; times < 60 && least > 4000000; times++) {
+        int64_t begin = nanoseconds(CLOCK_MONOTONIC);
+        CHECK(still_rte_rcu_check_timeout(v, token, limit) == 0);
+        int64_t over = nanoseconds(CLOCK_MONOTONIC) - begin - limit;
+        CHECK(over >= 0);
+        least = over < least ? over : least;
+    }
+    CHECK(least <= 4000000);
     free(v);
 }
 
@@ -500,9 +514,7 @@ int main(void)
     remembers();
     reports();
     changing_hands();
-    limits(1);
-    /* A look at all takes a while. */
-    limits(10000);
+    limits();
     locks();
     for (uint32_t registered = 1; registered < 3; registered++) {
         lets_go(registered, quiescent);
