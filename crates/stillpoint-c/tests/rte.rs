@@ -136,7 +136,9 @@ fn the_fences_are_there() {
             continue;
         };
         if said(&output).contains("bits/") && said(&output).contains("No such file") {
-            skipped(&format!("{compiler} is installed without headers of a C library, such as libc6-dev-arm64-cross"));
+            skipped(&format!(
+                "{compiler} is installed without headers of a C library, such as libc6-dev-arm64-cross"
+            ));
             continue;
         }
         assert!(output.status.success(), "{}", said(&output));

@@ -346,9 +346,10 @@ static void frozen_pushes(int freed_before)
         call_rcu_data_free(own);
     for (int round = 0; round < 100; round++) {
         STORE(is_thawed, 0);
+        /* It waits for the pushes that have begun, and not for those that begin now. */
+        call_rcu_before_fork();
         CHECK(pthread_kill(thread, SIGUSR1) == 0);
         AWAIT(LOAD(is_frozen));
-        call_rcu_before_fork();
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
