@@ -4,7 +4,9 @@ use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::json::{self, Row, Target};
+use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::json::{self, Row};
+use stillpoint_harness::output::results::Results;
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
@@ -21,6 +23,7 @@ struct Offer {
     plan: Planner,
     contenders: fn() -> Vec<&'static str>,
     scenarios: &'static [&'static str],
+    figures: &'static [&'static Figure],
 }
 
 /// All experiments, in their order.
@@ -37,7 +40,7 @@ const EXPERIMENTS: [Offer; 9] = [
 ];
 
 const fn offer<P: Plan + 'static>() -> Offer {
-    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS }
+    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS, figures: P::FIGURES }
 }
 
 /// What the result of this command has beside rows.
@@ -56,6 +59,11 @@ pub(crate) fn scenario_names() -> Vec<&'static str> {
     EXPERIMENTS.iter().flat_map(|offer| offer.scenarios).copied().collect()
 }
 
+/// The figures of all experiments.
+pub(crate) fn figures() -> Vec<&'static Figure> {
+    EXPERIMENTS.iter().flat_map(|offer| offer.figures).copied().collect()
+}
+
 fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<Planned>, Stop> {
     let plan = experiment::plan::<P>(args, cpus)?;
     Ok(plan.map(|plan| Box::new(move |silent| plan.run(silent)) as Planned))
@@ -71,8 +79,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     if all.is_empty() {
         return Err(Stop::usage("no experiment has one of these contenders in one of these scenarios"));
     }
-    let target = Target::open(args.json.json.as_deref())?;
-    let silent = target.takes_stdout();
+    let results = Results::open(&args.results)?;
+    let silent = results.takes_stdout();
 
     let machine = Machine::look(peers::versions());
     interrupt::listen();
@@ -93,7 +101,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         rows.extend(measured);
         controls.extend(of_these);
     }
-    target.write(&machine, &rows, Controls { controls })?;
+    results.write(&machine, &rows, Controls { controls }, &figures())?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use stillpoint_harness::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
+use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus};
 
 use crate::peers::group;
 
@@ -97,7 +97,7 @@ pub(crate) struct BenchArgs {
     pub(crate) seed: u64,
 
     #[command(flatten)]
-    pub(crate) json: JsonFlag,
+    pub(crate) results: ResultFlags,
 }
 
 #[cfg(test)]

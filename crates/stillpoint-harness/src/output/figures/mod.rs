@@ -29,7 +29,8 @@ pub struct Figure {
     pub across: Across,
     /// Along the vertical one.
     pub up: Up,
-    /// Parameters that follow from the contender or from the setting. Each value of every other one has a chart of its own.
+    /// Parameters that follow from the contender or from the setting, `scenario` among them. Each value of every other one has
+    /// a chart of its own.
     pub beside: &'static [&'static str],
     /// Parameters that belong to a contender's name: it is drawn once for each of their values.
     pub named: &'static [&'static str],
@@ -39,6 +40,47 @@ pub struct Figure {
     pub published: &'static [Published],
     /// What they said of it without a number, and what is different here.
     pub words: &'static str,
+}
+
+impl Figure {
+    /// What most figures have: bars on a logarithmic scale, of which the lower ones are better, beside nothing published.
+    pub const PLAIN: Self = Self {
+        name: "",
+        experiment: "",
+        scenarios: &[],
+        title: "",
+        across: Across::Scenarios,
+        up: Up { metric: "", band: None, title: "", logarithmic: true, better: Better::Less },
+        beside: &[],
+        named: &[],
+        without: &[],
+        published: &[],
+        words: "",
+    };
+}
+
+impl Up {
+    /// A metric on a logarithmic scale, of which less is better.
+    pub const fn less(metric: &'static str, title: &'static str) -> Self {
+        Self { metric, band: None, title, logarithmic: true, better: Better::Less }
+    }
+
+    /// A metric on a scale that begins at 0, of which more is better.
+    pub const fn more(metric: &'static str, title: &'static str) -> Self {
+        Self { metric, band: None, title, logarithmic: false, better: Better::More }
+    }
+
+    /// The same, between two metrics.
+    pub const fn between(self, from: &'static str, to: &'static str) -> Self {
+        Self { band: Some((from, to)), ..self }
+    }
+}
+
+impl Across {
+    /// Values of a parameter, on a logarithmic scale.
+    pub const fn param(name: &'static str, title: &'static str) -> Self {
+        Self::Numbers { of: Number::Param(name), title, logarithmic: true }
+    }
 }
 
 /// What lies along the horizontal axis.
@@ -284,6 +326,7 @@ impl Figure {
         };
         let scenario = match (self.scenarios.len(), &self.across) {
             (1, _) | (_, Across::Scenarios) => None,
+            _ if self.beside.contains(&"scenario") => None,
             _ => Some(("scenario".to_owned(), row.scenario.clone())),
         };
         let params = row.params.iter().filter(|(name, _)| splits(name));
