@@ -1,5 +1,7 @@
 //! What can be asked of `stillpoint bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus};
@@ -95,6 +97,10 @@ pub(crate) struct BenchArgs {
     /// Seed of the random keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+
+    /// Write a page of all results into FOLDER, with its figures, JSON and CSV, after each experiment
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) report: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) results: ResultFlags,

@@ -310,18 +310,17 @@ impl Picture<'_> {
             .y_label_formatter(&|value| number(*value))
             .draw()?;
         let floor = chart.plotting_area().get_y_range().start;
-        // The bars of a name take four fifths of its place.
-        let wide = 0.8 / bars.len() as f64;
-        for (at, bars) in bars.iter().enumerate() {
-            let colour = if bars.published { self.colours.text } else { self.colour(at) };
-            let style = ShapeStyle { filled: !bars.published, ..colour.stroke_width(self.density) };
+        // The bars of a name take four fifths of its place; who has none there takes nothing.
+        for name in 0..names.len() {
             let standing =
-                bars.values.iter().enumerate().filter_map(|(name, height)| Some((name, (*height)?)));
-            let bar = |(name, height): (usize, f64)| {
-                let from = name as f64 + 0.1 + at as f64 * wide;
-                Rectangle::new([(from, floor), (from + wide * 0.92, height)], style)
-            };
-            chart.draw_series(standing.map(bar))?;
+                || bars.iter().enumerate().filter_map(|(at, bars)| Some((at, bars, bars.values[name]?)));
+            let wide = 0.8 / standing().count().max(1) as f64;
+            for (place, (at, bars, height)) in standing().enumerate() {
+                let colour = if bars.published { self.colours.text } else { self.colour(at) };
+                let style = ShapeStyle { filled: !bars.published, ..colour.stroke_width(self.density) };
+                let from = name as f64 + 0.1 + place as f64 * wide;
+                chart.draw_series([Rectangle::new([(from, floor), (from + wide * 0.92, height)], style)])?;
+            }
         }
         let base = area.get_base_pixel();
         let label = self.text(11).pos(Pos::new(HPos::Center, VPos::Top));
