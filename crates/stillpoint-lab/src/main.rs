@@ -31,7 +31,7 @@ use crate::experiment::OnHugePages;
 
 /// What is drawn of the results of all commands.
 fn figures() -> Vec<&'static Figure> {
-    [bench::figures(), guest::FIGURES.to_vec()].concat()
+    [bench::figures(), guest::FIGURES.to_vec(), stillpoint_torture::FIGURES.to_vec()].concat()
 }
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Command::GuestInit => guest::inside::run(),
         Command::Module(options) => module::run(options, peers::versions()),
         Command::ModuleInside(inside) => module::inside::run(inside),
-        Command::Torture(options) => stillpoint_torture::run(options),
+        Command::Torture(options) => stillpoint_torture::run(options, peers::versions()),
         Command::Simulate(options) => simulate::run(options, peers::versions()),
         Command::Report(options) => report::run(options, &figures()),
         Command::Completions(args) => {

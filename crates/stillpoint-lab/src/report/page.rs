@@ -74,7 +74,7 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                     "Within 5 % two are called even."
                 }
                 div.wide tabindex="0" role="region" aria-label="Verdicts" {
-                    table {
+                    table.verdicts {
                         thead { tr { th scope="col" { "figure" } th scope="col" { "we are" } th scope="col" { "worst" } th scope="col" { "where" } th scope="col" { "best" } th scope="col" { "where" } } }
                         tbody {
                             @for (standing, shown) in &all {
