@@ -132,6 +132,16 @@ const char *still_version(void) STILL_NOEXCEPT;
  * thread fails. Never NULL. */
 const char *still_error(void) STILL_NOEXCEPT;
 
+/* Called with a line of text where a call cannot return an error: a drop-in whose functions return nothing was misused, or a wait
+ * goes on for ever. By whichever thread made the call, several at a time. `report` is valid until the function returns. Without a
+ * hook, still_error() has the text on that thread. The function may call any function of this header: what is reported on
+ * its thread meanwhile does not call it again. It must return. */
+typedef void still_report_fn(const char *report, void *context) STILL_NOEXCEPT;
+
+/* Has `hook` called with each report of this process from now on, and `context`; NULL: nothing is called. Any thread may call it. Other
+ * threads may be in the hook of before, so that its context stays valid. Each call keeps 24 bytes for ever. */
+void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
+
 /* ------------------------------------------------------------------------------------------------------------------
  * Domains
  */

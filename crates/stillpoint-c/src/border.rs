@@ -150,8 +150,13 @@ pub(crate) fn caught<A: Answer>(body: impl FnOnce() -> A) -> A {
 
 #[cold]
 fn refuse<A: Answer>(refusal: &Refusal) -> A {
-    REASON.with(|reason| reason.set(&refusal.reason));
+    say(&refusal.reason);
     A::failed(refusal.errno)
+}
+
+/// From now on it is the calling thread's last reason.
+pub(crate) fn say(text: &str) {
+    REASON.with(|reason| reason.set(text));
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -17,6 +17,8 @@ use crate::border::Uncancelled;
 use crate::domain::still_domain;
 use crate::handle::{self, Parts};
 use crate::reader::{STILL_ATTENTION_, STILL_STATE_};
+use crate::report::report;
+use crate::start::at_ease;
 use crate::thread::Blocked;
 
 pub const STILL_RECLAMATION_LAYOUT_: u32 = 1;
@@ -66,6 +68,9 @@ struct Reclamation {
     queue: CallbackQueue,
     /// [`SERVED`], [`STARTING`], or how many retirements are left until a thread is to be started.
     worker: AtomicU32,
+    /// Whether the thread that runs deleters is in one that waits: for a grace period, or for the deleter of another domain before it
+    /// forks. What it waits for may be a thread that forks.
+    waits: AtomicBool,
 }
 
 /// A thread serves the queue.
@@ -99,12 +104,16 @@ fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclama
 #[cold]
 #[inline(never)]
 fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
-    look_after_forks();
     // No provider of fences: it would have to reach the threads that have a hazard pointer at the moment.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let domain = Domain::builder().name(name).fence(mode).build().expect("it was probed");
     let queue = CallbackQueue::new(&domain);
-    let made = Box::into_raw(Box::new(Reclamation { domain, queue, worker: AtomicU32::new(0) }));
+    let made = Box::into_raw(Box::new(Reclamation {
+        domain,
+        queue,
+        worker: AtomicU32::new(0),
+        waits: AtomicBool::new(false),
+    }));
     // Release: pairs with the acquire in `found`; acquire: another thread's is used.
     match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: it is leaked.
@@ -121,17 +130,17 @@ fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamat
 /// Ends a program that was compiled against another layout of what inline code touches: there is nobody to tell.
 fn check_layout(layout: u32) {
     if layout != STILL_RECLAMATION_LAYOUT_ {
-        eprintln!(
-            "stillpoint: the program was compiled against headers of layout {layout}, but the library has layout \
+        report(&format!(
+            "the program was compiled against headers of layout {layout}, but the library has layout \
              {STILL_RECLAMATION_LAYOUT_}: compile it again"
-        );
+        ));
         std::process::abort();
     }
 }
 
 /// A wait that would never end, as the standard has it: it is said once, and not ended.
 fn wait_for_ever(reason: &SynchronizeError) -> ! {
-    eprintln!("stillpoint: this thread waits for itself, for ever: {reason}");
+    report(&format!("this thread waits for itself, for ever: {reason}"));
     loop {
         // SAFETY: always allowed.
         unsafe { libc::pause() };
@@ -143,7 +152,7 @@ fn refused(error: &SynchronizeError) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     // Relaxed: to say it once.
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        eprintln!("stillpoint: {error}; nothing is reclaimed before that changes");
+        report(&format!("{error}; nothing is reclaimed before that changes"));
     }
     std::thread::sleep(Duration::from_millis(10));
 }
@@ -186,6 +195,8 @@ impl Reclamation {
             // SAFETY: it is leaked.
             let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
             WORKER.set(true);
+            // SAFETY: this thread. Before its first deleter; and whoever has made it does the same, in case that it never lets this one run.
+            unsafe { at_ease(libc::pthread_self()) };
             // SAFETY: the calling thread's name, which is short enough.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"stillpoint-cpp".as_ptr()) };
             let _whole = Uncancelled::new();
@@ -200,8 +211,12 @@ impl Reclamation {
         let is_there = unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, this) } == 0;
         drop(blocked);
         if is_there {
-            // SAFETY: the thread was made above, and is joined by nobody.
-            unsafe { libc::pthread_detach(thread.assume_init()) };
+            // SAFETY: the thread was made above, and never ends; it is joined by nobody.
+            unsafe {
+                let thread = thread.assume_init();
+                at_ease(thread);
+                libc::pthread_detach(thread);
+            }
         }
         is_there
     }
@@ -209,7 +224,7 @@ impl Reclamation {
     fn barrier(&self) {
         let _whole = Uncancelled::new();
         if self.queue.is_served_here() {
-            eprintln!("stillpoint: a deleter does not wait for deleters; it goes on");
+            report("a deleter does not wait for deleters; it goes on");
             return;
         }
         // Whatever regions are open.
@@ -257,14 +272,17 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
     thread.nested.store(0, Ordering::Relaxed);
     thread.record.store(parts.record().as_ptr(), Ordering::Relaxed);
     thread.reader.store(Box::into_raw(reader).cast(), Ordering::Relaxed);
-    end_with_thread(this);
+    // SAFETY: the function accepts this value. Where it is not called, the record stays.
+    unsafe { END.call_with(this.cast()) };
 }
 
-/// Has the reader of a thread end after the destructors of its thread-locals. If there is no key for it, the record stays claimed
-/// after the thread's end, and holds nothing up unless it was left in a region.
-fn end_with_thread(thread: *mut still_rcu_thread_) {
+/// Has the reader of a thread end after the destructors of its thread-locals.
+///
+/// A process that has no key left for it, because it had taken them all before it loaded the library by `dlopen`, keeps the record
+/// after the thread's end. Then a region that was left open is never closed.
+static END: ThreadEnd = {
     unsafe extern "C" fn end(thread: *mut c_void) {
-        // SAFETY: `end_with_thread` was given it by this thread, whose thread-local memory is still there.
+        // SAFETY: `still_rcu_begin_` has named it on this thread, whose thread-local memory is still there.
         let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
         // Relaxed, all: the thread's own. Destructors of a later round begin anew.
         thread.record.store(ptr::null_mut(), Ordering::Relaxed);
@@ -276,10 +294,8 @@ fn end_with_thread(thread: *mut still_rcu_thread_) {
         }
     }
 
-    static END: ThreadEnd = ThreadEnd::new(end);
-    // SAFETY: the function accepts this value. Where it is not called, the record stays, as said above.
-    unsafe { END.call_with(thread.cast()) };
-}
+    ThreadEnd::new(end)
+};
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
@@ -293,6 +309,7 @@ pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
 #[no_mangle]
 pub extern "C" fn still_rcu_synchronize_() {
     let _whole = Uncancelled::new();
+    let _waiting = Waiting::begin();
     loop {
         match rcu().domain.synchronize() {
             Ok(()) => return,
@@ -364,12 +381,14 @@ pub extern "C" fn still_hazard_domain_() -> *mut still_domain {
 thread_local! {
     /// Whether this thread was started to serve a queue.
     static WORKER: Cell<bool> = const { Cell::new(false) };
-    /// The pauses of a `fork` that this thread is in, from `Box::into_raw`.
-    static PAUSES: Cell<*mut Pauses> = const { Cell::new(ptr::null_mut()) };
+    /// The `fork` that this thread is in, from `Box::into_raw`.
+    static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Of a queue that the forking thread serves itself, there is none.
-type Pauses = [Option<Paused>; 2];
+struct Forking {
+    _pauses: [Option<Paused>; 2],
+    _waiting: Waiting,
+}
 
 fn domains() -> [Option<&'static Reclamation>; 2] {
     // Acquire: pairs with the release in `make`.
@@ -377,8 +396,35 @@ fn domains() -> [Option<&'static Reclamation>; 2] {
     [&RCU, &HAZARD].map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-fn look_after_forks() {
-    static ASKED: AtomicBool = AtomicBool::new(false);
+/// The domains whose deleters the calling thread runs.
+fn served_here() -> impl Iterator<Item = &'static Reclamation> {
+    domains().into_iter().flatten().filter(|found| found.queue.is_served_here())
+}
+
+/// While it lives, the calling thread waits, perhaps in a deleter.
+struct Waiting;
+
+impl Waiting {
+    fn begin() -> Self {
+        for found in served_here() {
+            // Relaxed: who sleeps for it is woken.
+            found.waits.store(true, Ordering::Relaxed);
+            found.queue.wake();
+        }
+        Self
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        served_here().for_each(|found| found.waits.store(false, Ordering::Relaxed));
+    }
+}
+
+/// Before the program's own code runs: its handlers of `fork`, which may use the domains, are to be called around ours; and it may
+/// take all keys.
+pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(
             prepare: Option<unsafe extern "C" fn()>,
@@ -386,26 +432,32 @@ fn look_after_forks() {
             child: Option<unsafe extern "C" fn()>,
         ) -> c_int;
     }
-    // Relaxed: it is only counted. A thread that comes second may fork before the first one has asked; the child then has queues
-    // that nobody serves, unless somebody calls a barrier.
-    if !ASKED.swap(true, Ordering::Relaxed) {
-        // SAFETY: functions that may be called at any time. Where there is no memory, children have such queues.
-        unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
-    }
+    // SAFETY: functions that may be called at any time. Where there is no memory, children have queues that nobody serves.
+    unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
+    END.reserve();
 }
 
-/// No deleter runs while the process forks, unless it is a deleter that forks.
+/// No deleter runs while the process forks, unless it is a deleter that forks, or one that waits for the thread that does.
 unsafe extern "C" fn prepare() {
-    let pauses: Pauses = domains()
-        .map(|found| found.filter(|found| !found.queue.is_served_here()).map(|found| found.queue.pause()));
-    PAUSES.set(Box::into_raw(Box::new(pauses)));
+    let waiting = Waiting::begin();
+    let pauses = domains().map(|found| {
+        found.map(|found| {
+            let may_be_waited_for = || {
+                served_here().next().is_some()
+                    || domains()[0].is_some_and(|rcu| raw::held_up_by_caller(&rcu.domain).is_err())
+            };
+            // Relaxed: whoever sets it wakes the queue.
+            found.queue.pause_to_fork(|| found.waits.load(Ordering::Relaxed) && may_be_waited_for())
+        })
+    });
+    FORKING.set(Box::into_raw(Box::new(Forking { _pauses: pauses, _waiting: waiting })));
 }
 
 unsafe extern "C" fn after_in_parent() {
-    let pauses = PAUSES.replace(ptr::null_mut());
-    if !pauses.is_null() {
+    let forking = FORKING.replace(ptr::null_mut());
+    if !forking.is_null() {
         // SAFETY: from `prepare`, on this thread.
-        drop(unsafe { Box::from_raw(pauses) });
+        drop(unsafe { Box::from_raw(forking) });
     }
 }
 
@@ -413,12 +465,12 @@ unsafe extern "C" fn after_in_child() {
     for found in domains().into_iter().flatten() {
         // SAFETY: this is the only thread, and `hazard_pointer.hpp` and `rcu.hpp` say what regions of other threads are good for.
         unsafe { found.domain.reset_after_fork() };
-        if !found.queue.is_served_here() {
-            // SAFETY: this is the only thread, and the queue was paused.
-            unsafe { found.queue.reset_after_fork() };
-        }
+        // SAFETY: this is the only thread.
+        unsafe { found.queue.reset_after_fork() };
+        // Relaxed, both: there is no other thread.
+        found.waits.store(false, Ordering::Relaxed);
         if !(WORKER.get() && found.queue.is_served_here()) {
-            // Relaxed: there is no other thread. The next retirement starts one.
+            // The next retirement starts one.
             found.worker.store(0, Ordering::Relaxed);
         }
     }

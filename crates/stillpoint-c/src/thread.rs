@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, CStr};
 use std::mem::MaybeUninit;
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
 use crate::handle::{sized, Versioned};
+use crate::start::at_ease;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -29,12 +31,19 @@ unsafe impl Versioned for still_thread_options {
 pub(crate) struct Threading {
     stack_size: usize,
     name: String,
+    /// Whether nobody has asked for it: see [`at_ease`].
+    is_own: bool,
 }
 
 impl Threading {
     /// With the usual stack.
     pub(crate) fn named(name: &str) -> Self {
-        Self { stack_size: usual_stack(), name: name.to_owned() }
+        Self { stack_size: usual_stack(), name: name.to_owned(), is_own: false }
+    }
+
+    /// For a thread that the library starts by itself: it takes over nothing from the calling one.
+    pub(crate) fn by_itself(self, is_own: bool) -> Self {
+        Self { is_own, ..self }
     }
 
     /// With the values of C: 0 and null are defaults.
@@ -52,7 +61,7 @@ impl Threading {
             // SAFETY: the caller's promise.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         };
-        Ok(Self { stack_size: if stack_size == 0 { usual_stack() } else { stack_size }, name })
+        Ok(Self { stack_size: if stack_size == 0 { usual_stack() } else { stack_size }, name, is_own: false })
     }
 
     /// # Safety
@@ -88,7 +97,19 @@ pub(crate) fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
     let _blocked = Blocked::all();
-    std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(run)
+    let body = move || {
+        if options.is_own {
+            // SAFETY: this thread. Before it does anything; and whoever has made it does the same, in case that it never lets this one run.
+            unsafe { at_ease(libc::pthread_self()) };
+        }
+        run();
+    };
+    let thread = std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body)?;
+    if options.is_own {
+        // SAFETY: it is still to be joined.
+        unsafe { at_ease(thread.as_pthread_t()) };
+    }
+    Ok(thread)
 }
 
 /// A thread of the library.

@@ -86,6 +86,11 @@ fn stress() {
     runs("stress");
 }
 
+#[test]
+fn litmus() {
+    runs("litmus");
+}
+
 /// Lines of the header, what stands in their place, and the program that finds out.
 const BROKEN: &[(&str, &str, &str)] = &[
     // Without the reload. The time in which that goes wrong is made longer.
@@ -96,6 +101,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "readers"),
     ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
+    // Without the fences of readers, which x86 needs as well.
+    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n", "litmus"),
+    ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "litmus"),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),
     ("    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {\n", "    if (0) {\n", "readers"),
@@ -188,8 +196,14 @@ fn items(text: &str) -> Vec<String> {
 
 /// What a generated item says, as C that does not compile beside a header that says something else.
 fn comparison(item: &str) -> String {
-    let pointers =
-        ["still_destroy_fn", "still_stall_fn", "still_callback_fn", "still_hash_fn", "still_entry_fn"];
+    let pointers = [
+        "still_destroy_fn",
+        "still_stall_fn",
+        "still_callback_fn",
+        "still_hash_fn",
+        "still_entry_fn",
+        "still_report_fn",
+    ];
     if let Some(rest) =
         item.strip_prefix("struct ").filter(|rest| rest.split('(').next().unwrap().contains('{'))
     {
@@ -563,6 +577,23 @@ fn a_program_that_closes_the_library_goes_on() {
     assert!(output.status.success(), "{}", said(&output));
     let output = with_library(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
+
+    // The static library in a plugin, linked as the guide says, and without that: code that runs when a thread ends is gone then.
+    for (stays, name) in [(true, "stays.so"), (false, "goes.so")] {
+        let plugin = place().join(name);
+        let mut link = Command::new("cc");
+        link.args([
+            "-shared",
+            "-Wl,-z,defs",
+            "-Wl,-u,still_domain_default,-u,still_barrier,-u,still_error,-u,still_reader_new_",
+        ]);
+        link.args(stays.then_some("-Wl,-z,nodelete"));
+        link.arg(prefix().join("lib/libstillpoint.a")).args(LIBRARIES).arg("-o").arg(&plugin);
+        let output = link.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let output = Command::new(&program).arg(&plugin).output().unwrap();
+        assert_eq!(output.status.success(), stays, "{name}: {}: {}", output.status, said(&output));
+    }
 }
 
 #[test]

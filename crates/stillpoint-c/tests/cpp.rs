@@ -148,6 +148,30 @@ fn worker() {
     }
 }
 
+/// Linked with either library: what is done before the program's own code must be in both.
+#[test]
+fn forks_ends_and_hostile_programs() {
+    for compiler in compilers() {
+        for name in ["fork", "ends", "hostile"] {
+            let source = of_tests(name).with_extension("cc");
+            compiled_and_run(compiler, &source, &["-O2"], &format!("{name}-{}", compiler.name));
+            runs_with_shared_library(compiler, name);
+        }
+    }
+}
+
+#[test]
+fn checked_programs_find_misuse() {
+    for compiler in compilers() {
+        let source = of_tests("checked.cc");
+        compiled_and_run(compiler, &source, &["-O2"], &format!("checked-{}", compiler.name));
+        for name in ["rcu", "hazard"] {
+            let (source, flags) = (of_tests(name).with_extension("cc"), ["-O2", "-DSTILL_CHECKED"]);
+            compiled_and_run(compiler, &source, &flags, &format!("{name}-checked-{}", compiler.name));
+        }
+    }
+}
+
 #[test]
 fn the_examples_run() {
     for name in ["configuration", "stack"] {
@@ -257,26 +281,30 @@ fn programs_run_without_membarrier() {
     }
 }
 
+fn runs_with_shared_library(compiler: Compiler, name: &str) {
+    let program = place().join(format!("{name}-shared-{}", compiler.name));
+    let lib = prefix().join("lib");
+    let output = compiler
+        .command()
+        .arg("-O2")
+        .arg(of_tests(name).with_extension("cc"))
+        .args(["-x", "none", "-L"])
+        .arg(&lib)
+        .args(["-lstillpoint", "-o"])
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, said(&output));
+}
+
 /// The thread-local state of the shared library is that of its programs.
 #[test]
 fn programs_link_the_shared_library() {
     for compiler in compilers() {
         for name in ["rcu", "hazard"] {
-            let program = place().join(format!("{name}-shared-{}", compiler.name));
-            let lib = prefix().join("lib");
-            let output = compiler
-                .command()
-                .arg("-O2")
-                .arg(of_tests(name).with_extension("cc"))
-                .args(["-x", "none", "-L"])
-                .arg(&lib)
-                .args(["-lstillpoint", "-o"])
-                .arg(&program)
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", said(&output));
-            let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
-            assert!(output.status.success(), "{}: {}", output.status, said(&output));
+            runs_with_shared_library(compiler, name);
         }
     }
 }
@@ -297,6 +325,9 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/hazard_pointer.hpp", "static_cast<T *>(this), &still_reclaim_", "this, &still_reclaim_", "hazard"),
     ("stillpoint/rcu.hpp", "            ++self.nested;\n", "", "rcu"),
     ("stillpoint/rcu.hpp", "__atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE)", "uint64_t{0}, __ATOMIC_RELEASE)", "rcu"),
+    ("stillpoint/reclamation.h", "            must_be_outside(\"an object was assigned to after it was retired\");\n", "            static_cast<void>(other);\n", "checked"),
+    ("stillpoint/reclamation.h", "    node.words.at[1] = nullptr;\n", "", "checked"),
+    ("stillpoint/rcu.hpp", "        detail::begin_retirement(still_retirable_);\n", "", "checked"),
     ("stillpoint/reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
 ];
 

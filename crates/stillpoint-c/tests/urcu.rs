@@ -16,8 +16,9 @@ fn source(name: &str) -> PathBuf {
     root().join("tests/urcu").join(name).with_extension("c")
 }
 
-/// What a program says that is to succeed.
+/// What a program says that is to succeed. The library says nothing.
 fn succeeds(program: &Path, output: &Output) -> String {
+    assert!(output.stderr.is_empty(), "{}: {}", program.display(), said(output));
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(output));
     said(output)
 }
@@ -78,6 +79,11 @@ fn workers() {
 }
 
 #[test]
+fn what_workers_take_over() {
+    runs("inherits");
+}
+
+#[test]
 fn deferred_calls() {
     runs("defer");
 }
@@ -85,6 +91,21 @@ fn deferred_calls() {
 #[test]
 fn forks() {
     runs("fork");
+}
+
+#[test]
+fn forks_while_others_work() {
+    runs("forks");
+}
+
+#[test]
+fn a_child_may_be_the_first_that_uses_a_flavour() {
+    runs("first_use");
+}
+
+#[test]
+fn reports_go_to_the_hook_and_nowhere_else() {
+    runs("reports");
 }
 
 #[test]
@@ -331,7 +352,7 @@ fn the_program_of_the_guide_runs_in_each_step() {
 /// Under the sanitizers of addresses and of undefined behaviour.
 #[test]
 fn sanitizers_find_nothing() {
-    for name in ["readers", "callbacks", "workers", "defer", "configure", "stress"] {
+    for name in ["readers", "callbacks", "workers", "defer", "configure", "reports", "stress"] {
         for flavour in ["MEMB", "QSBR", "BP"] {
             let flags = [
                 &format!("-DFLAVOUR_{flavour}"),

@@ -115,6 +115,8 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::LinkRelaxed), KEPT),
     (Broken::Rcu(Rcu::StampedEarly), NO_QUEUES),
     (Broken::Rcu(Rcu::MergedEarly), NO_QUEUES),
+    (Broken::Rcu(Rcu::PassedUnstamped), NO_QUEUES),
+    (Broken::Rcu(Rcu::GapIgnored), NO_QUEUES),
     (Broken::Rcu(Rcu::ServedRelaxed), KEPT),
     (Broken::Rcu(Rcu::PushUntold), NO_QUEUES),
     (Broken::Rcu(Rcu::RoomRelaxed), KEPT),

@@ -58,6 +58,8 @@ stillpoint_sys::variants! {
     LinkRelaxed = "link-relaxed": "A callback is linked to the one before it by relaxed operations.",
     StampedEarly = "stamped-early": "The token of callbacks is started before they are taken.",
     MergedEarly = "merged-early": "Segments of callbacks that become one have the earlier token.",
+    PassedUnstamped = "passed-unstamped": "What is passed to another queue has no token until it is there, also where a push that is not complete holds it up.",
+    GapIgnored = "gap-ignored": "A callback is called, or passed to another queue, while the next one is being linked to it.",
     ServedRelaxed = "served-relaxed": "Turns at a queue of callbacks, and pauses, begin and end by relaxed operations.",
     PushUntold = "push-untold": "Who pushes a callback does not wake the thread that serves.",
     RoomByLoad = "room-by-load": "Room in a domain is reserved by a load and a store, not by a read-modify-write.",

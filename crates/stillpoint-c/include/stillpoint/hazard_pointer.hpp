@@ -16,17 +16,22 @@
 //
 // What the standard leaves open:
 //   - Objects are reclaimed on a thread of the library, one after the other, with no lock held, and not within retire. The thread is
-//     started by the first retirement; all signals are blocked on it. If it cannot be started, this is tried again at every 256th
+//     started by the first retirement; all signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the
+//     process began. If it cannot be started, this is tried again at every 256th
 //     retirement, which then reclaims itself; so does hazard_pointer_clean_up. How many objects may be reclaimed and are not yet depends
 //     on how fast that thread runs deleters: there is no other bound.
 //   - protect costs a store and two loads. Where the kernel has no membarrier(2), also a full fence.
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
 //     allocates if there are more hazard pointers now than ever before; if there is no memory, the process ends. Each has 128 bytes.
 //   - A hazard_pointer may be moved to another thread while it protects, and outlive the thread that made it.
+//   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
+//     With STILL_CHECKED, in all files of a program, this ends the program with a message, and so does a second retire;
+//     hazard_pointer_obj_base is not trivially copyable then.
 //   - A deleter may do anything that other code may, except wait for other deleters.
 //   - A program's end reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
-//   - A child of fork reclaims what was retired, when it retires or cleans up next. fork waits for a deleter that is running.
-//     What the parent's other threads protected stays protected in the child.
+//   - A child of fork reclaims what was retired, when it retires or cleans up next. What other threads retire while fork runs may be
+//     lost in the child: it stays in memory. When fork waits for a deleter that is running, and when not, is said in rcu.hpp. What the
+//     parent's other threads protected stays protected in the child.
 #ifndef STILLPOINT_HAZARD_POINTER_HPP
 #define STILLPOINT_HAZARD_POINTER_HPP
 
@@ -54,6 +59,7 @@ public:
     {
         static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
                       "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
+        detail::begin_retirement(still_retirable_);
         still_retirable_.deleter() = std::move(d);
         still_hazard_retire_(std::addressof(still_retirable_), static_cast<T *>(this), &still_reclaim_);
     }
@@ -70,7 +76,7 @@ private:
     static void still_reclaim_(void *node) noexcept
     {
         hazard_pointer_obj_base *const base = static_cast<hazard_pointer_obj_base *>(node);
-        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+        detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
     detail::retirable<D, 3> still_retirable_;

@@ -16,18 +16,26 @@
 //
 // What the standard leaves open:
 //   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
-//     unlock, retire or rcu_retire. The thread is started by the first retirement; all signals are blocked on it. If it cannot be
+//     unlock, retire or rcu_retire. The thread is started by the first retirement; all signals are blocked on it. It has the policy
+//     SCHED_OTHER, and the CPUs with which the process began, whoever retires first. If it cannot be
 //     started, this is tried again at every 256th retirement, which then runs deleters itself; so does rcu_barrier.
-//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it says so on
-//     standard error, and returns at once.
-//   - rcu_synchronize within a region of the same thread waits for ever, and says so on standard error; so does rcu_barrier, if
+//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports
+//     that (still_on_report in stillpoint.h), and returns at once.
+//   - rcu_synchronize within a region of the same thread waits for ever, and reports that; so does rcu_barrier, if
 //     anything is scheduled, even if it was scheduled before the region began.
 //   - A thread is registered by its first lock, and unregistered after the destructors of its thread-locals, in which it may lock.
-//     A region that is open then ends. lock and unlock may be called in signal handlers in pairs, if the thread has locked before.
-//   - retire neither allocates nor fails. rcu_retire allocates a node by operator new, and throws what that or D throws.
+//     A region that is open then ends (but not in a process that had no pthread key left when it loaded the library by dlopen).
+//     lock and unlock may be called in signal handlers in pairs, if the thread has locked before.
+//   - retire neither allocates nor fails. From then on until its deleter is called, an object must not be assigned to: that would
+//     overwrite what the library keeps in it. With STILL_CHECKED, in all files of a program, this ends the program with a message, and
+//     so does a second retire; rcu_obj_base is not trivially copyable then.
+//   - rcu_retire allocates a node by operator new, and throws what that or D throws.
 //   - A program's end does not wait for what is scheduled: call rcu_barrier if deleters have to run, before what they use is gone.
-//   - A child of fork runs what is scheduled, when it retires or calls rcu_barrier next. fork waits for a deleter that is running.
-//     Regions of the parent's other threads are over in the child.
+//   - A child of fork runs what is scheduled, when it retires or calls rcu_barrier next. What other threads retire while fork runs may
+//     be lost in the child: it stays in memory. Regions of the parent's other threads are over in the child. Handlers of
+//     pthread_atfork may use everything here, unless they were registered before the library was loaded.
+//   - fork waits for a deleter that is running. It does not if that deleter is within rcu_synchronize or forks as well, and the
+//     caller is within a region or a deleter: the child then loses all that was scheduled. fork must not be called in a signal handler.
 #ifndef STILLPOINT_RCU_HPP
 #define STILLPOINT_RCU_HPP
 
@@ -127,6 +135,7 @@ public:
         static_assert(detail::protectable<stillpoint::rcu_obj_base, T>::value,
                       "T must have one base rcu_obj_base<T, D>, which is public and not virtual, and no other rcu_obj_base");
         static_cast<void>(domain);
+        detail::begin_retirement(still_retirable_);
         still_retirable_.deleter() = std::move(d);
         still_rcu_retire_(std::addressof(still_retirable_), &still_reclaim_);
     }
@@ -143,7 +152,7 @@ private:
     static void still_reclaim_(void *node) noexcept
     {
         rcu_obj_base *const base = static_cast<rcu_obj_base *>(node);
-        detail::call_deleter(base->still_retirable_.deleter(), static_cast<T *>(base));
+        detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
     detail::retirable<D, 2> still_retirable_;

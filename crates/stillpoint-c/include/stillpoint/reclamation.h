@@ -67,28 +67,80 @@ struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 #include <type_traits>
 #include <utility>
 
+#ifdef STILL_CHECKED
+#include <cstdio>
+#include <cstdlib>
+#endif
+
 namespace stillpoint::detail {
+
+#ifdef STILL_CHECKED
+/* Words of a queue's, which are not copied: the second one, a function, says whether they are in the queue. */
+template <std::size_t Words>
+struct queue_words {
+    void *at[Words] = {};
+
+    queue_words() = default;
+    queue_words(const queue_words &) noexcept {}
+
+    queue_words &operator=(const queue_words &other) noexcept
+    {
+        if (&other != this)
+            must_be_outside("an object was assigned to after it was retired");
+        return *this;
+    }
+
+    void must_be_outside(const char *what) const noexcept
+    {
+        if (at[1] != nullptr) {
+            std::fprintf(stderr, "stillpoint: %s\n", what);
+            std::abort();
+        }
+    }
+};
+#else
+/* Words of a queue's. They are copied as the standard has it: trivially. */
+template <std::size_t Words>
+struct queue_words {
+    void *at[Words] = {};
+};
+#endif
 
 /* Words of a queue's, and a deleter that takes no room if it needs none. The words are first. */
 template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
 struct retirable : D {
-    void *words[Words] = {};
+    queue_words<Words> words;
 
     D &deleter() noexcept { return *this; }
 };
 
 template <class D, std::size_t Words>
 struct retirable<D, Words, false> {
-    void *words[Words] = {};
+    queue_words<Words> words;
     D stored = D();
 
     D &deleter() noexcept { return stored; }
 };
 
-/* Calls a deleter that may lie in the object. */
-template <class T, class D>
-void call_deleter(D &deleter, T *object) noexcept
+/* Before the words go to a queue. */
+template <class D, std::size_t Words>
+void begin_retirement(const retirable<D, Words> &node) noexcept
 {
+#ifdef STILL_CHECKED
+    node.words.must_be_outside("an object was retired twice");
+#else
+    static_cast<void>(node);
+#endif
+}
+
+/* Calls the deleter of an object, in which it may lie. The queue has done with the words. */
+template <class T, class D, std::size_t Words>
+void reclaim(retirable<D, Words> &node, T *object) noexcept
+{
+#ifdef STILL_CHECKED
+    node.words.at[1] = nullptr;
+#endif
+    D &deleter = node.deleter();
     if constexpr (std::is_move_constructible_v<D>) {
         D moved(std::move(deleter));
         moved(object);

@@ -158,6 +158,17 @@ impl Variable {
         is_over.then_some(least)
     }
 
+    /// The lowest id that holds up a token, and how many others do.
+    fn culprit(&self, token: u64) -> Option<(usize, u32)> {
+        let mut found = None;
+        self.scan(token, |id| {
+            let (_, others) = found.get_or_insert((id, u32::MAX));
+            *others = others.wrapping_add(1);
+            false
+        });
+        found
+    }
+
     /// Whether a grace period is over; remembers it.
     pub(super) fn is_over(&self, token: u64) -> bool {
         let head = self.head();
@@ -407,33 +418,46 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
         if stall.size != size_of::<still_rte_rcu_report>() {
             return Err(Refusal::invalid("the report has an unknown size"));
         }
-        let mut found = 0;
-        let mut first = None;
-        variable.scan(t, |id| {
-            found += 1;
-            first.get_or_insert(id);
-            false
-        });
-        let Some(id) = first else { return Ok(0) };
-        let count = &variable.counts()[id];
-        let tid = count.tid.load(Ordering::Relaxed);
-        *stall = still_rte_rcu_report {
-            size: stall.size,
-            thread_id: id as u32,
-            tid,
-            others: found - 1,
-            locks: count.lock_cnt.load(Ordering::Relaxed),
-            reported: count.cnt.load(Ordering::Relaxed),
-            name: [0; 16],
-        };
-        let name = match tid {
-            0 => None,
-            tid => std::fs::read(format!("/proc/{tid}/comm")).ok(),
-        };
-        let name = name.iter().flatten().take_while(|byte| **byte != b'\n');
-        stall.name[..15].iter_mut().zip(name).for_each(|(place, byte)| *place = *byte as _);
-        Ok(1)
+        while let Some((id, others)) = variable.culprit(t) {
+            let count = &variable.counts()[id];
+            // Acquire: the thread is that of the count, which is stored after it.
+            let reported = count.cnt.load(Ordering::Acquire);
+            let tid = count.tid.load(Ordering::Relaxed);
+            let locks = count.lock_cnt.load(Ordering::Relaxed);
+            let name = name_of(tid);
+            fence(Ordering::Acquire);
+            // The id still holds it up with the same count: it has not changed hands, for who comes online now reports t, or more.
+            if reported == OFFLINE || reported >= t || count.cnt.load(Ordering::Relaxed) != reported {
+                continue;
+            }
+            *stall = still_rte_rcu_report {
+                size: stall.size,
+                thread_id: id as u32,
+                tid: if name.is_some() { tid } else { 0 },
+                others,
+                locks,
+                reported,
+                name: name.unwrap_or_default(),
+            };
+            return Ok(1);
+        }
+        Ok(0)
     })
+}
+
+/// The name of a thread, as far as it is known; `None` if there is no such thread.
+fn name_of(tid: u32) -> Option<[std::ffi::c_char; 16]> {
+    // SAFETY: it only asks for the thread.
+    let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
+    // SAFETY: the thread's own.
+    if tid == 0 || answer != 0 && unsafe { *libc::__errno_location() } == libc::ESRCH {
+        return None;
+    }
+    let text = std::fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let mut name = [0; 16];
+    let bytes = text.iter().take_while(|byte| **byte != b'\n');
+    name[..15].iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as _);
+    Some(name)
 }
 
 impl Display for Variable {

@@ -1,5 +1,6 @@
 //! `rte_timer` over wheels: the argument is in `docs/design/capi.md`.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt::{self, Display};
 use std::mem::offset_of;
@@ -25,7 +26,9 @@ pub struct rte_timer {
 struct Timer {
     expire: u64,
     node: Node,
-    _free: [u64; 6],
+    /// The number of the instance in which it is pending, if it is.
+    instance: u64,
+    _free: [u64; 5],
     /// State and owner.
     status: AtomicU32,
     period: u64,
@@ -133,8 +136,7 @@ impl Handle {
 /// What the lock of an lcore guards.
 struct List {
     wheel: NodeWheel,
-    /// Whether its timers are being taken out: additions leave the time to whoever does that.
-    /// How many calls manage it, one within the other.
+    /// How many calls manage it, one within the other: additions leave the time to them.
     managers: u32,
 }
 
@@ -147,10 +149,7 @@ struct Lcore {
     list: TryLock<List>,
     /// Nothing is due before this time. Written under the lock; relaxed, since a stale one makes a timer late by one call.
     next: AtomicU64,
-    /// The timer whose function it calls; null once that was stopped or reset. For comparisons only. This and the rest is written by
-    /// the lcore's own thread only.
-    running: AtomicPtr<Timer>,
-    /// For `LCORE_ID_ANY`: the one that was chosen last.
+    /// For `LCORE_ID_ANY`: the one that was chosen last. This and the rest is written by the lcore's own thread only.
     turn: AtomicU32,
     resets: AtomicU64,
     stops: AtomicU64,
@@ -170,7 +169,6 @@ impl Lcore {
         Ok(Self {
             list: TryLock::new(List { wheel, managers: 0 }),
             next: AtomicU64::new(u64::MAX),
-            running: AtomicPtr::new(ptr::null_mut()),
             turn: AtomicU32::new(lcore),
             resets: AtomicU64::new(0),
             stops: AtomicU64::new(0),
@@ -194,7 +192,14 @@ impl Lcore {
     /// # Safety
     /// The caller has set CONFIG or RUNNING on the timer, which is in this list or in none if `was_here`, and otherwise in none.
     #[inline]
-    unsafe fn add(&self, lcore: u32, timer: Handle, now: u64, deadline: u64, was_here: bool) {
+    unsafe fn add(
+        &self,
+        (instance, lcore): (u64, u32),
+        timer: Handle,
+        now: u64,
+        deadline: u64,
+        was_here: bool,
+    ) {
         let mut list = self.list.lock();
         let is_managed = list.managers > 0;
         let wheel = &mut list.wheel;
@@ -214,7 +219,10 @@ impl Lcore {
             self.next.store(deadline, Ordering::Relaxed);
         }
         // SAFETY: the caller's promise. Under the lock, so that whoever cancels it finds it in the list.
-        unsafe { timer.set(Status::of(PENDING, lcore)) };
+        unsafe {
+            (*timer.0.as_ptr()).instance = instance;
+            timer.set(Status::of(PENDING, lcore));
+        }
     }
 
     /// Lets the time of the list go on.
@@ -250,12 +258,61 @@ impl Lcore {
     }
 }
 
-/// Lists for all lcores.
+/// One call that manages a list: what its thread may do with the timer whose function it calls.
+struct Call {
+    /// Null once that was stopped or reset. For comparisons only.
+    timer: Cell<*mut Timer>,
+    /// The call within whose function this one is.
+    outer: *const Call,
+}
+
+thread_local! {
+    /// The innermost call of the thread, of any instance.
+    static CALL: Cell<*const Call> = const { Cell::new(ptr::null()) };
+}
+
+impl Call {
+    /// Runs a function that is passed a call.
+    fn with<T>(function: impl FnOnce(&Self) -> T) -> T {
+        struct Ends(*const Call);
+
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                CALL.set(self.0);
+            }
+        }
+
+        let call = Self { timer: Cell::new(ptr::null_mut()), outer: CALL.get() };
+        let _ends = Ends(call.outer);
+        CALL.set(&call);
+        function(&call)
+    }
+
+    /// The place of a timer whose function the calling thread is in.
+    #[inline]
+    fn of<'c>(timer: Handle) -> Option<&'c Cell<*mut Timer>> {
+        let mut call = CALL.get();
+        // SAFETY: a call is found by its own thread, until it ends.
+        while let Some(Self { timer: place, outer }) = unsafe { call.as_ref() } {
+            if place.get() == timer.0.as_ptr() {
+                return Some(place);
+            }
+            call = *outer;
+        }
+        None
+    }
+}
+
+/// Lists for all lcores: an instance.
 struct Data {
+    /// No other instance has or had it. The lowest bits are the place in [`DATA`].
+    number: u64,
     lcores: Box<[Lcore]>,
 }
 
 const INSTANCES: usize = 64;
+/// How many instances were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 static DATA: [AtomicPtr<Data>; INSTANCES] = [const { AtomicPtr::new(ptr::null_mut()) }; INSTANCES];
 /// How many lcores there are: 0 before the initialisation.
@@ -275,14 +332,17 @@ unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
 impl Data {
     fn try_new(lcores: u32) -> Result<Box<Self>, Refusal> {
         let lcores = (0..lcores).map(Lcore::try_new).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { lcores }))
+        // Relaxed: it only has to differ.
+        let number = (MADE.fetch_add(1, Ordering::Relaxed) + 1) * INSTANCES as u64;
+        Ok(Box::new(Self { number, lcores }))
     }
 
     /// Puts an instance in a place that is free; gives it back if the place is not.
-    fn publish(self: Box<Self>, place: &AtomicPtr<Data>) -> Result<(), Box<Self>> {
+    fn publish(mut self: Box<Self>, id: usize) -> Result<(), Box<Self>> {
+        self.number = self.number / INSTANCES as u64 * INSTANCES as u64 + id as u64;
         let raw = Box::into_raw(self);
         // Release: pairs with the acquire in `data`.
-        match place.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed) {
+        match DATA[id].compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             // SAFETY: made above, and not published.
             Err(_) => Err(unsafe { Box::from_raw(raw) }),
@@ -311,27 +371,40 @@ impl Data {
     /// # Safety
     /// The timer is there.
     #[inline]
-    unsafe fn configure(&self, timer: Handle, lcore: u32) -> Option<Status> {
-        let is_mine = |status: Status| {
-            status.owner == lcore as i16
-                && self
-                    .lcores
-                    .get(lcore as usize)
-                    .is_some_and(|lcore| lcore.running.load(Ordering::Relaxed) == timer.0.as_ptr())
-        };
+    unsafe fn configure(timer: Handle, lcore: u32) -> Option<Status> {
+        let call = Call::of(timer);
         // SAFETY: the caller's promise.
         let before = unsafe {
             timer.take(Status::of(CONFIG, lcore), |status| match status.state {
-                RUNNING => is_mine(status),
+                RUNNING => call.is_some(),
                 state => state != CONFIG,
             })
         }?;
-        // Step 3: the lcore does not touch it after its function, which may also have initialised it anew.
-        let running = self.lcores.get(lcore as usize).map(|lcore| &lcore.running);
-        if let Some(running) = running.filter(|running| running.load(Ordering::Relaxed) == timer.0.as_ptr()) {
-            running.store(ptr::null_mut(), Ordering::Relaxed);
+        // Step 3: it is not touched after its function, which may also have initialised it anew.
+        if let Some(call) = call {
+            call.set(ptr::null_mut());
         }
         Some(before)
+    }
+
+    /// Takes a timer out of the list in which it was pending, of any instance. One that is not there any more has no list.
+    ///
+    /// # Safety
+    /// The caller has set CONFIG on the timer, whose status was `before`. Nobody frees the instance meanwhile.
+    #[inline]
+    unsafe fn take_out(timer: Handle, before: Status) {
+        if before.state != PENDING {
+            return;
+        }
+        // SAFETY: the caller's promise: it is the caller's, and was written when it became pending.
+        let number = unsafe { (*timer.0.as_ptr()).instance };
+        // SAFETY: the caller's promise.
+        let home = unsafe { data((number % INSTANCES as u64) as u32) };
+        let list = home.ok().filter(|home| home.number == number).map(|home| home.lcore(before.owner as u32));
+        if let Some(Ok(list)) = list {
+            // SAFETY: the caller's promise.
+            unsafe { list.cancel(timer) };
+        }
     }
 
     /// Calls a function for each timer of a list that is due.
@@ -350,27 +423,26 @@ impl Data {
             return Ok(());
         }
         served.begin(now);
-        // A function may manage in its turn.
-        let outer = mine.running.load(Ordering::Relaxed);
-        while let Some(timer) = served.pop(me) {
-            mine.running.store(timer.0.as_ptr(), Ordering::Relaxed);
-            fire(timer);
-            if mine.running.load(Ordering::Relaxed) != timer.0.as_ptr() {
-                continue;
-            }
-            // SAFETY: still RUNNING here, as its function has left it: the memory is there, and nobody else's.
-            unsafe {
-                let place = timer.0.as_ptr();
-                match (*place).period {
-                    0 => timer.set(STOPPED),
-                    period => {
-                        (*place).expire = (*place).expire.wrapping_add(period);
-                        mine.add(me, timer, now, (*place).expire, false);
+        Call::with(|call| {
+            while let Some(timer) = served.pop(me) {
+                call.timer.set(timer.0.as_ptr());
+                fire(timer);
+                if call.timer.replace(ptr::null_mut()).is_null() {
+                    continue;
+                }
+                // SAFETY: still RUNNING here, as its function has left it: the memory is there, and nobody else's.
+                unsafe {
+                    let place = timer.0.as_ptr();
+                    match (*place).period {
+                        0 => timer.set(STOPPED),
+                        period => {
+                            (*place).expire = (*place).expire.wrapping_add(period);
+                            mine.add((self.number, me), timer, now, (*place).expire, false);
+                        }
                     }
                 }
             }
-        }
-        mine.running.store(outer, Ordering::Relaxed);
+        });
         Ok(())
     }
 }
@@ -391,7 +463,7 @@ pub extern "C" fn still_rte_timer_init_(lcores: u32) -> c_int {
         if LCORES.load(Ordering::Acquire) != 0 {
             return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
         }
-        let refused = Data::try_new(lcores)?.publish(&DATA[DEFAULT as usize]).is_err();
+        let refused = Data::try_new(lcores)?.publish(DEFAULT as usize).is_err();
         if refused {
             return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
         }
@@ -423,8 +495,8 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
             return Err(Refusal::invalid("NULL was passed for the place of a number"));
         }
         let mut made = Data::try_new(lcores)?;
-        for (id, place) in DATA.iter().enumerate() {
-            match made.publish(place) {
+        for id in 0..INSTANCES {
+            match made.publish(id) {
                 Ok(()) => {
                     // SAFETY: the caller hands in a place for it.
                     unsafe { id_ptr.write(id as u32) };
@@ -474,25 +546,23 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
         let data = unsafe { data(id) }?;
         let to = data.lcore(target)?;
         // SAFETY: the caller hands in a timer.
-        let Some(before) = (unsafe { data.configure(timer, lcore) }) else { return Ok(-1) };
+        let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.resets);
         }
-        let was_here = before == Status::of(PENDING, target);
         let expire = now.wrapping_add(ticks);
-        // SAFETY: CONFIG was set: it is ours, and was in the list of its owner if it was pending.
+        // SAFETY: CONFIG was set: it is ours, and has said where it is if it was pending.
         unsafe {
-            if before.state == PENDING && !was_here {
-                if let Ok(from) = data.lcore(before.owner as u32) {
-                    from.cancel(timer);
-                }
-            }
             let place = timer.0.as_ptr();
+            let was_here = before == Status::of(PENDING, target) && (*place).instance == data.number;
+            if !was_here {
+                Data::take_out(timer, before);
+            }
             (*place).expire = expire;
             (*place).period = period;
             (*place).function = function;
             (*place).argument = argument;
-            to.add(target, timer, now, expire, was_here);
+            to.add((data.number, target), timer, now, expire, was_here);
         }
         Ok(0)
     })
@@ -505,17 +575,13 @@ pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, l
         // SAFETY: the caller does not free it meanwhile.
         let data = unsafe { data(id) }?;
         // SAFETY: the caller hands in a timer.
-        let Some(before) = (unsafe { data.configure(timer, lcore) }) else { return Ok(-1) };
+        let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.stops);
         }
-        // SAFETY: CONFIG was set: it is ours, and was in the list of its owner if it was pending.
+        // SAFETY: CONFIG was set: it is ours.
         unsafe {
-            if before.state == PENDING {
-                if let Ok(from) = data.lcore(before.owner as u32) {
-                    from.cancel(timer);
-                }
-            }
+            Data::take_out(timer, before);
             timer.set(STOPPED);
         }
         Ok(0)
@@ -567,7 +633,9 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         count(&data.lcore(lcore)?.manages);
         // SAFETY: the caller hands in that many numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
-        for list in lists {
+        // The own one first: that is where periodic timers are armed again, those that are late to be due at the next call.
+        let own = lists.iter().filter(|list| **list == lcore).take(1);
+        for list in own.chain(lists.iter().filter(|list| **list != lcore)) {
             // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
             unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
         }

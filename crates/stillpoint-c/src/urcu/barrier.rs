@@ -1,112 +1,128 @@
 //! Waits for callbacks.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use stillpoint::rcu::raw::Callback;
 use stillpoint::rcu::SynchronizeError;
+use stillpoint_sys::os;
+use stillpoint_sys::sync::atomic::AtomicU32;
 
 use super::flavour::{of, Flavour};
 use super::reader::{acquires, releases, AGAIN};
-use super::report;
-use super::worker::{Worker, Workers};
-use crate::border::call;
+use super::worker::Worker;
+use crate::border::{call, Refusal};
+use crate::report::report;
 
-/// How many markers are left, and who waits for them.
-struct Markers {
-    left: Mutex<usize>,
-    none_left: Condvar,
-}
-
-/// A callback behind those that are waited for.
+/// A callback behind those that are waited for. All of one barrier share the number of those that were not called. It is no lock,
+/// which another thread might hold at a `fork`.
 #[repr(C)]
 struct Marker {
     node: Callback,
-    markers: Arc<Markers>,
+    left: Arc<AtomicU32>,
 }
 
 unsafe extern "C-unwind" fn pass(node: NonNull<Callback>) {
     // SAFETY: the first part of a marker that came from a box.
-    let Marker { markers, .. } = *unsafe { Box::from_raw(node.cast::<Marker>().as_ptr()) };
+    let Marker { left, .. } = *unsafe { Box::from_raw(node.cast::<Marker>().as_ptr()) };
     releases();
-    let mut left = markers.left.lock().unwrap_or_else(PoisonError::into_inner);
-    *left -= 1;
-    if *left == 0 {
-        markers.none_left.notify_all();
+    // Release: pairs with the acquire in `wait_behind`: what other callbacks did comes before. Acquire: also where another thread
+    // passes the last marker.
+    if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        os::wake_all(&left);
+    }
+}
+
+/// What a barrier waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pushed {
+    ByCall,
+    ByDefer,
+}
+
+impl Pushed {
+    fn barrier(self) -> &'static str {
+        match self {
+            Self::ByCall => "rcu_barrier",
+            Self::ByDefer => "rcu_defer_barrier",
+        }
     }
 }
 
 impl Flavour {
-    /// Waits until everything was called that these workers had before, and everything that they have passed on. Reported and not
-    /// done where that would be to wait for itself.
-    pub(super) fn wait_for(
-        &'static self,
-        name: &str,
-        workers: impl FnOnce(&Workers) -> Vec<&'static Worker>,
-    ) {
-        if self.is_within_callback() {
-            return report(self, &format!("{name} was called by a callback, and would wait for itself"));
-        }
+    /// Waits until everything was called that was pushed so before. Refused where that would be to wait for itself.
+    pub(super) fn wait_for(&'static self, pushed: Pushed) -> Result<(), Refusal> {
         if !self.is_qsbr() && self.is_ongoing() {
-            return report(
-                self,
-                &format!("{name} was called in a read-side section, and would wait for itself"),
-            );
+            return Err(self.waits_for_itself(pushed.barrier(), "in a read-side section"));
         }
-        self.while_offline(|| self.wait_behind(name, workers));
+        self.while_offline(|| self.wait_behind(pushed))?;
         acquires();
+        Ok(())
     }
 
-    fn wait_behind(&'static self, name: &str, workers: impl FnOnce(&Workers) -> Vec<&'static Worker>) {
-        let markers = Arc::new(Markers { left: Mutex::new(1), none_left: Condvar::new() });
-        {
-            // A worker that is freed stays in the list until what it has was passed on.
-            let lock = self.lock();
-            for worker in workers(&lock) {
-                *markers.left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-                let marker = Box::new(Marker { node: Callback::new(), markers: Arc::clone(&markers) });
-                let node = NonNull::from(Box::leak(marker)).cast();
-                releases();
-                // SAFETY: the box is the worker's now, and `pass` frees it.
-                unsafe { worker.queue.push(node, pass) };
-            }
-        }
-        *markers.left.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    /// Why a call is refused.
+    pub(super) fn waits_for_itself(&self, name: &str, place: &str) -> Refusal {
+        let reason = format!("urcu-{}: {name} was called {place}, and would wait for itself", self.name());
+        Refusal::new(libc::EDEADLK, reason)
+    }
+
+    fn wait_behind(&'static self, pushed: Pushed) -> Result<(), Refusal> {
+        let left = self.push_markers(pushed)?;
         let mut is_told = false;
         loop {
-            // Only these may have no thread; everything that is passed on goes there.
-            for worker in self.default().into_iter().chain(self.deferring()) {
-                if worker.has_thread() {
-                    continue;
-                }
+            // Only these may have no thread. What is passed on goes to the default worker.
+            let lasting = match pushed {
+                Pushed::ByCall => self.default(),
+                Pushed::ByDefer => self.deferring(),
+            };
+            if let Some(worker) = lasting.filter(|worker| !worker.has_thread()) {
                 acquires();
                 let answer = worker.queue.barrier();
                 releases();
-                match answer {
-                    Err(error @ SynchronizeError::Fence(_)) if !std::mem::replace(&mut is_told, true) => {
-                        report(self, &format!("{name}: {error}"));
+                if let Err(error @ SynchronizeError::Fence(_)) = answer {
+                    if !std::mem::replace(&mut is_told, true) {
+                        report(&format!("urcu-{}: {}: {error}", self.name(), pushed.barrier()));
                     }
-                    _ => {}
                 }
             }
-            let left = markers.left.lock().unwrap_or_else(PoisonError::into_inner);
-            if *left == 0 {
-                return;
+            // Acquire: pairs with the release in `pass`.
+            let seen = left.load(Ordering::Acquire);
+            if seen == 0 {
+                return Ok(());
             }
-            // It ends with the last marker; from time to time it looks again for workers without threads.
-            let waited = markers.none_left.wait_timeout_while(left, AGAIN, |left| *left > 0);
-            if *waited.unwrap_or_else(PoisonError::into_inner).0 == 0 {
-                return;
-            }
+            // The last marker ends it; from time to time it looks again for a worker without a thread.
+            os::wait(&left, seen, Some(AGAIN));
         }
+    }
+
+    /// One behind everything that was pushed so.
+    fn push_markers(&'static self, pushed: Pushed) -> Result<Arc<AtomicU32>, Refusal> {
+        // A worker that is freed stays in the list until what it has was passed on.
+        let lock = self.lock();
+        let workers: Vec<&'static Worker> = match pushed {
+            Pushed::ByCall => lock.live.clone(),
+            Pushed::ByDefer => self.deferring().into_iter().collect(),
+        };
+        if lock.is_borrowed() {
+            return Err(self.waits_for_itself(pushed.barrier(), "between the hooks of a fork"));
+        }
+        if workers.iter().any(|worker| worker.queue.is_served_here()) {
+            return Err(self.waits_for_itself(pushed.barrier(), "by a callback of a queue that it waits for"));
+        }
+        let left = Arc::new(AtomicU32::new(workers.len() as u32));
+        for worker in workers {
+            let marker = Box::new(Marker { node: Callback::new(), left: Arc::clone(&left) });
+            let node = NonNull::from(Box::leak(marker)).cast();
+            releases();
+            // SAFETY: the box is the worker's now, and `pass` frees it.
+            unsafe { worker.queue.push(node, pass) };
+        }
+        Ok(left)
     }
 }
 
 #[no_mangle]
 pub extern "C" fn still_urcu_barrier_(flavour: u32) {
-    call(|| {
-        let flavour = of(flavour);
-        flavour.wait_for("rcu_barrier", |lock| lock.live.clone());
-        Ok(())
-    });
+    call(|| of(flavour).wait_for(Pushed::ByCall));
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stillpoint::rcu::raw::Callback;
 
+use super::barrier::Pushed;
 use super::flavour::{of, Flavour};
 use super::reader::thread_begins;
 use crate::border::{call, Refusal};
@@ -77,29 +78,24 @@ impl Flavour {
         place.cast()
     }
 
-    fn wait_for_deferred(&'static self) {
-        if let Some(worker) = self.deferring() {
-            self.wait_for("rcu_defer_barrier", |_| vec![worker]);
-        }
-    }
-
     /// # Safety
     /// As for `defer_rcu`.
     unsafe fn defer(
         &'static self,
         function: unsafe extern "C-unwind" fn(*mut c_void),
         argument: *mut c_void,
-    ) {
+    ) -> Result<(), Refusal> {
         let worker = self.deferring_worker();
         let address = self.ring();
         // SAFETY: the thread's own, until its end.
         let ring = unsafe { &*address };
         // Acquire: pairs with the release in `Ring::release`: the slot is free.
         let is_full = || ring.uses.load(Ordering::Acquire) > ROOM;
-        if is_full() && !worker.queue.is_served_here() {
-            self.wait_for_deferred();
-        }
-        // A deferred call cannot wait for itself: it gets a slot of its own.
+        let answer = match is_full() && !worker.queue.is_served_here() {
+            true => self.wait_for(Pushed::ByDefer),
+            false => Ok(()),
+        };
+        // Where that is to wait for itself, the call gets a slot of its own.
         let is_full = is_full();
         let slot = Slot {
             node: Callback::new(),
@@ -120,6 +116,7 @@ impl Flavour {
         };
         // SAFETY: the slot is the queue's until it is called.
         unsafe { worker.push(node, run) };
+        answer
     }
 }
 
@@ -143,8 +140,7 @@ pub unsafe extern "C" fn still_urcu_defer_(
     call(|| {
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed to defer_rcu"))?;
         // SAFETY: the caller says that it may be called.
-        unsafe { of(flavour).defer(function, argument) };
-        Ok(())
+        unsafe { of(flavour).defer(function, argument) }
     });
 }
 
@@ -160,16 +156,13 @@ pub extern "C" fn still_urcu_defer_register_(flavour: u32) -> c_int {
 pub extern "C" fn still_urcu_defer_unregister_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
-        flavour.wait_for_deferred();
+        let answer = flavour.wait_for(Pushed::ByDefer);
         leave(flavour);
-        Ok(())
+        answer
     });
 }
 
 #[no_mangle]
 pub extern "C" fn still_urcu_defer_barrier_(flavour: u32) {
-    call(|| {
-        of(flavour).wait_for_deferred();
-        Ok(())
-    });
+    call(|| of(flavour).wait_for(Pushed::ByDefer));
 }

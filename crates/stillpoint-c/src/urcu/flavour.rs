@@ -11,7 +11,7 @@ use stillpoint::rcu::raw::Spare;
 use stillpoint::rcu::{Domain, Stall};
 
 use super::reader::Seat;
-use super::worker::{Shared, Workers};
+use super::worker::{Shared, Worker, Workers};
 use crate::border::{call, Refusal};
 use crate::domain::{builder, still_domain, still_domain_options, Hook};
 use crate::handle::{self, sized, Parts};
@@ -134,6 +134,20 @@ impl Flavour {
         }
         // SAFETY: never freed from now on.
         Some(unsafe { &*group })
+    }
+
+    /// Fills the reserve of the flavour that has one.
+    pub(super) fn refill(&'static self) {
+        if self.number == STILL_URCU_BP {
+            self.group().fill_reserve();
+        }
+    }
+
+    /// Has the workers' threads refill the reserve. Neither allocates nor waits: for handlers of signals.
+    pub(super) fn ask_for_refill(&'static self) {
+        if self.number == STILL_URCU_BP {
+            self.default().into_iter().chain(self.deferring()).for_each(Worker::wake);
+        }
     }
 
     /// The workers' list. Callbacks do not run under the lock.
@@ -283,6 +297,14 @@ impl Quiet {
             libc::pthread_sigmask(libc::SIG_SETMASK, every.as_ptr(), before.as_mut_ptr());
             Self(before.assume_init())
         }
+    }
+}
+
+impl Quiet {
+    /// Sleeps until a handler has run that was to run before.
+    pub(super) fn until_handled(&self) {
+        // SAFETY: a set of signals. It returns with those blocked again that were blocked.
+        unsafe { libc::sigsuspend(&self.0) };
     }
 }
 

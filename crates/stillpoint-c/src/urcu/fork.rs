@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::flavour::of;
-use super::report;
-use crate::border::call;
+use crate::border::{call, Refusal};
 
 /// liburcu's, to C: the hooks of its hash tables.
 #[repr(C)]
@@ -38,23 +37,20 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         if flavour.is_within_callback() {
-            report(flavour, "call_rcu_before_fork was called by a callback, and would wait for itself");
-            return Ok(());
+            return Err(flavour.waits_for_itself("call_rcu_before_fork", "by a callback"));
         }
-        let (mut paused, mut pauses) = (Vec::new(), Vec::new());
-        let mut lock = loop {
-            let lock = flavour.lock();
-            let mut workers = lock.live.iter().copied().chain(flavour.deferring());
-            // A callback that is running may want the lock.
-            let Some(worker) =
-                workers.find(|worker| !paused.iter().any(|other| std::ptr::eq(*other, *worker)))
-            else {
-                break lock;
-            };
-            drop(lock);
-            pauses.push(worker.queue.pause());
-            paused.push(worker);
+        let workers: Vec<_> = {
+            let mut lock = flavour.lock();
+            if lock.is_borrowed() {
+                return Err(flavour.waits_for_itself("call_rcu_before_fork", "between the hooks of a fork"));
+            }
+            // From now on workers are paused when they are made, and nobody waits for the end of a pause.
+            lock.forks += 1;
+            lock.live.iter().copied().chain(flavour.deferring()).collect()
         };
+        // Not under the lock: a callback that is running may want it.
+        let pauses = workers.into_iter().map(|worker| worker.queue.pause_to_fork(|| false)).collect();
+        let mut lock = flavour.lock();
         lock.pauses = pauses;
         let hooks = lock.atfork;
         lock.keep();
@@ -69,14 +65,21 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(flavour, "call_rcu_after_fork_parent without call_rcu_before_fork by this thread");
-            return Ok(());
+            return Err(Refusal::invalid(format!(
+                "urcu-{}: call_rcu_after_fork_parent without call_rcu_before_fork by this thread",
+                flavour.name()
+            )));
         };
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
+        drop(pauses);
+        lock.forks -= 1;
+        if lock.forks == 0 {
+            lock.born_paused.clear();
+            flavour.bury_dead(&mut lock);
+        }
         // Of a worker that was made meanwhile, by this thread.
         flavour.start_missing(&lock);
         drop(lock);
-        drop(pauses);
         // SAFETY: they are registered.
         unsafe { run(hooks, |hooks| hooks.after_fork_parent) };
         Ok(())
@@ -86,26 +89,27 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
-        note_reset(flavour);
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            report(
-                flavour,
-                "call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
-            );
-            return Ok(());
+            return Err(Refusal::invalid(format!(
+                "urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
+                flavour.name()
+            )));
         };
+        lock.forks = 0;
         if let Some(group) = flavour.peek() {
+            note_reset(flavour.number());
             // SAFETY: the only thread of a child; the queues were paused.
             unsafe {
                 group.domain.reset_after_fork();
                 flavour.reset_workers(&mut lock);
             }
         }
-        let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
-        drop(lock);
+        let hooks = lock.atfork;
         // They have ended already.
-        drop(pauses);
+        lock.pauses.clear();
+        lock.born_paused.clear();
+        drop(lock);
         // SAFETY: they are registered.
         unsafe { run(hooks, |hooks| hooks.after_fork_child) };
         Ok(())

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stillpoint::rcu::raw::{self, offsets, Spare};
 use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
 
+use super::defer;
 use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
-use super::{defer, report};
 use crate::border::{briefly, call};
 use crate::handle::STILL_FULL_FENCE_;
+use crate::report::report;
 
 pub const STILL_URCU_FULL_FENCE_: u32 = STILL_FULL_FENCE_;
 pub const STILL_URCU_UNREGISTERED_: u32 = 0x8000_0000;
@@ -135,8 +136,8 @@ impl Flavour {
             return;
         }
         let group = self.group();
-        if !by_the_way && self.number() == STILL_URCU_BP {
-            group.fill_reserve();
+        if !by_the_way {
+            self.refill();
         }
         let _quiet = Quiet::new();
         let mine = self.mine();
@@ -145,7 +146,11 @@ impl Flavour {
             // A signal handler was faster.
             return;
         }
-        let mut seat = if by_the_way { group.take_seat() } else { ptr::null_mut() };
+        let mut seat = ptr::null_mut();
+        if by_the_way {
+            seat = group.take_seat();
+            self.ask_for_refill();
+        }
         if seat.is_null() {
             seat = Box::into_raw(Box::new(Seat::Empty));
         }
@@ -221,9 +226,7 @@ impl Flavour {
     /// Waits for a grace period, however long it takes.
     pub(super) fn synchronize(&'static self) {
         let group = self.group();
-        if self.number() == STILL_URCU_BP {
-            group.fill_reserve();
-        }
+        self.refill();
         let mut is_told = false;
         self.while_offline(|| loop {
             let error = match group.domain.wait(group.domain.start()) {
@@ -231,13 +234,17 @@ impl Flavour {
                 Err(error) => error,
             };
             if !std::mem::replace(&mut is_told, true) {
-                report(self, &format!("synchronize_rcu: {error}"));
+                report(&format!("urcu-{}: synchronize_rcu: {error}", self.name()));
                 group.tell();
             }
             match error {
-                // Nobody else can end the section, but for a handler of a signal.
-                // SAFETY: it has no preconditions.
-                SynchronizeError::WouldDeadlock { .. } => drop(unsafe { libc::pause() }),
+                // Only a handler of a signal can end the section. One that does so after this look runs within the sleep.
+                SynchronizeError::WouldDeadlock { .. } => {
+                    let quiet = Quiet::new();
+                    if raw::held_up_by_caller(&group.domain).is_err() {
+                        quiet.until_handled();
+                    }
+                }
                 _ => std::thread::sleep(AGAIN),
             }
         });

@@ -81,7 +81,7 @@ void still_urcu_enter_(uint32_t flavour)
 }
 
 /* The key whose destructor unregisters threads, in its third round: destructors of the program's own keys may still read, and may set
- * their keys once more. Made before anything else runs, so that its number is low: glibc has room for the
+ * their keys once more. Where these register the thread again, the next round ends it. Made before anything else runs, so that its number is low: glibc has room for the
  * first 32 in each thread, and a signal handler may set them. */
 static pthread_key_t key;
 static bool has_key;
@@ -91,7 +91,6 @@ static void thread_ends(void *value)
 {
     if (++rounds < 3 && pthread_setspecific(key, value) == 0)
         return;
-    rounds = 0;
     still_urcu_thread_ends_(value);
 }
 

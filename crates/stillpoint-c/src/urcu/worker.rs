@@ -3,21 +3,26 @@
 //! A worker's memory is never freed, and is used again: a thread that has read its address may push to it although it was freed
 //! meanwhile, and passes on what it has pushed when it finds that.
 
+mod calls;
+
+pub use calls::*;
+
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
+use stillpoint_sys::sync::Door;
 
-use super::flavour::{of, Flavour, Locked};
+use super::flavour::{Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
-use super::report;
-use crate::border::{briefly, call, Refusal};
+use crate::border::Refusal;
+use crate::report::report;
 use crate::thread::{spawn, Threading};
 
 /// liburcu's, to C.
@@ -35,10 +40,8 @@ pub struct rcu_head {
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
     flavour: &'static Flavour,
-    /// Whether it was freed, or is about to be.
-    is_dead: AtomicBool,
-    /// How many threads push, or are about to find out that it is dead.
-    pushers: AtomicU32,
+    /// Threads push behind it. Closed when the worker was freed, or is about to be: it is dead.
+    door: Door,
     /// Whether it is the flavour's own, which is never freed.
     is_lasting: bool,
     has_thread: AtomicBool,
@@ -54,6 +57,8 @@ struct State {
     cpu: Option<usize>,
     /// When a thread could not be started.
     failed: Option<Instant>,
+    /// It is freed and its thread is gone, but what it has was not passed on, since a fork was under way.
+    is_to_bury: bool,
 }
 
 // SAFETY: the state is used under the flavour's lock, and everything else is.
@@ -71,8 +76,12 @@ pub(super) struct Workers {
     /// With the default worker, and without that of deferred calls.
     pub(super) live: Vec<&'static Worker>,
     freed: Vec<&'static Worker>,
-    /// Of a fork that is under way.
+    /// Threads between the hooks of a fork. Meanwhile queues are paused.
+    pub(super) forks: usize,
+    /// Of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
+    /// Of workers that were made since somebody was between the hooks.
+    pub(super) born_paused: Vec<Paused>,
     pub(super) atfork: *mut super::fork::urcu_atfork,
     pub(super) atforks: usize,
 }
@@ -92,7 +101,15 @@ impl Shared {
 
 impl Workers {
     pub(super) const fn new() -> Self {
-        Self { live: Vec::new(), freed: Vec::new(), pauses: Vec::new(), atfork: ptr::null_mut(), atforks: 0 }
+        Self {
+            live: Vec::new(),
+            freed: Vec::new(),
+            forks: 0,
+            pauses: Vec::new(),
+            born_paused: Vec::new(),
+            atfork: ptr::null_mut(),
+            atforks: 0,
+        }
     }
 }
 
@@ -111,13 +128,19 @@ impl Worker {
         Box::leak(Box::new(Self {
             queue,
             flavour,
-            is_dead: AtomicBool::new(false),
-            pushers: AtomicU32::new(0),
+            door: Door::new(),
             is_lasting,
             has_thread: AtomicBool::new(false),
             pthread: AtomicU64::new(0),
             state: UnsafeCell::default(),
         }))
+    }
+
+    /// Nobody serves its queue yet: a fork that is under way need not look for it.
+    fn is_born(&self, lock: &mut Locked<'_, Workers>) {
+        if lock.forks > 0 {
+            lock.born_paused.push(self.queue.pause());
+        }
     }
 
     fn to_c(&self) -> *mut call_rcu_data {
@@ -136,7 +159,7 @@ impl Worker {
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
-        match spawn(Threading::named("call_rcu"), move || self.run(cpu)) {
+        match spawn(Threading::named("call_rcu").by_itself(self.is_lasting), move || self.run(cpu)) {
             Ok(thread) => {
                 self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
                 state.thread = Some(thread);
@@ -161,8 +184,19 @@ impl Worker {
         let lock = self.flavour.lock();
         // SAFETY: the lock is held.
         let failed = unsafe { (*self.state.get()).failed };
-        let is_to_try = !self.is_dead() && failed.is_none_or(|failed| failed.elapsed() >= AGAIN);
-        is_to_try && self.start(&lock).is_ok()
+        if self.door.is_closed()
+            || lock.is_borrowed()
+            || failed.is_some_and(|failed| failed.elapsed() < AGAIN)
+        {
+            return false;
+        }
+        let Err(error) = self.start(&lock) else { return true };
+        drop(lock);
+        let name = self.flavour.name();
+        report(&format!(
+            "urcu-{name}: the thread of a worker could not be started, and is tried again: {error}"
+        ));
+        false
     }
 
     /// What its thread does.
@@ -186,13 +220,19 @@ impl Worker {
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // With quiescent states it is online while callbacks run.
-        self.flavour.while_offline(|| self.queue.run_while(|| !self.is_dead()));
+        self.flavour.while_offline(|| self.queue.run_while(|| self.goes_on()));
         self.flavour.unregister();
     }
 
-    fn is_dead(&self) -> bool {
-        // Acquire: what came before it was freed is seen.
-        self.is_dead.load(Ordering::Acquire)
+    /// Asked between turns, and when somebody wakes the thread.
+    fn goes_on(&self) -> bool {
+        self.flavour.refill();
+        !self.door.is_closed()
+    }
+
+    /// Has the thread ask whether it goes on. Neither allocates nor waits.
+    pub(super) fn wake(&self) {
+        self.queue.wake();
     }
 
     /// # Safety
@@ -203,30 +243,17 @@ impl Worker {
         node: NonNull<Callback>,
         function: unsafe extern "C-unwind" fn(NonNull<Callback>),
     ) {
-        let worker = if self.is_lasting || self.enter() { self } else { self.flavour.default_worker() };
+        let worker = if self.is_lasting || self.door.enter() { self } else { self.flavour.default_worker() };
         releases();
         // SAFETY: the caller's promise.
         unsafe { worker.queue.push(node, function) };
         if !worker.is_lasting {
-            // Release: pairs with the acquire in `retire`: what was pushed is seen.
-            worker.pushers.fetch_sub(1, Ordering::Release);
+            worker.door.leave();
         }
         // Relaxed: a hint.
         if !worker.has_thread.load(Ordering::Relaxed) {
             worker.has_thread();
         }
-    }
-
-    /// From now on the worker is not buried; false if it is dead.
-    fn enter(&self) -> bool {
-        // SeqCst, both: pairs with those in `retire`: either it waits for this one, or this sees that the worker is dead.
-        self.pushers.fetch_add(1, Ordering::SeqCst);
-        let is_alive = !self.is_dead.load(Ordering::SeqCst);
-        if !is_alive {
-            // Relaxed: nothing was pushed.
-            self.pushers.fetch_sub(1, Ordering::Relaxed);
-        }
-        is_alive
     }
 }
 
@@ -241,6 +268,7 @@ impl Flavour {
             return worker;
         }
         let worker = Worker::make(self, true);
+        worker.is_born(lock);
         lock.live.push(worker);
         // Release: pairs with the acquire in `worker_at`.
         self.shared.default.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
@@ -250,9 +278,10 @@ impl Flavour {
     /// The worker of deferred calls, which is made if need be.
     pub(super) fn deferring_worker(&'static self) -> &'static Worker {
         worker_at(&self.shared.deferred).unwrap_or_else(|| {
-            let _lock = self.lock();
+            let mut lock = self.lock();
             worker_at(&self.shared.deferred).unwrap_or_else(|| {
                 let worker = Worker::make(self, true);
+                worker.is_born(&mut lock);
                 // Release: pairs with the acquire in `worker_at`.
                 self.shared.deferred.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
                 worker
@@ -311,7 +340,8 @@ impl Flavour {
         let worker = lock.freed.pop().unwrap_or_else(|| Worker::make(self, false));
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).cpu = usize::try_from(cpu).ok() };
-        worker.is_dead.store(false, Ordering::Relaxed);
+        worker.door.open();
+        worker.is_born(&mut lock);
         lock.live.push(worker);
         let Err(error) = worker.start(&lock) else { return Ok(worker) };
         self.retire(worker, &mut lock);
@@ -326,20 +356,23 @@ impl Flavour {
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        // SeqCst, both: pairs with those in `enter`.
-        worker.is_dead.store(true, Ordering::SeqCst);
-        // They are between two words; one that is preempted there is waited for.
-        while worker.pushers.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now();
-        }
+        // One that is preempted in the midst of a push is waited for.
+        worker.door.close();
         worker.queue.wake();
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).thread.take() }
     }
 
     /// Passes on what a worker has whose thread is gone, and keeps it for the next one. Barriers find the callbacks with the
-    /// one or with the other, since they look under the lock.
-    pub(super) fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
+    /// one or with the other, since they look under the lock. While a fork is under way, which pauses queues and then wants the lock,
+    /// a worker that has something is left to the end of that.
+    fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
+        let is_put_off = lock.forks > 0 && worker.queue.pending() > 0;
+        // SAFETY: the lock is held.
+        unsafe { (*worker.state.get()).is_to_bury = is_put_off };
+        if is_put_off {
+            return;
+        }
         worker.has_thread.store(false, Ordering::Relaxed);
         if worker.queue.pending() > 0 {
             let default = self.make_default(lock);
@@ -353,25 +386,39 @@ impl Flavour {
         lock.freed.push(worker);
     }
 
-    fn free_worker(&'static self, worker: *mut call_rcu_data) {
+    /// Buries those that were left to the end of a fork, which has come.
+    pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
+        for worker in lock.live.clone() {
+            // SAFETY: the lock is held.
+            if unsafe { (*worker.state.get()).is_to_bury } {
+                self.bury(worker, lock);
+            }
+        }
+    }
+
+    fn free_worker(&'static self, worker: *mut call_rcu_data) -> Result<(), Refusal> {
+        let refuse =
+            |errno, why| Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())));
         let mut lock = self.lock();
         let found = lock.live.iter().copied().find(|live| ptr::eq(live.to_c(), worker));
-        let Some(worker) = found.filter(|worker| !worker.is_dead()) else {
-            return report(self, "call_rcu_data_free: this worker does not exist, or was freed before");
+        let Some(worker) = found.filter(|worker| !worker.door.is_closed()) else {
+            return refuse(libc::EINVAL, "this worker does not exist, or was freed before");
         };
         if worker.is_lasting {
             // The default worker stays, as liburcu's.
-            return;
+            return Ok(());
         }
         if worker.queue.is_served_here() {
-            return report(self, "call_rcu_data_free: a callback cannot free the worker that runs it");
+            return refuse(libc::EDEADLK, "a callback cannot free the worker that runs it");
         }
         let thread = self.retire(worker, &mut lock);
         drop(lock);
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            report(self, "a callback has panicked");
-        }
+        let has_panicked = thread.is_some_and(|thread| thread.join().is_err());
         self.bury(worker, &mut self.lock());
+        match has_panicked {
+            true => refuse(libc::ENOTRECOVERABLE, "a callback has panicked"),
+            false => Ok(()),
+        }
     }
 
     fn set_of_cpu(&'static self, cpu: c_int, worker: *mut call_rcu_data) -> Result<(), Refusal> {
@@ -406,12 +453,11 @@ impl Flavour {
                 worker.queue.reset_after_fork();
             }
             worker.has_thread.store(false, Ordering::Relaxed);
-            worker.is_dead.store(!worker.is_lasting, Ordering::Relaxed);
-            worker.pushers.store(0, Ordering::Relaxed);
+            worker.door.reset(!worker.is_lasting);
         }
         // Somebody may have been about to find one of these dead, or have served its queue.
         for worker in &lock.freed {
-            worker.pushers.store(0, Ordering::Relaxed);
+            worker.door.reset(true);
             // SAFETY: the caller's promise.
             unsafe { worker.queue.reset_after_fork() };
         }
@@ -428,148 +474,4 @@ impl Flavour {
             let _ = worker.start(lock);
         }
     }
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn still_urcu_call_(
-    flavour: u32,
-    head: *mut rcu_head,
-    function: Option<unsafe extern "C-unwind" fn(head: *mut rcu_head)>,
-) {
-    briefly(|| {
-        let (Some(head), Some(function)) = (NonNull::new(head), function) else {
-            return Err(Refusal::invalid("NULL was passed to call_rcu"));
-        };
-        // SAFETY: the same function, whose pointer is declared as another one of the same layout, and is never null.
-        let function = unsafe {
-            std::mem::transmute::<
-                unsafe extern "C-unwind" fn(*mut rcu_head),
-                unsafe extern "C-unwind" fn(NonNull<Callback>),
-            >(function)
-        };
-        // SAFETY: the caller says that the head is the worker's now, and that the function may be called.
-        unsafe { of(flavour).worker().push(head.cast(), function) };
-        Ok(())
-    });
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_new_(flavour: u32, _flags: u64, cpu: c_int) -> *mut call_rcu_data {
-    call(|| Ok(of(flavour).make_worker(cpu)?.to_c()))
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_free_(flavour: u32, worker: *mut call_rcu_data) {
-    call(|| {
-        if !worker.is_null() {
-            of(flavour).free_worker(worker);
-        }
-        Ok(())
-    });
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn still_urcu_worker_thread_(worker: *mut call_rcu_data) -> u64 {
-    call(|| {
-        // SAFETY: null, or a worker, by the caller's promise; workers are never freed.
-        let worker = unsafe { worker.cast::<Worker>().as_ref() };
-        let worker = worker.ok_or_else(|| Refusal::invalid("NULL was passed for a worker"))?;
-        worker.has_thread();
-        Ok(worker.pthread.load(Ordering::Relaxed))
-    })
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_default_(flavour: u32) -> *mut call_rcu_data {
-    call(|| {
-        let worker = of(flavour).default_worker();
-        worker.has_thread();
-        Ok(worker.to_c())
-    })
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_of_cpu_(flavour: u32, cpu: c_int) -> *mut call_rcu_data {
-    briefly(|| Ok(of(flavour).of_cpu(cpu).map_or(ptr::null_mut(), Worker::to_c)))
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_of_thread_(flavour: u32) -> *mut call_rcu_data {
-    briefly(|| Ok(of(flavour).own_worker().map_or(ptr::null_mut(), Worker::to_c)))
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
-    call(|| {
-        let worker = of(flavour).worker();
-        worker.has_thread();
-        Ok(worker.to_c())
-    })
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
-    briefly(|| {
-        // SAFETY: the thread's own.
-        unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
-        Ok(())
-    });
-}
-
-/// As liburcu: the negative number, and `errno`.
-fn answer(answer: Result<(), Refusal>) -> Result<c_int, Refusal> {
-    if let Err(refusal) = &answer {
-        // SAFETY: the address is the calling thread's own.
-        unsafe { *libc::__errno_location() = refusal.errno };
-    }
-    answer.map(|()| 0)
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_set_worker_of_cpu_(
-    flavour: u32,
-    cpu: c_int,
-    worker: *mut call_rcu_data,
-) -> c_int {
-    call(|| answer(of(flavour).set_of_cpu(cpu, worker)))
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
-    call(|| {
-        let flavour = of(flavour);
-        for cpu in 0..flavour.cpus().len() as c_int {
-            if flavour.of_cpu(cpu).is_some() {
-                continue;
-            }
-            let made = match flavour.make_worker(cpu) {
-                Ok(worker) => worker.to_c(),
-                Err(refusal) => return answer(Err(refusal)),
-            };
-            if let Err(refusal) = flavour.set_of_cpu(cpu, made) {
-                flavour.free_worker(made);
-                // Another thread was faster.
-                if refusal.errno != libc::EEXIST {
-                    return answer(Err(refusal));
-                }
-            }
-        }
-        Ok(0)
-    })
-}
-
-#[no_mangle]
-pub extern "C" fn still_urcu_workers_free_(flavour: u32) {
-    call(|| {
-        let flavour = of(flavour);
-        let Some(places) = flavour.shared.of_cpus.get() else { return Ok(()) };
-        // Acquire: the worker is used.
-        let workers: Vec<_> =
-            places.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel)).collect();
-        // No grace period: threads that push to them still pass on what they push.
-        for worker in workers.into_iter().filter(|worker| !worker.is_null()) {
-            flavour.free_worker(worker.cast());
-        }
-        Ok(())
-    });
 }

@@ -1,4 +1,4 @@
-/* A program that loads the library, uses it on threads that go on, and closes it. */
+/* A program that loads the library, or a plugin that it is linked into, uses it on threads that go on, and closes it. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,22 +9,28 @@
 static struct still_domain *(*domain_default)(void);
 static int (*barrier)(const struct still_domain *, int64_t);
 static const char *(*error)(void);
+static struct still_reader *(*reader_new)(const struct still_domain *, uint32_t);
+static struct still_domain *domain;
+static int is_plugin;
 static pthread_barrier_t used, closed;
 
 static void *uses(void *unused)
 {
-    struct still_domain *domain = domain_default();
-    /* A thread-local of the library, and one of its threads' destructors. */
-    if (domain == NULL || barrier(domain, STILL_FOREVER) != 0 || barrier(NULL, 0) != -22 || error()[0] == 0)
+    /* It is freed when the thread ends. */
+    if (reader_new(domain, STILL_LAYOUT) == NULL)
+        abort();
+    /* A thread-local of the library, and one of its threads' destructors, for which glibc keeps whatever they are in. */
+    if (!is_plugin && (barrier(domain, STILL_FOREVER) != 0 || barrier(NULL, 0) != -22 || error()[0] == 0))
         abort();
     pthread_barrier_wait(&used);
     pthread_barrier_wait(&closed);
     return unused;
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
-    void *library = dlopen("libstillpoint.so.0.1", RTLD_NOW | RTLD_LOCAL);
+    is_plugin = count > 1;
+    void *library = dlopen(is_plugin ? arguments[1] : "libstillpoint.so.0.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
@@ -32,6 +38,10 @@ int main(void)
     *(void **)&domain_default = dlsym(library, "still_domain_default");
     *(void **)&barrier = dlsym(library, "still_barrier");
     *(void **)&error = dlsym(library, "still_error");
+    *(void **)&reader_new = dlsym(library, "still_reader_new_");
+    domain = domain_default();
+    if (domain == NULL)
+        return 1;
     pthread_barrier_init(&used, NULL, 2);
     pthread_barrier_init(&closed, NULL, 2);
     pthread_t thread;

@@ -10,6 +10,7 @@ static int reports_so_far;
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -178,6 +179,82 @@ static void reports(void)
     for (size_t at = 0; at < sizeof words / sizeof words[0]; at++)
         CHECK(strstr(text, words[at]) != NULL);
     free(text);
+    free(v);
+}
+
+static void *goes_online(void *argument)
+{
+    struct rte_rcu_qsbr *v = (struct rte_rcu_qsbr *)argument;
+    rte_rcu_qsbr_quiescent(v, 1);
+    return NULL;
+}
+
+/* Who had an id before is not named for it. */
+static void changing_hands(void)
+{
+    struct rte_rcu_qsbr *v = made(2);
+    struct still_rte_rcu_report stall;
+    stall.size = sizeof stall;
+    CHECK(rte_rcu_qsbr_thread_register(v, 1) == 0);
+    /* Its thread ends while it is online. */
+    joined(started(goes_online, v));
+    CHECK(v->qsbr_cnt[1].still_tid_ != 0);
+    /* It may be seen for a moment after it was joined. */
+    UNTIL(syscall(SYS_tkill, v->qsbr_cnt[1].still_tid_, 0) == -1);
+    CHECK(still_rte_rcu_stall(v, rte_rcu_qsbr_start(v), &stall) == 1 && stall.thread_id == 1);
+    CHECK(stall.tid == 0 && stall.name[0] == '\0');
+    /* As code of DPDK's header takes it offline. */
+    for (int how = 0; how < 2; how++) {
+        v->qsbr_cnt[1].cnt = 0;
+        v->qsbr_cnt[1].still_tid_ = 1;
+        if (how == 0)
+            rte_rcu_qsbr_thread_online(v, 1);
+        else
+            rte_rcu_qsbr_synchronize(v, 1);
+        CHECK(still_rte_rcu_stall(v, rte_rcu_qsbr_start(v), &stall) == 1 && stall.tid == (uint32_t)syscall(SYS_gettid));
+    }
+    free(v);
+}
+
+static int64_t nanoseconds(clockid_t clock)
+{
+    struct timespec now;
+    CHECK(clock_gettime(clock, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A check takes no longer than it may: of many, the one that was disturbed least shows it. */
+static void limits(void)
+{
+    struct rte_rcu_qsbr *v = with_reader(10000);
+    rte_rcu_qsbr_thread_offline(v, 0);
+    rte_rcu_qsbr_thread_online(v, 9999);
+    uint64_t token = rte_rcu_qsbr_start(v);
+    /* A look at all takes a while: it does not look many times when the time is over. */
+    int64_t look = INT64_MAX, check = INT64_MAX;
+    for (int times = 0; times < 20; times++) {
+        int64_t begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        CHECK(rte_rcu_qsbr_check(v, token, false) == 0);
+        int64_t middle = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        CHECK(still_rte_rcu_check_timeout(v, token, 1) == 0);
+        int64_t end = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        look = middle - begin < look ? middle - begin : look;
+        check = end - middle < check ? end - middle : check;
+    }
+    CHECK(check < 20 * look);
+    /* Nor does it sleep for longer than is left. Its sleeps become longer and longer; the last one before this limit would end 7 ms later. */
+    free(v);
+    v = with_reader(1);
+    token = rte_rcu_qsbr_start(v);
+    int64_t limit = 15000000, least = INT64_MAX;
+    for (int times = 0; times < 60 && least > 4000000; times++) {
+        int64_t begin = nanoseconds(CLOCK_MONOTONIC);
+        CHECK(still_rte_rcu_check_timeout(v, token, limit) == 0);
+        int64_t over = nanoseconds(CLOCK_MONOTONIC) - begin - limit;
+        CHECK(over >= 0);
+        least = over < least ? over : least;
+    }
+    CHECK(least <= 4000000);
     free(v);
 }
 
@@ -436,6 +513,8 @@ int main(void)
     grace_periods();
     remembers();
     reports();
+    changing_hands();
+    limits();
     locks();
     for (uint32_t registered = 1; registered < 3; registered++) {
         lets_go(registered, quiescent);

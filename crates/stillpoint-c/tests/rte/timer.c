@@ -144,6 +144,73 @@ static void in_functions(void)
     }
 }
 
+/* A function that initialises its timer anew, and arms it or frees it: the call does not touch it after that. */
+static void initialise(struct rte_timer *timer, void *argument)
+{
+    fired++;
+    memset((void *)timer, 0xaa, sizeof *timer);
+    rte_timer_init(timer);
+    if (argument == NULL) {
+        CHECK(rte_timer_reset(timer, FAR, SINGLE, 3, count, NULL) == 0);
+    } else {
+        CHECK(rte_timer_stop(timer) == 0);
+        memset((void *)timer, 0xaa, sizeof *timer);
+    }
+}
+
+/* A function that manages: the others that are due are called within, and may stop or reset this one. */
+static struct rte_timer outermost;
+static int deep;
+
+static void stop_outermost(struct rte_timer *timer, void *argument)
+{
+    (void)timer;
+    CHECK(deep == 1);
+    fired++;
+    if (argument == NULL) {
+        CHECK(rte_timer_stop(&outermost) == 0);
+        memset((void *)&outermost, 0xaa, sizeof outermost);
+    }
+}
+
+static void manage_within(struct rte_timer *timer, void *argument)
+{
+    fired++;
+    CHECK(rte_timer_reset(&two[0], 0, SINGLE, 0, stop_outermost, argument) == 0 && rte_timer_reset(&two[1], 0, PERIODICAL, 0, count, NULL) == 0);
+    deep = 1;
+    CHECK(rte_timer_manage() == 0 && fired == 3 && timer == &outermost);
+    deep = 0;
+    CHECK(rte_timer_stop(&two[1]) == 0);
+}
+
+static void within(void)
+{
+    for (int type = SINGLE; type <= PERIODICAL; type++) {
+        struct rte_timer timer = RTE_TIMER_INITIALIZER;
+        fired = 0;
+        CHECK(rte_timer_reset(&timer, 1, (enum rte_timer_type)type, 0, initialise, NULL) == 0);
+        UNTIL(rte_timer_manage() == 0 && fired == 1);
+        CHECK(timer.status.state == RTE_TIMER_PENDING && timer.status.owner == 3 && timer.period == 0 && rte_timer_next_ticks() == -ENOENT);
+        CHECK(rte_timer_reset(&timer, 1, (enum rte_timer_type)type, 0, initialise, &given) == 0);
+        UNTIL(rte_timer_manage() == 0 && fired == 2);
+        for (size_t at = 0; at < sizeof timer; at++)
+            CHECK(((unsigned char *)&timer)[at] == 0xaa);
+        CHECK(rte_timer_next_ticks() == -ENOENT);
+
+        rte_timer_init(&two[0]);
+        rte_timer_init(&two[1]);
+        rte_timer_init(&outermost);
+        for (int stops = 0; stops < 2; stops++) {
+            fired = 0;
+            CHECK(rte_timer_reset(&outermost, FAR * (uint64_t)type, (enum rte_timer_type)type, 0, count, NULL) == 0);
+            CHECK(rte_timer_reset(&outermost, 0, SINGLE, 0, manage_within, stops ? NULL : &given) == 0);
+            CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_next_ticks() == -ENOENT);
+            CHECK(stops || outermost.status.state == RTE_TIMER_STOP);
+        }
+        CHECK(((unsigned char *)&outermost)[sizeof outermost - 1] == 0xaa);
+    }
+}
+
 static void periodic(void)
 {
     struct rte_timer timer = RTE_TIMER_INITIALIZER;
@@ -290,6 +357,93 @@ static void free_it(struct rte_timer *timer, void *argument)
     memset((void *)timer, 0xaa, sizeof *timer);
     free(timer);
     seen++;
+}
+
+static struct rte_timer wanderer;
+static uint32_t other_instance;
+
+static void stop_it_again(struct rte_timer *timer, void *argument)
+{
+    CHECK(rte_timer_alt_reset(*(uint32_t *)argument, timer, 0, SINGLE, 0, NULL, NULL) == 0);
+    seen++;
+}
+
+static void beats(struct rte_timer *timer)
+{
+    CHECK(timer->status.state == RTE_TIMER_RUNNING);
+    seen++;
+}
+
+static void go_there(struct rte_timer *timer, void *argument)
+{
+    CHECK(timer == &wanderer && argument == NULL);
+    fired++;
+    CHECK(rte_timer_alt_reset(other_instance, timer, FAR, SINGLE, 2, NULL, NULL) == 0);
+}
+
+/* A timer that is in one instance, and is reset or stopped in another one. */
+static void several_instances(void)
+{
+    uint32_t id = 0;
+    unsigned int lists[3] = { 5, 0, 7 };
+    CHECK(rte_timer_data_alloc(&id) == 0);
+    other_instance = id;
+    struct rte_timer neighbours[4];
+    uint32_t where[4] = { 0, id, 0, id };
+    for (int at = 0; at < 4; at++) {
+        rte_timer_init(&neighbours[at]);
+        CHECK(rte_timer_alt_reset(where[at], &neighbours[at], FAR, SINGLE, 0, count, NULL) == 0);
+    }
+    rte_timer_init(&wanderer);
+    for (int rounds = 0; rounds < 8; rounds++) {
+        uint32_t from = where[rounds % 4], to = where[rounds / 2 % 4];
+        CHECK(rte_timer_alt_reset(from, &wanderer, FAR, SINGLE, 0, count, NULL) == 0);
+        memset((void *)&wanderer.expire, 0xaa, sizeof wanderer.expire);
+        CHECK(rte_timer_alt_reset(to, &wanderer, FAR, SINGLE, rounds % 3 ? 0 : 7, count, NULL) == 0);
+        CHECK(rte_timer_alt_stop(from, &wanderer) == 0);
+        memset((void *)&wanderer, 0xaa, sizeof wanderer);
+        rte_timer_init(&wanderer);
+    }
+    fired = seen = 0;
+    CHECK(rte_timer_reset(&wanderer, 0, PERIODICAL, 0, go_there, NULL) == 0 && rte_timer_manage() == 0 && fired == 1);
+    CHECK(rte_timer_pending(&wanderer) == 1 && wanderer.status.owner == 2 && wanderer.period == 0);
+    CHECK(rte_timer_stop(&wanderer) == 0);
+    /* All lists are whole. */
+    for (int at = 0; at < 4; at++)
+        CHECK(rte_timer_alt_reset(where[at], &neighbours[at], 0, SINGLE, 0, count, NULL) == 0);
+    CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_next_ticks() == -ENOENT);
+    CHECK(rte_timer_alt_manage(id, NULL, 0, beats) == 0 && seen == 2);
+
+    /* A periodic timer that is late is called once, whatever the lists and their order, and where it was. */
+    for (unsigned int list = 0; list < 8; list++) {
+        seen = 0;
+        CHECK(rte_timer_alt_reset(id, &wanderer, 1, PERIODICAL, list, NULL, NULL) == 0);
+        uint64_t first = wanderer.expire;
+        UNTIL(rte_get_timer_cycles() > first + 1000);
+        for (int beat = 1; beat < 4; beat++) {
+            if (list == 5 || list == 0 || list == 7 || beat > 1)
+                CHECK(rte_timer_alt_manage(id, lists, 3, beats) == 0);
+            else
+                CHECK(rte_timer_alt_manage(id, &list, 1, beats) == 0);
+            CHECK(seen == beat && wanderer.expire == first + (uint64_t)beat && wanderer.status.owner == 0);
+        }
+        CHECK(rte_timer_alt_stop(id, &wanderer) == 0);
+    }
+
+    /* stop_all stops what is there when it begins, not what its function adds. */
+    seen = 0;
+    for (int at = 0; at < 4; at++)
+        CHECK(rte_timer_alt_reset(id, &neighbours[at], FAR, SINGLE, 0, NULL, NULL) == 0);
+    CHECK(rte_timer_stop_all(id, &lists[1], 1, stop_it_again, &id) == 0 && seen == 4);
+    CHECK(rte_timer_pending(&neighbours[0]) == 1 && rte_timer_stop_all(id, &lists[1], 1, NULL, NULL) == 0 && rte_timer_pending(&neighbours[0]) == 0);
+
+    /* An instance that is gone, and its number with another one: the timer is in no list. */
+    CHECK(rte_timer_alt_reset(id, &wanderer, FAR, SINGLE, 0, NULL, NULL) == 0 && rte_timer_data_dealloc(id) == 0);
+    uint32_t again = 0;
+    CHECK(rte_timer_data_alloc(&again) == 0 && again == id);
+    CHECK(rte_timer_alt_stop(again, &wanderer) == 0);
+    CHECK(rte_timer_alt_reset(id, &wanderer, FAR, SINGLE, 0, NULL, NULL) == 0 && rte_timer_data_dealloc(id) == 0);
+    CHECK(rte_timer_reset(&wanderer, 0, SINGLE, 0, count, NULL) == 0 && rte_timer_manage() == 0 && fired == 4);
 }
 
 static void instances(void)
@@ -464,11 +618,13 @@ int main(void)
     CHECK(rte_timer_subsystem_init() == 0 && rte_timer_subsystem_init() == -EALREADY);
     once();
     in_functions();
+    within();
     periodic();
     crowds();
     elsewhere();
     threads_that_are_none();
     instances();
+    several_instances();
     statistics();
 #ifndef STILL_RTE_DPDK
     in_turn();

@@ -92,6 +92,35 @@ static void waits_for_itself(struct rcu_head *head)
     ADD(has_read, 1);
 }
 
+static int deferred_calls, is_asked;
+
+static void deferred(void *argument)
+{
+    (void)argument;
+    ADD(deferred_calls, 1);
+}
+
+/* Deferred calls are in another queue. */
+static void waits_for_deferred(struct rcu_head *head)
+{
+    for (int each = 0; each < 100; each++)
+        defer_rcu(deferred, NULL);
+    rcu_defer_barrier();
+    CHECK(LOAD(deferred_calls) == 100);
+    free(head);
+    ADD(has_read, 1);
+}
+
+/* It runs on the thread of its worker, which is that thread's own. */
+static void asks_for_its_worker(struct rcu_head *head)
+{
+    struct call_rcu_data *own = get_call_rcu_data();
+    CHECK(own != NULL && own == get_thread_call_rcu_data() && own != get_default_call_rcu_data());
+    CHECK(pthread_equal(get_call_rcu_thread(own), pthread_self()));
+    free(head);
+    ADD(is_asked, 1);
+}
+
 static struct rcu_head *head(void)
 {
     struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
@@ -120,8 +149,18 @@ int main(void)
 
     call_rcu(head(), reads);
     call_rcu(head(), waits_for_itself);
+    call_rcu(head(), waits_for_deferred);
     rcu_barrier();
-    CHECK(LOAD(has_read) == 2);
+    CHECK(LOAD(has_read) == 3);
+
+    struct call_rcu_data *own = create_call_rcu_data(0, -1);
+    CHECK(own != NULL);
+    set_thread_call_rcu_data(own);
+    call_rcu(head(), asks_for_its_worker);
+    rcu_barrier();
+    CHECK(LOAD(is_asked) == 1);
+    set_thread_call_rcu_data(NULL);
+    call_rcu_data_free(own);
 
     /* None is called before the section ends, and none allocates. */
     enum { MANY = 100000 };

@@ -31,6 +31,27 @@ static void again(void *argument)
     ADD(others, 1);
 }
 
+static int pushed_calls;
+
+static void called(struct rcu_head *head)
+{
+    free(head);
+    ADD(pushed_calls, 1);
+}
+
+/* The callbacks of call_rcu are in other queues. */
+static void waits_for_calls(void *argument)
+{
+    (void)argument;
+    for (int each = 0; each < 100; each++) {
+        struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+        CHECK(head != NULL);
+        call_rcu(head, called);
+    }
+    rcu_barrier();
+    CHECK(LOAD(pushed_calls) == 100);
+}
+
 static void *forgets(void *argument)
 {
     (void)argument;
@@ -78,6 +99,9 @@ int main(void)
     while (LOAD(others) < 6001)
         rcu_defer_barrier();
     defer_rcu(in_turn, (void *)number++);
+    defer_rcu(waits_for_calls, NULL);
+    rcu_defer_barrier();
+    CHECK(LOAD(pushed_calls) == 100);
     rcu_defer_unregister_thread();
     CHECK(LOAD(next) == number);
     rcu_unregister_thread();

@@ -52,8 +52,45 @@ static void deferred(void *argument)
     ADD(called, 1);
 }
 
+#ifdef FLAVOUR_BP
+static int is_reading;
+
+static void reads(struct rcu_head *head)
+{
+    rcu_read_lock();
+    STORE(is_reading, 1);
+    AWAIT(LOAD(is_reading) == 2);
+    rcu_read_unlock();
+    free(head);
+}
+
+/* Without the hooks of call_rcu: the hook of bp forgets the other threads' readers, whatever was refused before. */
+static void only_bp(void)
+{
+    struct holder holder;
+    hold(&holder);
+    urcu_bp_before_fork();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        call_rcu_after_fork_child();
+        urcu_bp_after_fork_child();
+        synchronize_rcu();
+        _exit(0);
+    }
+    urcu_bp_after_fork_parent();
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    let_go(&holder);
+}
+#endif
+
 int main(void)
 {
+#ifdef FLAVOUR_BP
+    only_bp();
+#endif
     struct urcu_atfork hooks = {before_fork, after_parent, after_child, hooked};
     urcu_register_rculfhash_atfork(&hooks);
     urcu_register_rculfhash_atfork(&hooks);
@@ -79,10 +116,19 @@ int main(void)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-#ifdef FLAVOUR_BP
-        urcu_bp_after_fork_child();
-#endif
         call_rcu_after_fork_child();
+#ifdef FLAVOUR_BP
+        /* Its default worker is a reader by now, which is not forgotten. */
+        struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+        CHECK(head != NULL);
+        call_rcu(head, reads);
+        AWAIT(LOAD(is_reading) == 1);
+        urcu_bp_after_fork_child();
+        struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+        CHECK(!poll_state_synchronize_rcu(state));
+        STORE(is_reading, 2);
+        synchronize_rcu();
+#endif
         CHECK(hooked[0] == 1 && hooked[1] == 0 && hooked[2] == 1);
         /* The thread in the section is not here. */
         rcu_barrier();
@@ -102,6 +148,9 @@ int main(void)
         call_rcu_before_fork();
         pid_t grandchild = fork();
         if (grandchild == 0) {
+#ifdef FLAVOUR_BP
+            urcu_bp_after_fork_child();
+#endif
             call_rcu_after_fork_child();
             push();
             rcu_barrier();

@@ -44,6 +44,43 @@ static void *plain(void *argument)
     return NULL;
 }
 
+static int is_called;
+
+static void called(struct rcu_head *head)
+{
+    free(head);
+    ADD(is_called, 1);
+}
+
+/* Far more threads than there are readers in reserve, all at a time: where there is a worker, it refills the reserve. */
+static void many(void)
+{
+    enum { THREADS = 200 };
+    pthread_t threads[THREADS];
+    struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+    CHECK(head != NULL);
+    call_rcu(head, called);
+    rcu_barrier();
+    CHECK(LOAD(is_called) == 1);
+    STORE(inside, 0);
+    STORE(leave, 0);
+    struct still_domain *domain = still_urcu_domain(FLAVOUR);
+    struct still_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.size = sizeof stats;
+    CHECK(domain != NULL);
+    for (int each = 0; each < THREADS; each++) {
+        threads[each] = started(plain, NULL);
+        AWAIT(LOAD(inside) == each + 1);
+        /* 32 in reserve, these, the worker, and this thread. */
+        AWAIT(still_domain_stats(domain, &stats) == 0 && (int)stats.readers >= each + 1 + 32);
+    }
+    STORE(leave, 1);
+    for (int each = 0; each < THREADS; each++)
+        CHECK(pthread_join(threads[each], NULL) == 0);
+    CHECK(still_domain_free(domain) == 0);
+}
+
 int main(void)
 {
     static int seven = 7;
@@ -68,5 +105,6 @@ int main(void)
         CHECK(poll_state_synchronize_rcu(state));
         CHECK(LOAD(handled) == THREADS * round);
     }
+    many();
     return 0;
 }

@@ -13,6 +13,16 @@ static bool is_free(void)
     return false;
 }
 
+static uint64_t readers(void)
+{
+    struct still_domain *domain = still_urcu_domain(FLAVOUR);
+    struct still_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.size = sizeof stats;
+    CHECK(domain != NULL && still_domain_stats(domain, &stats) == 0 && still_domain_free(domain) == 0);
+    return stats.readers;
+}
+
 static void *synchronizes(void *argument)
 {
     (void)argument;
@@ -129,10 +139,70 @@ static void registration(void)
         CHECK(pthread_join(started(forgets, NULL), NULL) == 0);
     synchronize_rcu();
     AWAIT(is_free());
-    struct still_domain *domain = still_urcu_domain(FLAVOUR);
-    struct still_stats stats = {.size = sizeof stats};
-    CHECK(domain != NULL && still_domain_stats(domain, &stats) == 0 && stats.readers <= 33);
-    CHECK(still_domain_free(domain) == 0);
+    CHECK(readers() <= 33);
+}
+
+static pthread_key_t early, late;
+static int ends;
+
+/* A destructor of the program's: the thread is a reader in it, in its second round as well. */
+static void ends_later(void *value)
+{
+    pthread_key_t *key = (pthread_key_t *)value;
+    CHECK(rcu_read_ongoing());
+    if (!IS_QSBR) {
+        struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
+        CHECK(!poll_state_synchronize_rcu(state));
+    }
+    if (ADD(ends, 1) <= 2)
+        CHECK(pthread_setspecific(*key, value) == 0);
+}
+
+static void *ends_in_section(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    rcu_read_lock();
+    CHECK(pthread_setspecific(early, &early) == 0 && pthread_setspecific(late, &late) == 0);
+    return NULL;
+}
+
+static pthread_key_t again;
+
+/* A destructor that reads when the thread is no reader any more: in its third round. */
+static void reads_thrice(void *value)
+{
+    static __thread int round;
+    rcu_read_lock();
+    rcu_read_unlock();
+    if (++round < 3)
+        CHECK(pthread_setspecific(again, value) == 0);
+}
+
+static void *ends_thrice(void *argument)
+{
+    rcu_register_thread();
+    CHECK(pthread_setspecific(again, argument) == 0);
+    return NULL;
+}
+
+static void late_readers(void)
+{
+    CHECK(pthread_key_create(&again, reads_thrice) == 0);
+    uint64_t before = readers();
+    for (int each = 0; each < 20; each++)
+        CHECK(pthread_join(started(ends_thrice, &again), NULL) == 0);
+    CHECK(readers() <= before);
+}
+
+static void ends_of_threads(void)
+{
+    CHECK(pthread_key_create(&early, ends_later) == 0);
+    for (int each = 0; each < 40; each++)
+        CHECK(pthread_key_create(&late, ends_later) == 0);
+    CHECK(pthread_join(started(ends_in_section, NULL), NULL) == 0);
+    CHECK(LOAD(ends) == 4);
+    AWAIT(is_free());
 }
 
 static int handled, rounds;
@@ -204,6 +274,8 @@ static void pointers(void)
 int main(void)
 {
     registration();
+    ends_of_threads();
+    late_readers();
     handlers();
     pointers();
     CHECK(still_urcu_domain(4) == NULL && errno == EINVAL);

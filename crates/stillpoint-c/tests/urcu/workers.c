@@ -70,9 +70,18 @@ static pthread_t caller(void)
     return last.caller;
 }
 
+static int reports;
+
+static void reported(const char *report, void *context) STILL_NOEXCEPT
+{
+    CHECK(context == &reports && strstr(report, "could not be started") != NULL);
+    ADD(reports, 1);
+}
+
 static void refusals(void)
 {
     STORE(is_refused, 1);
+    still_on_report(reported, &reports);
     errno = 0;
     CHECK(create_call_rcu_data(0, -1) == NULL && errno == EAGAIN && LOAD(refused) > 0);
     CHECK(create_all_cpu_call_rcu_data(0) == -EAGAIN && errno == EAGAIN);
@@ -80,6 +89,8 @@ static void refusals(void)
     /* The barrier runs what no worker takes. */
     CHECK(pthread_equal(caller(), pthread_self()));
     CHECK(LOAD(called) == 1);
+    CHECK(LOAD(reports) > 0 && LOAD(reports) <= LOAD(refused));
+    still_on_report(NULL, NULL);
     int before = LOAD(refused);
     STORE(is_refused, 0);
     AWAIT((push(), rcu_barrier(), !pthread_equal(last.caller, pthread_self())));
@@ -175,6 +186,36 @@ static void frees_itself(struct rcu_head *head)
     ADD(called, 1);
 }
 
+static size_t stack;
+
+static void measures_its_stack(struct rcu_head *head)
+{
+    pthread_attr_t attributes;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_getstacksize(&attributes, &stack) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    free(head);
+}
+
+/* Workers have the stack that threads of the program have. */
+static void stacks(void)
+{
+    pthread_attr_t attributes;
+    size_t size = 24 << 20;
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, size) == 0);
+    CHECK(pthread_setattr_default_np(&attributes) == 0 && pthread_attr_destroy(&attributes) == 0);
+    struct call_rcu_data *own = create_call_rcu_data(0, -1);
+    CHECK(own != NULL);
+    set_thread_call_rcu_data(own);
+    struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
+    CHECK(head != NULL);
+    call_rcu(head, measures_its_stack);
+    rcu_barrier();
+    CHECK(stack >= size && stack < 2 * size);
+    set_thread_call_rcu_data(NULL);
+    call_rcu_data_free(own);
+}
+
 enum { WORKERS = 64 };
 static int stop, pushed;
 
@@ -244,6 +285,7 @@ int main(void)
     call_rcu(head, frees_itself);
     rcu_barrier();
     idle();
+    stacks();
     freed_under_pushes();
     rcu_unregister_thread();
     return 0;

@@ -30,6 +30,12 @@ impl ThreadEnd {
         Self { key: Key::new(), function }
     }
 
+    /// Takes the key that [`call_with`](ThreadEnd::call_with) needs, before others have taken all. Returns false if there is none.
+    #[cfg(all(unix, not(stillpoint_portable)))]
+    pub fn reserve(&self) -> bool {
+        self.key.get(self.function).is_some()
+    }
+
     /// Arranges that the function is called with `value`, which is not null, at the end of the calling thread. Returns false if that
     /// is not possible: a process has 1,024 keys; without keys, there are five rounds.
     ///
@@ -56,7 +62,7 @@ mod keys {
         }
 
         /// `None` where there are no more keys.
-        fn get(&self, function: unsafe extern "C" fn(*mut c_void)) -> Option<libc::pthread_key_t> {
+        pub(super) fn get(&self, function: unsafe extern "C" fn(*mut c_void)) -> Option<libc::pthread_key_t> {
             // Relaxed, all: a key is a number.
             if let Some(key) = self.0.load(Ordering::Relaxed).checked_sub(1) {
                 return Some(key as libc::pthread_key_t);

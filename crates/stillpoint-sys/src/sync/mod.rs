@@ -1,7 +1,9 @@
-//! The atomics of the engine, and its cells: the standard library's, or loom's in a model; and a lock for short work.
+//! The atomics of the engine, and its cells: the standard library's, or loom's in a model; a lock for short work; and a door.
 
+mod door;
 mod try_lock;
 
+pub use door::Door;
 pub use try_lock::{Locked, TryLock};
 
 #[cfg(not(loom))]

@@ -155,11 +155,11 @@ static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
     __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
+    /* Whoever had the id before. Not later: a stall report that finds the count finds its thread. */
+    still_rte_rcu_here_(&id->still_tid_);
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (unlikely(__atomic_load_n(&id->still_tid_, __ATOMIC_RELAXED) == 0))
-        still_rte_rcu_here_(&id->still_tid_);
 }
 
 /* Takes an id offline: grace periods do not wait for it. To be called before the thread blocks. */
@@ -260,7 +260,7 @@ int still_rte_rcu_check_timeout(struct rte_rcu_qsbr *v, uint64_t t, int64_t nano
 struct still_rte_rcu_report {
     size_t size;        /* set by the caller: sizeof(struct still_rte_rcu_report) */
     uint32_t thread_id; /* the lowest id of those that hold it up */
-    uint32_t tid;       /* its thread, as gettid(2) says; 0: code of DPDK's header put it online */
+    uint32_t tid;       /* the thread that put it online, as gettid(2) says; 0: code of DPDK's header did, or the thread has ended */
     uint32_t others;    /* how many ids besides hold it up */
     uint32_t locks;     /* what rte_rcu_qsbr_lock has counted for the id */
     uint64_t reported;  /* the token that it reported last */

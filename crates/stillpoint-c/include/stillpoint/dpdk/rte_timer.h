@@ -8,8 +8,10 @@
  *
  * WHAT IS DIFFERENT FROM DPDK'S
  *   A timer that is due, and whose function was not called yet, can still be stopped or reset, for example by the function of another one.
- *   Timers that are due in the same call are called in no promised order, and rte_timer_alt_manage takes its lists one after the other; DPDK
- *   takes all by their times. An instance takes 34 KiB for each of RTE_MAX_LCORE lists.
+ *   Timers that are due in the same call are called in no promised order, and rte_timer_alt_manage takes its lists one after the other, that of the
+ *   calling lcore first; DPDK takes all by their times. What a function adds to a list that comes later is called in the same call if it is due.
+ *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any instance.
+ *   An instance takes 34 KiB for each of RTE_MAX_LCORE lists.
  *   Timers belong to one process: neither they nor instances may be shared with another one.
  *
  * THREADS
@@ -67,7 +69,8 @@ typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 struct rte_timer {
     uint64_t expire;                        /* when it is due, in cycles */
     uint64_t still_node_[4];
-    uint64_t still_unused_[6];
+    uint64_t still_instance_;
+    uint64_t still_unused_[5];
     volatile union rte_timer_status status;
     uint64_t period;                        /* in cycles; 0: once */
     rte_timer_cb_t f;
@@ -75,7 +78,7 @@ struct rte_timer {
 };
 
 #ifdef __cplusplus
-#define RTE_TIMER_INITIALIZER { 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 }, { { RTE_TIMER_STOP, RTE_TIMER_NO_OWNER } }, 0, NULL, NULL }
+#define RTE_TIMER_INITIALIZER { 0, { 0, 0, 0, 0 }, 0, { 0, 0, 0, 0, 0 }, { { RTE_TIMER_STOP, RTE_TIMER_NO_OWNER } }, 0, NULL, NULL }
 #else
 #define RTE_TIMER_INITIALIZER { .status = { { .state = RTE_TIMER_STOP, .owner = RTE_TIMER_NO_OWNER } } }
 #endif
@@ -140,8 +143,8 @@ static inline void rte_timer_init(struct rte_timer *tim)
     __atomic_store_n(&tim->status.u32, status.u32, __ATOMIC_RELEASE);
 }
 
-/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before. -EINVAL: there is none, or no
- * such lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
+/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before: nobody frees that one meanwhile. -EINVAL: there is
+ * no such instance or lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
 static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type,
                                       unsigned int tim_lcore, rte_timer_cb_t fct, void *arg)
 {
@@ -174,7 +177,7 @@ static inline void rte_timer_reset_sync(struct rte_timer *tim, uint64_t ticks, e
         still_rte_timer_try_again_(&tries);
 }
 
-/* As rte_timer_stop, in an instance. -EINVAL: there is none. */
+/* As rte_timer_stop, wherever it is pending. -EINVAL: there is no such instance. */
 static inline int rte_timer_alt_stop(uint32_t timer_data_id, struct rte_timer *tim)
 {
     return still_rte_timer_stop_(timer_data_id, tim, rte_lcore_id());

@@ -138,6 +138,34 @@ fn merged_segments_wait_for_the_later_token() {
     });
 }
 
+/// What is passed on waits for its readers in either queue, and is called once.
+#[test]
+fn a_queue_is_passed_on_while_one_pushes_and_one_serves() {
+    explore(2, || {
+        let shared = Shared::<1>::new();
+        let (dead, heir) = (queue(&shared), queue(&shared));
+        // What is pushed next is linked to it. SAFETY: the item is freed by its callback.
+        unsafe { dead.push(item(), free) };
+        let own = shared.domain.reader();
+        let guard = own.pin();
+        let object = shared.cells[0].load(&guard).expect("never empty");
+        let pushing = LoomArc::clone(&dead);
+        let pusher = spawn(&shared, move |shared| defer_free(shared, &pushing));
+        let (from, to) = (LoomArc::clone(&dead), LoomArc::clone(&heir));
+        let passer = thread::spawn(move || from.pass_to(&to));
+        dead.poll(usize::MAX);
+        object.read();
+        drop(guard);
+        passer.join().unwrap();
+        pusher.join().unwrap();
+        dead.pass_to(&heir);
+        assert_eq!(dead.pending(), 0, "{UNORDERED}: a callback was lost");
+        while heir.pending() > 0 {
+            heir.poll(usize::MAX);
+        }
+    });
+}
+
 /// What is done in a pause comes after the callbacks of the turn before, and before those of the next one.
 #[test]
 fn a_pause_comes_after_the_turn() {

@@ -61,6 +61,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::LinkRelaxed, "callbacks::a_lane_hands_over"),
     (Variant::StampedEarly, "callbacks::a_callback_waits_for_readers"),
     (Variant::MergedEarly, "callbacks::merged_segments_wait_for_the_later_token"),
+    (Variant::PassedUnstamped, "callbacks::a_queue_is_passed_on_while_one_pushes_and_one_serves"),
+    (Variant::GapIgnored, "callbacks::a_queue_is_passed_on_while_one_pushes_and_one_serves"),
     (Variant::ServedRelaxed, "callbacks::a_pause_comes_after_the_turn"),
     (Variant::PushUntold, "callbacks::a_sleeping_server_is_woken"),
     (Variant::RoomByLoad, "limits::room_is_reserved_once"),

@@ -326,20 +326,41 @@ impl CallbackQueue {
         Paused { queue: self.clone(), forks }
     }
 
+    /// As [`pause`](CallbackQueue::pause), for a thread that is about to `fork`; a callback may call it, too, whose turn goes on. Also
+    /// waits for pushes that other threads have begun. So the child loses nothing that was pushed before this call, except if a
+    /// callback forks: then what another thread had not pushed completely when the callback's turn began, and what was pushed after that.
+    ///
+    /// If `gives_up` says true, the end of the turn is not waited for, and the child loses what waits. It is asked at first, and after
+    /// each [`wake`](CallbackQueue::wake): for callbacks that wait for the thread that forks.
+    ///
+    /// ```no_run
+    /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
+    /// let queue = CallbackQueue::new(&Domain::new());
+    /// let paused = queue.pause_to_fork(|| false);
+    /// ```
+    #[cfg(target_os = "linux")]
+    #[must_use = "the pause ends when the value is dropped"]
+    pub fn pause_to_fork(&self, gives_up: impl Fn() -> bool) -> Paused {
+        let forks = self.callbacks.pause_to_fork(gives_up);
+        Paused { queue: self.clone(), forks }
+    }
+
     /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in the queue is called in the child, too;
-    /// pauses are over.
+    /// pauses are over. If the caller is a callback, its turn goes on.
     ///
     /// If other threads of the parent were pushing at the moment of the `fork`, the child loses what they were pushing and what was
-    /// pushed after that. Call [`Domain::reset_after_fork`] as well.
+    /// pushed after that: see [`pause_to_fork`](CallbackQueue::pause_to_fork). If another thread was serving the queue, which a pause
+    /// prevents, the child loses everything that this thread had taken from the queue and not called. What is lost stays in memory.
+    /// Call [`Domain::reset_after_fork`] as well.
     ///
     /// ```no_run
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
     /// # let domain = Domain::new();
     /// let queue = CallbackQueue::new(&domain);
-    /// let paused = queue.pause();
+    /// let paused = queue.pause_to_fork(|| false);
     /// // SAFETY: nothing but async-signal-safe functions is called in the child before the queue is reset.
     /// if unsafe { libc::fork() } == 0 {
-    ///     // SAFETY: this is the only thread, nobody served the queue, and nothing is used that another thread has lent.
+    ///     // SAFETY: this is the only thread, and nothing is used that another thread has lent.
     ///     unsafe {
     ///         domain.reset_after_fork();
     ///         queue.reset_after_fork();
@@ -349,8 +370,7 @@ impl CallbackQueue {
     /// ```
     ///
     /// # Safety
-    /// The calling thread is the only one of the process, and nobody was serving the queue when the parent forked: the forking
-    /// thread, or another one, had [paused](CallbackQueue::pause) the queue.
+    /// The calling thread is the only one of the process.
     #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller's promise.

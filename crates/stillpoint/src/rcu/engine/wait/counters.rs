@@ -202,6 +202,11 @@ impl Counters {
         self.settled.store(self.settled.load(RELAXED) + callbacks, RELAXED);
     }
 
+    /// Those that were called, or have gone elsewhere.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(RELAXED)
+    }
+
     /// Callbacks that were pushed and not settled.
     pub(crate) fn in_queue(&self) -> u64 {
         let settled = self.settled.load(RELAXED);

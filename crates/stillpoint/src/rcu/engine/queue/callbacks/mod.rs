@@ -16,6 +16,7 @@ mod turn;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether they are to return.
     is_stopped: AtomicBool,
+    /// After a `fork`: what [`Counters::settled`] would be if everything in the state was called, and nothing else. Not modelled.
+    settled_by_state: AtomicU64,
     /// Called on the serving thread: with true before the first callback of a turn, with false after the last one.
     frame: Option<fn(bool)>,
 }
@@ -73,6 +76,23 @@ struct State {
     booster: Booster,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
+    /// The last `fork` after which it was mended.
+    forks: u64,
+}
+
+impl State {
+    fn new(forks: u64) -> Self {
+        Self {
+            segments: Segments::default(),
+            started: None,
+            held: None,
+            number_held: 0,
+            favours_held: false,
+            booster: Booster::new(),
+            hazards: Vec::new(),
+            forks,
+        }
+    }
 }
 
 // SAFETY: only the thread that has the turn uses the state, one thread at a time; any thread may use what it holds. The claim
@@ -106,24 +126,16 @@ pub(crate) enum Hindrance<'c> {
 
 impl Callbacks {
     pub(crate) fn new(core: Arc<Core>, frame: Option<fn(bool)>) -> Self {
-        let state = State {
-            segments: Segments::default(),
-            started: None,
-            held: None,
-            number_held: 0,
-            favours_held: false,
-            booster: Booster::new(),
-            hazards: Vec::new(),
-        };
         Self {
             counters: core.counters.claim(),
             core,
             lanes: std::array::from_fn(|_| CachePadded::new(Lane::new())),
             turn: Turn::new(),
-            state: UnsafeCell::new(state),
+            state: UnsafeCell::new(State::new(0)),
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
+            settled_by_state: AtomicU64::new(0),
             frame,
         }
     }
@@ -204,6 +216,9 @@ impl Callbacks {
 
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
         self.core.tend_boost();
+        if state.forks != self.turn.forks() {
+            self.mend(state);
+        }
         let is_paced = self.take_in(state);
         let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr::{self, NonNull};
 
+use crate::busted::{self, Variant};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use stillpoint_sys::tsan;
@@ -216,17 +217,31 @@ impl Lane {
         self.tail.load(Ordering::Relaxed).is_null()
     }
 
-    /// As [`take`](Lane::take), in the child of a `fork`. A first push that is not complete, and what is behind it, is lost.
-    pub(crate) fn take_after_fork(&self) -> Option<Chain> {
-        let taken = self.take();
+    /// The first one, if there is one, and its push is complete.
+    pub(crate) fn first(&self) -> Option<Node> {
+        NonNull::new(self.first.load(orders::linked())).map(Node)
+    }
+
+    /// The one that was pushed last, perhaps not completely.
+    pub(crate) fn last(&self) -> Option<Node> {
+        // Relaxed: it is reached by links, which are acquired.
+        NonNull::new(self.tail.load(Ordering::Relaxed)).map(Node)
+    }
+
+    /// In the child of a `fork`, where nobody completes a push: ends before the first one that is not complete. What is behind it is
+    /// lost. Returns how many are left.
+    pub(crate) fn end_at_gap(&self) -> usize {
+        let mut whole = self.first().zip(self.last()).map(|(first, last)| Chain { first, last });
+        whole.iter_mut().for_each(Chain::end_at_gap);
+        let tail = whole.map_or(ptr::null_mut(), |chain| chain.last.0.as_ptr());
         // Relaxed: there is no other thread.
-        self.tail.store(ptr::null_mut(), Ordering::Relaxed);
-        taken
+        self.tail.store(tail, Ordering::Relaxed);
+        whole.map_or(0, |chain| chain.nodes().count())
     }
 
     /// Takes everything that was pushed, unless the very first push is not complete. One taker at a time.
     pub(crate) fn take(&self) -> Option<Chain> {
-        let first = NonNull::new(self.first.load(orders::linked())).map(Node)?;
+        let first = self.first()?;
         // Relaxed: before the exchange, which the next one who finds the lane empty acquires.
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
         let last = self.tail.swap(ptr::null_mut(), orders::take_callbacks());
@@ -250,10 +265,12 @@ impl Chain {
     /// Separates the first one from the others. [`Gap`] if there is a gap behind it: the thread that is about to close the gap
     /// still uses the node.
     pub(crate) fn pop(self) -> Result<(Node, Option<Self>), Gap> {
-        if self.first == self.last {
+        if self.is_single() {
             return Ok((self.first, None));
         }
-        let next = self.first.next().ok_or(Gap)?;
+        let Some(next) = self.first.next() else {
+            return if busted::is(Variant::GapIgnored) { Ok((self.first, None)) } else { Err(Gap) };
+        };
         Ok((self.first, Some(Self { first: next, ..self })))
     }
 
@@ -272,6 +289,25 @@ impl Chain {
             rest = others;
             Some(node)
         })
+    }
+
+    /// All from one to another one, which was pushed later.
+    pub(crate) fn from_to(first: Node, last: Node) -> Self {
+        Self { first, last }
+    }
+
+    /// Whether there is only one.
+    pub(crate) fn is_single(self) -> bool {
+        self.first == self.last
+    }
+
+    /// From the one before the first gap on; from the last one, if there is no gap.
+    pub(crate) fn up_to_gap(mut self) -> Self {
+        while !self.is_single() {
+            let Some(next) = self.first.next() else { break };
+            self.first = next;
+        }
+        self
     }
 
     /// In the child of a `fork`, where nobody closes a gap: ends before the first one. What is behind it is lost.
@@ -351,17 +387,24 @@ mod tests {
     }
 
     #[test]
-    fn after_a_fork_a_chain_ends_before_its_first_gap() {
+    fn after_a_fork_a_lane_ends_before_its_first_gap() {
         let (lane, all) = (Lane::new(), nodes::<5>());
         lane.push(all[0]);
         lane.push(all[1]);
         drop(begin(&lane, all[2]));
         lane.push(all[3]);
-        let mut chain = lane.take_after_fork().expect("it has a first one");
-        chain.end_at_gap();
-        assert!(chain.nodes().eq(all[..2].iter().copied()));
+        let chain = Chain::from_to(all[0], all[3]).up_to_gap();
+        assert!((lane.first(), lane.last()) == (Some(all[0]), Some(all[3])));
+        assert!(chain.first == all[1] && !chain.is_single());
+        assert_eq!(lane.end_at_gap(), 2);
+        assert!(Chain::from_to(all[0], lane.last().expect("it is the second")).up_to_gap().is_single());
+        // What is pushed in the child is behind no gap.
+        all[3].renew();
+        lane.push(all[3]);
+        let chain = lane.take().expect("it has a first one");
+        assert!(chain.nodes().eq([all[0], all[1], all[3]]));
         drop(begin(&lane, all[4]));
-        assert!(lane.take_after_fork().is_none());
+        assert_eq!((lane.first(), lane.end_at_gap()), (None, 0));
         assert!(lane.is_empty(), "it is lost");
         free(&all);
     }

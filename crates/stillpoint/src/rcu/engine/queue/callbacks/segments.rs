@@ -79,6 +79,10 @@ impl Segments {
         (0..SEGMENTS).min_by_key(|&at| started(at + 1).saturating_sub(started(at))).unwrap_or(0)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
+        self.all.iter().flatten()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
         self.all.iter_mut().flatten()
     }

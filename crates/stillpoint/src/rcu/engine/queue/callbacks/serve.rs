@@ -1,6 +1,7 @@
 //! A thread that serves a queue, and those who wait for it.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
+use crate::busted::{self, Variant};
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
@@ -16,20 +18,37 @@ use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 use stillpoint_sys::tsan;
 
 /// As long as it exists, a thread counts as one that serves.
-pub(crate) struct Server<Q: Borrow<Callbacks>>(Q);
+pub(crate) struct Server<Q: Borrow<Callbacks>> {
+    queue: Q,
+    /// The number of forks when it was counted: the child of a later one has forgotten it.
+    forks: Cell<u64>,
+}
 
 impl<Q: Borrow<Callbacks>> Server<Q> {
     pub(crate) fn of(queue: Q) -> Self {
+        let server = Self { forks: Cell::new(queue.borrow().turn.forks()), queue };
         // Relaxed: whoever looks for servers looks again.
-        queue.borrow().servers.fetch_add(1, Ordering::Relaxed);
-        Self(queue)
+        server.queue.borrow().servers.fetch_add(1, Ordering::Relaxed);
+        server
+    }
+
+    /// In the child of a `fork` by a callback, the thread still serves.
+    fn count_again(&self) {
+        let queue = self.queue.borrow();
+        if self.forks.replace(queue.turn.forks()) != queue.turn.forks() {
+            // Relaxed: as above.
+            queue.servers.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl<Q: Borrow<Callbacks>> Drop for Server<Q> {
     fn drop(&mut self) {
-        // Relaxed: as above.
-        self.0.borrow().servers.fetch_sub(1, Ordering::Relaxed);
+        let queue = self.queue.borrow();
+        if self.forks.get() == queue.turn.forks() {
+            // Relaxed: as above.
+            queue.servers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -37,11 +56,12 @@ impl Callbacks {
     /// Serves until somebody [stops](Callbacks::stop) it and everything was called, or until `goes_on` says no, which it asks between
     /// turns and, told by [`wake`](Callbacks::wake), while it sleeps. Returns the first panic of a callback.
     pub(crate) fn run_while(&self, goes_on: impl Fn() -> bool) -> Option<Panic> {
-        let _server = Server::of(self);
+        let server = Server::of(self);
         // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
+            server.count_again();
             let is_stopped = is_to_stop();
             if !goes_on() {
                 return first;
@@ -115,7 +135,7 @@ impl Callbacks {
                     return other.event.notify();
                 }
             }
-            patience.wait(&self.event, Next::News, None, || false);
+            patience.wait(self.core.event(), Next::News, None, || false);
         }
     }
 
@@ -155,8 +175,9 @@ impl Callbacks {
             if chains.iter().all(Option::is_none) {
                 return false;
             }
-            // The token is not used.
-            state.segments.push(super::Segment { token: 0, started: self.core.age(), chains });
+            // If a gap ends this here, who serves the queue meanwhile finds a segment like any other.
+            let token = if busted::is(Variant::PassedUnstamped) { 0 } else { self.core.protocol.start() };
+            state.segments.push(super::Segment { token, started: self.core.age(), chains });
         }
     }
 
@@ -172,6 +193,47 @@ impl Callbacks {
             self.event.sleep_unless(None, || !self.turn.is_taken());
         }
         tsan::acquire(self);
+        forks
+    }
+
+    /// As [`pause`](Callbacks::pause), before a `fork`, and from a callback as well. Then waits for the pushes that other threads are
+    /// within, for no new ones. If `gives_up` says so, which it is asked whenever the queue is [woken](Callbacks::wake), it does not
+    /// wait for the end of the turn: [`reset_after_fork`](Callbacks::reset_after_fork) finds out.
+    pub(crate) fn pause_to_fork(&self, gives_up: impl Fn() -> bool) -> u64 {
+        let forks = self.turn.begin_pause();
+        let is_mine = self.turn.is_mine();
+        while !is_mine && self.turn.is_taken() {
+            if gives_up() {
+                return forks;
+            }
+            self.event.sleep_unless(None, || !self.turn.is_taken() || gives_up());
+        }
+        tsan::acquire(self);
+        // Each push that is completed wakes.
+        let sleep_until = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                self.event.sleep_unless(None, is_so);
+            }
+        };
+        let wait_for = |chain: Chain| {
+            let rest = Cell::new(chain);
+            sleep_until(&|| {
+                rest.set(rest.get().up_to_gap());
+                rest.get().is_single()
+            });
+        };
+        if !is_mine {
+            // SAFETY: nobody has the turn, and nobody takes it in the pause; another pause reads as well.
+            let state = self.state.with(|state| unsafe { &*state });
+            state.segments.iter().flat_map(|segment| segment.chains).flatten().for_each(wait_for);
+        }
+        for lane in &self.lanes {
+            // What is pushed from now on is not waited for.
+            if let Some(last) = lane.last() {
+                sleep_until(&|| lane.first().is_some());
+                lane.first().into_iter().for_each(|first| wait_for(Chain::from_to(first, last)));
+            }
+        }
         forks
     }
 
@@ -258,27 +320,47 @@ impl Callbacks {
         None
     }
 
-    /// In the child of a `fork`: nobody has the turn, or pauses. What was being pushed is lost, and what was pushed behind it.
+    /// In the child of a `fork`: pauses are over, and so is the turn of another thread. What was being pushed is lost, and what was
+    /// pushed behind it. If another thread had the turn, what it had taken is lost as well. A turn of the calling thread goes on.
     ///
     /// # Safety
-    /// There is no other thread, and at the `fork` nobody had the turn, as is the case in a pause.
+    /// There is no other thread.
     pub(crate) unsafe fn reset_after_fork(&self) {
-        self.turn.reset();
+        let is_torn = self.turn.reset();
         self.event.reset();
-        // Relaxed: there is no other thread.
+        // Relaxed, all: there is no other thread.
         self.servers.store(0, Ordering::Relaxed);
-        // SAFETY: there is no other thread.
-        let state = self.state.with_mut(|state| unsafe { &mut *state });
+        let in_lanes: usize = self.lanes.iter().map(|lane| lane.end_at_gap()).sum();
+        let counters = self.counters();
+        let in_state = counters.in_queue().saturating_sub(in_lanes as u64);
+        self.settled_by_state.store(counters.settled() + in_state, Ordering::Relaxed);
+        if self.turn.is_mine() {
+            // Its next turn mends the state, which this one uses.
+            return;
+        }
+        self.state.with_mut(|state| {
+            // SAFETY: there is no other thread. One that was lost within a turn may have left the state in any condition: what it was is
+            // overwritten, and not read.
+            unsafe {
+                if is_torn {
+                    state.write(State::new(0));
+                }
+                self.mend(&mut *state);
+            }
+        });
+    }
+
+    /// In the child of a `fork`: gives up what is behind a push that nobody completes.
+    pub(super) fn mend(&self, state: &mut State) {
+        state.forks = self.turn.forks();
         let mut left = state.number_held;
-        // All at once, whatever the pace: the lanes are whole again.
-        let token = self.core.protocol.start();
-        let chains = std::array::from_fn(|lane| self.lanes[lane].take_after_fork());
-        state.segments.push(super::Segment { token, started: self.core.age(), chains });
         for chain in state.segments.iter_mut().flat_map(|segment| segment.chains.iter_mut().flatten()) {
             chain.end_at_gap();
             left += chain.nodes().count();
         }
-        let lost = self.pending().saturating_sub(left as u64);
+        // Relaxed: written when there was no other thread.
+        let settled_by_state = self.settled_by_state.load(Ordering::Relaxed);
+        let lost = settled_by_state.saturating_sub(self.counters().settled() + left as u64);
         self.counters().settle(lost);
         (0..lost).for_each(|_| self.core.give_room_back(0));
     }

@@ -54,8 +54,7 @@ impl Turn {
     pub(super) fn begin_pause(&self) -> u64 {
         // Relaxed: who waits for the end of the turn acquires it.
         self.word.fetch_add(PAUSE, Ordering::Relaxed);
-        // Relaxed: written when there is no other thread.
-        self.forks.load(Ordering::Relaxed)
+        self.forks()
     }
 
     /// Whether somebody has the turn. If not, the caller comes after all turns so far.
@@ -70,17 +69,27 @@ impl Turn {
 
     /// Ends one pause, unless a `fork` has: what was done in it comes before the next turn.
     pub(super) fn end_pause(&self, forks: u64) {
-        // Relaxed: as above.
-        if self.forks.load(Ordering::Relaxed) == forks {
+        if self.forks() == forks {
             self.word.fetch_sub(PAUSE, orders::turn_ended());
         }
     }
 
-    /// In the child of a `fork`: nobody has the turn, and nobody pauses.
-    pub(super) fn reset(&self) {
-        // Relaxed: there is no other thread.
-        self.word.store(0, Ordering::Relaxed);
-        self.holder.store(0, Ordering::Relaxed);
+    /// The number of forks so far.
+    pub(super) fn forks(&self) -> u64 {
+        // Relaxed: written when there is no other thread.
+        self.forks.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a `fork`: nobody pauses, and nobody has the turn but the calling thread, if it had it. Returns whether
+    /// another thread had it.
+    pub(super) fn reset(&self) -> bool {
+        // Relaxed, all: there is no other thread.
+        let (is_mine, was_taken) = (self.is_mine(), self.word.load(Ordering::Relaxed) & TAKEN != 0);
+        self.word.store(if is_mine { TAKEN } else { 0 }, Ordering::Relaxed);
+        if !is_mine {
+            self.holder.store(0, Ordering::Relaxed);
+        }
         self.forks.fetch_add(1, Ordering::Relaxed);
+        was_taken && !is_mine
     }
 }

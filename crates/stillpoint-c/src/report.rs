@@ -1,0 +1,75 @@
+//! What a call has to say that cannot return an error: to the program's hook. The library prints nothing.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use stillpoint_sys::tsan;
+
+use crate::border::{call, say, still_error, Answer, Uncancelled};
+
+pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_char, context: *mut c_void)>;
+
+struct Hook {
+    function: still_report_fn,
+    context: *mut c_void,
+    /// The one of before. So checkers of leaks find it.
+    _before: *mut Hook,
+}
+
+/// Null, or a hook from a box. It is never freed: another thread may be about to call it.
+static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    /// Whether the thread is in the hook: what it does wrong there would be without an end.
+    static IS_TELLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread's last [reason](still_error), to the hook.
+#[cold]
+fn tell() {
+    // Acquire: pairs with the release in `still_on_report`. SAFETY: null, or never freed.
+    let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
+    let Some(function) = hook.function else { return };
+    if IS_TELLING.replace(true) {
+        return;
+    }
+    // A copy: the hook may call functions that fail.
+    // SAFETY: a string of the calling thread's.
+    let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
+    // Some functions that report are frames of no `Uncancelled`, and the hook may print.
+    let _whole = Uncancelled::new();
+    let _heeded = tsan::heed();
+    // SAFETY: the caller of `still_on_report` says that it may be called so.
+    unsafe { function(reason.as_ptr(), hook.context) };
+    IS_TELLING.set(false);
+}
+
+/// Tells of what is in the way of a call that goes on.
+pub(crate) fn report(reason: &str) {
+    say(reason);
+    tell();
+}
+
+/// Functions that return nothing: a failure is reported.
+impl Answer for () {
+    fn failed(_: c_int) {
+        tell();
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn still_on_report(function: still_report_fn, context: *mut c_void) {
+    call(|| {
+        let hook = Box::into_raw(Box::new(Hook { function, context, _before: ptr::null_mut() }));
+        // Release: pairs with the acquire in `tell`. Relaxed: nothing of the one before is read.
+        let publish = |before| {
+            // SAFETY: nobody else knows of it yet.
+            unsafe { (*hook)._before = before };
+            Some(hook)
+        };
+        let _ = HOOK.fetch_update(Ordering::Release, Ordering::Relaxed, publish);
+        Ok(())
+    });
+}

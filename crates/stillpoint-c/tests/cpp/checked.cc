@@ -1,0 +1,116 @@
+// What STILL_CHECKED finds: each misuse in a child, which aborts and says what it was.
+#undef STILL_CHECKED
+#define STILL_CHECKED
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "check.hpp"
+#include "stillpoint/hazard_pointer.hpp"
+#include "stillpoint/rcu.hpp"
+
+namespace sp = stillpoint;
+
+namespace {
+
+/// Does nothing: the object can be used again.
+struct keep {
+    template <class T>
+    void operator()(T *) const
+    {
+    }
+};
+
+template <class T>
+struct by_rcu : sp::rcu_obj_base<T, keep> {
+    static void wait() { sp::rcu_barrier(); }
+
+    /// Its deleter does not run any more.
+    static void hold(const T &) { sp::rcu_default_domain().lock(); }
+};
+
+template <class T>
+struct by_hazard : sp::hazard_pointer_obj_base<T, keep> {
+    static void wait() { sp::hazard_pointer_clean_up(); }
+
+    /// Its deleter does not run any more.
+    static void hold(const T &held)
+    {
+        static sp::hazard_pointer hazard = sp::make_hazard_pointer();
+        hazard.reset_protection(&held);
+    }
+};
+
+template <template <class> class Base>
+struct object : Base<object<Base>> {
+    int value = 0;
+};
+
+/// Runs a misuse in a child: it is found, in those words.
+template <class F>
+void finds(const char *words, F misuse)
+{
+    int said[2];
+    CHECK(pipe(said) == 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(dup2(said[1], 2) == 2);
+        alarm(60);
+        misuse();
+        _exit(0);
+    }
+    close(said[1]);
+    std::string text;
+    for (char next; read(said[0], &next, 1) == 1;)
+        text += next;
+    close(said[0]);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK(text.find(words) != std::string::npos);
+}
+
+template <template <class> class Base>
+void retired_objects_are_left_alone()
+{
+    using type = object<Base>;
+    static type first, second;
+    finds("assigned to after it was retired", [] {
+        type::hold(first);
+        first.retire();
+        first = second;
+    });
+    finds("assigned to after it was retired", [] {
+        type::hold(first);
+        first.retire();
+        first = type();
+    });
+    finds("retired twice", [] {
+        type::hold(first);
+        first.retire();
+        first.retire();
+    });
+    // What is allowed is not found: copies of a retired object are other objects, and after its deleter it may be used again.
+    first.retire();
+    type copy(first);
+    copy = first;
+    copy.retire();
+    type::wait();
+    for (int turn = 0; turn < 3; turn++) {
+        first = second;
+        first.retire();
+        type::wait();
+        copy = first;
+    }
+}
+
+} // namespace
+
+int main()
+{
+    retired_objects_are_left_alone<by_rcu>();
+    retired_objects_are_left_alone<by_hazard>();
+}

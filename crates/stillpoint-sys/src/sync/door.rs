@@ -1,0 +1,181 @@
+//! A door: whoever closes it comes after all that was done behind it.
+//!
+//! One word has a bit for the closed door, and counts who is behind it; it is changed by read-modify-writes only. So in the order
+//! in which the word changes, each entry is before the closing or after it. *One that is before* is in the count that the closer
+//! waits for. All changes in between continue the release sequence of its `leave`, so the closer, who has found the count
+//! at 0 by an acquire load, comes after what was done behind the door. *One that is after* finds the bit, and turns back.
+//!
+//! The closer sleeps on the word. Who takes the count to 0 beneath the bit wakes it: the closer slept on another value, or it
+//! sees this one.
+
+use super::atomic::{AtomicU32, Ordering};
+use crate::os;
+
+use busted::Variant;
+
+/// In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable `STILLPOINT_BUSTED_DOOR`.
+mod busted {
+    crate::variants! {
+        for models, "STILLPOINT_BUSTED_DOOR";
+        EnterByLoad = "enter-by-load": "Whoever enters looks whether the door is closed, and is counted in another step.",
+        LeaveRelaxed = "leave-relaxed": "Whoever leaves is counted off by a relaxed operation.",
+        CloseHasty = "close-hasty": "Whoever closes does not wait for those who are behind the door.",
+        OpenRelaxed = "open-relaxed": "The door is opened by a relaxed operation.",
+    }
+}
+
+/// The door is closed.
+const CLOSED: u32 = 1;
+/// One who is behind it, or is about to turn back.
+const ONE: u32 = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Door(AtomicU32);
+
+impl Door {
+    /// One that is open.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Goes through, unless the door is closed. Never waits.
+    #[inline]
+    pub fn enter(&self) -> bool {
+        let early = busted::is(Variant::EnterByLoad).then(|| self.0.load(Ordering::Acquire));
+        // Acquire: pairs with the release in `open`.
+        let before = self.0.fetch_add(ONE, Ordering::Acquire);
+        let is_open = early.unwrap_or(before) & CLOSED == 0;
+        if !is_open {
+            // Relaxed: nothing was done.
+            self.count_off(Ordering::Relaxed);
+        }
+        is_open
+    }
+
+    /// For whoever has entered.
+    #[inline]
+    pub fn leave(&self) {
+        let relaxed = busted::is(Variant::LeaveRelaxed);
+        // Release: pairs with the acquire in `close`.
+        self.count_off(if relaxed { Ordering::Relaxed } else { Ordering::Release });
+    }
+
+    #[inline]
+    fn count_off(&self, order: Ordering) {
+        if self.0.fetch_sub(ONE, order) == ONE | CLOSED {
+            os::wake_all(&self.0);
+        }
+    }
+
+    /// Closes the door, and sleeps until nobody is behind it.
+    pub fn close(&self) {
+        // Relaxed: the loads below acquire.
+        self.0.fetch_or(CLOSED, Ordering::Relaxed);
+        loop {
+            // Acquire: pairs with the release in `leave`.
+            let seen = self.0.load(Ordering::Acquire);
+            if seen < ONE || busted::is(Variant::CloseHasty) {
+                return;
+            }
+            os::wait(&self.0, seen, None);
+        }
+    }
+
+    /// Opens it again.
+    pub fn open(&self) {
+        let relaxed = busted::is(Variant::OpenRelaxed);
+        // Release: pairs with the acquire in `enter`.
+        self.0.fetch_and(!CLOSED, if relaxed { Ordering::Relaxed } else { Ordering::Release });
+    }
+
+    /// Whether it is closed. If so, the caller comes after what was done before.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        // Acquire: for callers who have been told of what was done before `close` by nothing else.
+        self.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// In the child of a `fork`, which has no other thread: nobody is behind it.
+    pub fn reset(&self, is_closed: bool) {
+        // Relaxed: there is no other thread.
+        self.0.store(u32::from(is_closed) * CLOSED, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_door_turns_back_whoever_comes() {
+        let door = Door::new();
+        assert!(!door.is_closed() && door.enter() && door.enter());
+        door.leave();
+        door.leave();
+        door.close();
+        assert!(door.is_closed() && !door.enter() && !door.enter());
+        door.close();
+        door.open();
+        assert!(!door.is_closed() && door.enter());
+        door.reset(true);
+        assert!(door.is_closed() && !door.enter());
+        door.reset(false);
+        assert!(door.enter());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::{Arc, UnsafeCell};
+    use loom::thread;
+
+    struct Room {
+        door: Door,
+        /// What each guest uses behind the door, and the closer when nobody is there.
+        places: [UnsafeCell<u32>; 2],
+    }
+
+    // SAFETY: that the places are used by one thread at a time is what the model checks.
+    unsafe impl Sync for Room {}
+    // SAFETY: as above.
+    unsafe impl Send for Room {}
+
+    #[test]
+    fn whoever_closes_has_all_that_is_behind_the_door() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let room = Arc::new(Room { door: Door::new(), places: [UnsafeCell::new(0), UnsafeCell::new(0)] });
+            let guests: Vec<_> = (0..2)
+                .map(|guest| {
+                    let room = Arc::clone(&room);
+                    thread::spawn(move || {
+                        // The second time it may be open again.
+                        if room.door.enter() || room.door.enter() {
+                            // SAFETY: the guest's own, behind the door.
+                            room.places[guest].with_mut(|place| unsafe { *place += 1 });
+                            room.door.leave();
+                        }
+                    })
+                })
+                .collect();
+            room.door.close();
+            for place in &room.places {
+                // SAFETY: nobody is behind the door.
+                place.with_mut(|place| unsafe { *place += 1 });
+            }
+            room.door.open();
+            guests.into_iter().for_each(|guest| guest.join().unwrap());
+        });
+    }
+
+    #[cfg(stillpoint_busted)]
+    #[test]
+    fn every_variant_is_caught_by_its_model() {
+        let model = "whoever_closes_has_all_that_is_behind_the_door";
+        let all = Variant::ALL.iter().map(|&variant| (variant, model, vec!["Causality violation"]));
+        busted::assert_caught("sync::door::models", all);
+    }
+}
