@@ -1,5 +1,6 @@
 //! Flags that several commands have.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,6 +13,22 @@ pub struct JsonFlag {
     /// Write the result as JSON to FILE, or to standard output in place of the tables
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<String>,
+}
+
+/// Where results go beside the terminal.
+#[derive(Debug, Args)]
+pub struct ResultFlags {
+    /// Write the result as JSON to FILE, or to standard output in place of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<String>,
+
+    /// Write the rows as CSV to FILE
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Draw the figures into FOLDER, as SVG and PNG, on light and on dark ground
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
 }
 
 /// How long to measure.

@@ -1,14 +1,20 @@
 //! `stillpoint bench`: everything is checked, then measured, then written.
 
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{self, Control};
+use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::json::{self, Row, Target};
+use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::json::{self, Read, Row};
+use stillpoint_harness::output::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
-use crate::{capi, membarrier, micro, peers, pool, preempt, reclaim, structures, table, timer};
+use crate::{capi, membarrier, micro, peers, pool, preempt, reclaim, report, structures, table, timer};
 
 /// An experiment that was planned; it is told whether to be silent.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
@@ -21,6 +27,7 @@ struct Offer {
     plan: Planner,
     contenders: fn() -> Vec<&'static str>,
     scenarios: &'static [&'static str],
+    figures: &'static [&'static Figure],
 }
 
 /// All experiments, in their order.
@@ -37,7 +44,7 @@ const EXPERIMENTS: [Offer; 9] = [
 ];
 
 const fn offer<P: Plan + 'static>() -> Offer {
-    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS }
+    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS, figures: P::FIGURES }
 }
 
 /// What the result of this command has beside rows.
@@ -56,6 +63,11 @@ pub(crate) fn scenario_names() -> Vec<&'static str> {
     EXPERIMENTS.iter().flat_map(|offer| offer.scenarios).copied().collect()
 }
 
+/// The figures of all experiments.
+pub(crate) fn figures() -> Vec<&'static Figure> {
+    EXPERIMENTS.iter().flat_map(|offer| offer.figures).copied().collect()
+}
+
 fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<Planned>, Stop> {
     let plan = experiment::plan::<P>(args, cpus)?;
     Ok(plan.map(|plan| Box::new(move |silent| plan.run(silent)) as Planned))
@@ -71,8 +83,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     if all.is_empty() {
         return Err(Stop::usage("no experiment has one of these contenders in one of these scenarios"));
     }
-    let target = Target::open(args.json.json.as_deref())?;
-    let silent = target.takes_stdout();
+    let results = Results::open(&args.results)?;
+    let report = args.report.as_deref().map(Report::open).transpose()?;
+    let silent = results.takes_stdout();
 
     let machine = Machine::look(peers::versions());
     interrupt::listen();
@@ -80,24 +93,78 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         output::say(machine.summary());
         output::say(peers_line(&machine));
     }
-    let (mut rows, mut controls) = (Vec::new(), Vec::new());
-    for run in all {
+    let (mut rows, mut controls, mut stopped) = (Vec::new(), Vec::new(), None);
+    let (experiments, started) = (all.len(), Instant::now());
+    for (done, run) in all.into_iter().enumerate() {
         if interrupt::requested() {
             break;
         }
-        let measured = run(silent)?;
+        if done > 0 {
+            output::tell(time_left(done, experiments, started.elapsed()));
+        }
+        let measured = match run(silent) {
+            Ok(measured) => measured,
+            // What others have measured, or will, is not lost.
+            Err(stop) if experiments > 1 => {
+                output::tell(&stop);
+                stopped = stopped.or(Some(stop));
+                continue;
+            }
+            Err(stop) => return Err(stop),
+        };
         let of_these = control::controls(&measured);
         if !silent {
             control::show(&of_these);
         }
         rows.extend(measured);
         controls.extend(of_these);
+        if let Some(report) = &report {
+            report.write(&machine, &rows, &controls)?;
+        }
     }
-    target.write(&machine, &rows, Controls { controls })?;
+    results.write(&machine, &rows, Controls { controls }, &figures())?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }
-    json::judge(&rows)
+    stopped.map_or_else(|| json::judge(&rows), Err)
+}
+
+/// How far a run of several experiments has come.
+fn time_left(done: usize, experiments: usize, elapsed: Duration) -> String {
+    let whole = |time: Duration| humantime::format_duration(Duration::from_secs(time.as_secs()));
+    let left = elapsed * (experiments - done) as u32 / done as u32;
+    format!(
+        "{done} of {experiments} experiments after {}; about {} more if the others take as long",
+        whole(elapsed),
+        whole(left)
+    )
+}
+
+/// A folder with a page, and all that it is made from.
+struct Report {
+    page: PathBuf,
+    results: Results,
+}
+
+impl Report {
+    fn open(folder: &Path) -> Result<Self, Stop> {
+        results::open_folder(folder)?;
+        let json = folder.join("results.json").into_os_string().into_string();
+        let json = json.map_err(|_| Stop::usage("the name of the folder is no UTF-8"))?;
+        let flags = ResultFlags {
+            json: Some(json),
+            csv: Some(folder.join("results.csv")),
+            figures: Some(folder.join("figures")),
+        };
+        Ok(Self { page: folder.join("index.html"), results: Results::open(&flags)? })
+    }
+
+    fn write(&self, machine: &Machine, rows: &[Row], controls: &[Control]) -> Result<(), Stop> {
+        self.results.write(machine, rows, Controls { controls: controls.to_vec() }, &figures())?;
+        report::write(&self.page, &[Read::of(machine, rows.to_vec())?], &figures())?;
+        output::tell(format!("the page of what there is: {}", self.page.display()));
+        Ok(())
+    }
 }
 
 fn peers_line(machine: &Machine) -> String {
@@ -110,6 +177,12 @@ fn peers_line(machine: &Machine) -> String {
 mod tests {
     use super::*;
     use crate::experiment::{asked_for, contenders, plan};
+
+    #[test]
+    fn the_time_left_is_that_of_the_others() {
+        let line = time_left(2, 6, Duration::from_secs(60));
+        assert!(line.starts_with("2 of 6 experiments after 1m") && line.contains("about 2m more"), "{line}");
+    }
 
     #[test]
     fn a_group_stands_for_all_of_its_contenders() {

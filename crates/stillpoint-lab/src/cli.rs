@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use stillpoint_multicast_lab::{module, simulate};
 
 use crate::experiment::BenchArgs;
-use crate::{bench, doctor, guest};
+use crate::{bench, doctor, guest, report};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     ModuleInside(module::inside::Inside),
     /// Simulate barriers on machines that are not here
     Simulate(simulate::Options),
+    /// Make one page of the results of experiments: verdict, figures, machines, commands
+    Report(report::Options),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder

@@ -14,6 +14,7 @@ mod peers;
 mod pool;
 mod preempt;
 mod reclaim;
+mod report;
 mod structures;
 mod table;
 mod timer;
@@ -22,10 +23,16 @@ use std::process::ExitCode;
 
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::output;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_multicast_lab::{module, simulate};
 
 use crate::cli::Command;
 use crate::experiment::OnHugePages;
+
+/// What is drawn of the results of all commands.
+fn figures() -> Vec<&'static Figure> {
+    [bench::figures(), guest::FIGURES.to_vec(), stillpoint_torture::FIGURES.to_vec()].concat()
+}
 
 fn main() -> ExitCode {
     let children = [
@@ -50,8 +57,9 @@ fn main() -> ExitCode {
         Command::GuestInit => guest::inside::run(),
         Command::Module(options) => module::run(options, peers::versions()),
         Command::ModuleInside(inside) => module::inside::run(inside),
-        Command::Torture(options) => stillpoint_torture::run(options),
+        Command::Torture(options) => stillpoint_torture::run(options, peers::versions()),
         Command::Simulate(options) => simulate::run(options, peers::versions()),
+        Command::Report(options) => report::run(options, &figures()),
         Command::Completions(args) => {
             cli::completions(args);
             Ok(())

@@ -33,6 +33,7 @@ mod actor;
 mod arena;
 mod awaiting;
 mod counts;
+mod course;
 mod findings;
 mod flood;
 mod forks;
@@ -64,30 +65,43 @@ mod watchdog;
 mod world;
 mod writer;
 
+use std::collections::BTreeMap;
+
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::Machine;
+use stillpoint_harness::output::json::Nothing;
+use stillpoint_harness::output::results::Results;
 
 use self::arena::Context;
+use self::course::Course;
 use self::findings::Findings;
 use self::plan::Plan;
 use self::variant::Broken;
 use self::watchdog::Watchdog;
 
+pub use self::course::FIGURES;
 pub use self::options::Options;
 
-/// Runs for the time that was asked for, or until something is found.
-pub fn run(options: &Options) -> Result<(), Stop> {
+/// Runs for the time that was asked for, or until something is found. The peers are those that the program was built with.
+pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.list_busted {
         variant::list();
         return Ok(());
     }
     let broken = options.busted.as_deref().map(Broken::select).transpose()?;
+    let results = Results::open(&options.results)?;
+    if results.takes_stdout() {
+        return Err(Stop::usage("torture prints on standard output: give --json the name of a file"));
+    }
     let plan = Plan::new(options);
     report::introduce(&plan, broken);
     interrupt::listen();
     let findings = Findings::leak();
     let context = Context::leak(plan.threads + 1, findings);
+    let course = Course::follow(context, plan.duration);
     let run = plan.run(context, &Watchdog::start(findings, broken))?;
     report::show(&run);
+    results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES)?;
     report::judge(context, &run, broken)
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use stillpoint_harness::flags::ResultFlags;
 
 use super::variant::Broken;
 
@@ -24,6 +25,9 @@ pub struct Options {
     #[arg(long, value_name = "NAME", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(Broken::all().map(|broken| broken.to_string())))]
     pub(crate) busted: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) results: ResultFlags,
 
     /// List the broken variants and the checker that catches each
     #[arg(long, exclusive = true)]

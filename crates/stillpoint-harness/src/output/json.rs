@@ -156,6 +156,49 @@ struct Report<'a, M: Serialize, E: Serialize> {
     extra: E,
 }
 
+/// The result of a command as it is read again.
+#[derive(Debug, Deserialize)]
+pub struct Read {
+    schema: u32,
+    /// The command that wrote it.
+    pub command: String,
+    /// What was measured on.
+    pub machine: Map<String, Value>,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+impl Read {
+    /// What this command has measured, as if it had been read.
+    ///
+    /// # Errors
+    /// When the machine has no form in JSON, which is a defect.
+    pub fn of(machine: &impl Serialize, rows: Vec<Row>) -> Result<Self, Stop> {
+        match serde_json::to_value(machine) {
+            Ok(Value::Object(machine)) => Ok(Self { schema: SCHEMA, command: command_line(), machine, rows }),
+            _ => Err(Stop::Failed("the machine has no form in JSON".to_owned())),
+        }
+    }
+
+    /// The result in a file that `--json` wrote.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is something else.
+    pub fn from(file: &Path) -> Result<Self, Stop> {
+        let refused =
+            |why: String| Stop::usage(format!("{} is no result of this program: {why}", file.display()));
+        let text = fs::read_to_string(file)
+            .map_err(|error| Stop::usage(format!("cannot read {}: {error}", file.display())))?;
+        let read: Self = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        match read.schema {
+            SCHEMA => Ok(read),
+            schema => {
+                Err(refused(format!("its format has the number {schema}, where this program knows {SCHEMA}")))
+            }
+        }
+    }
+}
+
 /// No further fields.
 #[derive(Debug, Serialize)]
 pub struct Nothing {}
@@ -306,6 +349,30 @@ mod tests {
         assert!(link.symlink_metadata().unwrap().is_symlink());
         store(Path::new("/dev/null"), b"nothing").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let mut row = Row::new("reclaim", "spread", "seize").with("readers", 8);
+        row.put("delay", 1.25, 2);
+        let machine = serde_json::json!({"model": "a processor"});
+        Target::File(path.clone()).write(&machine, &[row], Nothing {}).unwrap();
+        let read = Read::from(&path).unwrap();
+        assert_eq!((read.rows[0].metric("delay"), read.rows[0].param("readers")), (Some(1.25), Some(8)));
+        assert_eq!(read.machine["model"], "a processor");
+        let text = fs::read_to_string(&path).unwrap();
+        for (wrong, why) in [
+            (text.replace("\"schema\": 1", "\"schema\": 2"), "number 2"),
+            (text.replace("rows", "lines"), "rows"),
+            ("[]".to_owned(), "no result"),
+        ] {
+            fs::write(&path, wrong).unwrap();
+            let stop = Read::from(&path).unwrap_err().to_string();
+            assert!(stop.contains("a.json") && stop.contains(why), "{stop}");
+        }
+        assert!(Read::from(&folder.path().join("b.json")).unwrap_err().to_string().contains("cannot read"));
     }
 
     #[test]

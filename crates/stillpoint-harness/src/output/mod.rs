@@ -1,9 +1,12 @@
 //! How results reach people and tools.
 
 pub mod chart;
+pub mod csv;
+pub mod figures;
 pub mod format;
 pub mod json;
 pub mod progress;
+pub mod results;
 pub mod table;
 
 use std::io::Write;

@@ -16,7 +16,7 @@ impl Progress {
     /// Progress over `steps` measurements.
     pub fn new(steps: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}, {eta} left {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(steps as u64).with_style(style)
         });

@@ -4,11 +4,13 @@
 //! It has no loops of its own: single operations are measured as in `micro`, delays as in `reclaim`, timers as in `timer`.
 
 mod bars;
+mod figures;
 mod ours;
 mod workers;
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{self, heading, say};
 
@@ -94,6 +96,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Capi;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         let delayed = POLLED.iter().chain(CALLING).map(|entry| entry.name);

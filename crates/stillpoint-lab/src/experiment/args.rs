@@ -1,8 +1,10 @@
 //! What can be asked of `stillpoint bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use stillpoint_harness::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus};
+use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus};
 
 use crate::peers::group;
 
@@ -96,8 +98,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Write a page of all results into FOLDER, with its figures, JSON and CSV, after each experiment
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) report: Option<PathBuf>,
+
     #[command(flatten)]
-    pub(crate) json: JsonFlag,
+    pub(crate) results: ResultFlags,
 }
 
 #[cfg(test)]

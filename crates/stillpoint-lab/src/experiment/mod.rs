@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
 use crate::peers::{self, group};
@@ -18,6 +19,8 @@ pub(crate) trait Plan: Sized {
     const EXPERIMENT: Experiment;
     /// Their names.
     const SCENARIOS: &'static [&'static str];
+    /// What is drawn of its rows.
+    const FIGURES: &'static [&'static Figure];
 
     /// The names of all contenders, in the order of the tables.
     fn contenders() -> Vec<&'static str>;

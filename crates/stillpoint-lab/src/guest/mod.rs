@@ -8,6 +8,7 @@
 mod console;
 mod contenders;
 mod evaluate;
+mod figures;
 mod hog;
 pub(crate) mod inside;
 mod lab;
@@ -20,13 +21,16 @@ mod wire;
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::json::{self, Target};
+use stillpoint_harness::output::json;
+use stillpoint_harness::output::results::Results;
 use stillpoint_harness::qemu::needs::{self, Needs};
 use stillpoint_harness::qemu::{self, Accel};
 use stillpoint_harness::{interrupt, output};
 
 use self::lab::{Lab, Ran};
 use crate::peers;
+
+pub(crate) use self::figures::FIGURES;
 
 pub(crate) use self::options::Options;
 
@@ -53,8 +57,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
     }
     let needs = Needs::find(options.qemu.as_deref(), options.kernel.as_deref(), options.init.as_deref())?;
-    let target = Target::open(options.json.json.as_deref())?;
-    let silent = target.takes_stdout();
+    let results = Results::open(&options.results)?;
+    let silent = results.takes_stdout();
     let machine = Machine::look(peers::versions());
     let needs = match needs {
         Ok(needs) => needs,
@@ -65,7 +69,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
             } else {
                 output::say(line)
             }
-            return target.write(&machine, &[], Extra { skipped: Some(missing), guests: Vec::new() });
+            let extra = Extra { skipped: Some(missing), guests: Vec::new() };
+            return results.write(&machine, &[], extra, FIGURES);
         }
     };
     let transcript = qemu::transcript(options.console.as_deref())?;
@@ -78,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     if !silent {
         show::tables(&rows, &guests);
     }
-    target.write(&machine, &rows, Extra { skipped: None, guests })?;
+    results.write(&machine, &rows, Extra { skipped: None, guests }, FIGURES)?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }

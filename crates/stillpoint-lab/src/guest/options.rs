@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use stillpoint_harness::flags::{CpuList, JsonFlag, LengthFlags, parse_cpus, parse_duration};
+use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus, parse_duration};
 use stillpoint_harness::qemu::Accel;
 
 use super::contenders;
@@ -62,5 +62,5 @@ pub(crate) struct Options {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(super) json: JsonFlag,
+    pub(super) results: ResultFlags,
 }

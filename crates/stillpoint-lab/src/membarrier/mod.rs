@@ -9,6 +9,7 @@
 
 mod barriers;
 mod crowd;
+mod figures;
 mod measure;
 mod paces;
 mod readers;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
@@ -121,6 +123,7 @@ impl child::Order for Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Membarrier;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.to_vec()

@@ -1,5 +1,6 @@
 //! The experiment `micro`: what single operations cost, on one thread with nobody in the way.
 
+mod figures;
 mod ours;
 mod show;
 
@@ -10,6 +11,7 @@ use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::{Micro, Timed};
@@ -77,6 +79,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Micro;
     const SCENARIOS: &'static [&'static str] = OPERATIONS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         let known: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();

@@ -5,6 +5,7 @@
 //! once per process alone; short slices of each follow each other in rotated order.
 
 pub(crate) mod child;
+mod figures;
 mod measure;
 mod ours;
 mod pipe;

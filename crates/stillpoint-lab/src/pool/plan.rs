@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::Shape;
 
@@ -46,6 +47,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Pool;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.to_vec()

@@ -6,6 +6,7 @@
 
 mod bars;
 mod child;
+mod figures;
 pub(crate) mod plan;
 mod policy;
 mod round;

@@ -7,6 +7,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
 use stillpoint_harness::machine::cpus::format_list;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::Work;
 
@@ -103,6 +104,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Preempt;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.iter().map(|entry| entry.name).collect()

@@ -4,6 +4,7 @@
 //! random elements, 5,000 times a second, and hands the old ones to the scheme under test. The same loops, keys,
 //! CPUs and schedule for every contender, in rounds, in an order that rotates.
 
+mod figures;
 pub(crate) mod names;
 pub(crate) mod ours;
 pub(crate) mod plan;

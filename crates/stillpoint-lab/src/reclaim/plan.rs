@@ -6,6 +6,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
 use stillpoint_harness::machine::proc;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::format::bytes;
 use stillpoint_harness::output::json::Row;
 
@@ -47,6 +48,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Reclaim;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.iter().map(|entry| entry.name).collect()

@@ -3,6 +3,7 @@
 //!
 //! Short slices of each contender follow each other in rotated order. What comes out must be what was put in.
 
+mod figures;
 mod measure;
 mod ours;
 mod show;
@@ -10,6 +11,7 @@ mod show;
 use std::time::Duration;
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
@@ -72,6 +74,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Structures;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.to_vec()

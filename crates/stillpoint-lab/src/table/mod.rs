@@ -6,6 +6,7 @@
 //! - [`growth`], and the [`mixes`] of two harnesses that others have written: each contender by itself, in a process that
 //!   is new in each round.
 
+mod figures;
 mod growth;
 mod keys;
 mod measure;
@@ -19,6 +20,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
 
@@ -77,6 +79,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Table;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.to_vec()

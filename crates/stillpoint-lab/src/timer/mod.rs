@@ -4,6 +4,7 @@
 //! other in rotated order; what has fired and what was cancelled must be what was added.
 
 mod cycles;
+mod figures;
 mod floor;
 mod measure;
 mod ours;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::experiment::control::contender;
+use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
 use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
@@ -83,6 +85,7 @@ impl child::Order for Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Timer;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
         CONTENDERS.to_vec()

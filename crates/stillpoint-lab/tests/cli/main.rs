@@ -10,6 +10,7 @@ mod module;
 mod other_commands;
 mod pool;
 mod preempt;
+mod report;
 mod simulate;
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;

@@ -1,0 +1,364 @@
+//! Charts as pictures.
+
+use std::sync::Once;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontStyle, register_font};
+
+use super::{Across, Bars, Chart, Content, Curve, number};
+use crate::error::Stop;
+
+/// What a picture is drawn on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// White.
+    Light,
+    /// Nearly black.
+    Dark,
+}
+
+/// The colours of a picture.
+struct Colours {
+    ground: RGBColor,
+    text: RGBColor,
+    faint: RGBColor,
+    /// By the place of a contender in the chart. People with any kind of colour vision can tell the first eight apart (Okabe and
+    /// Ito, 2008); the markers differ as well.
+    contenders: [RGBColor; 8],
+}
+
+const LIGHT: Colours = Colours {
+    ground: WHITE,
+    text: RGBColor(30, 30, 30),
+    faint: RGBColor(225, 225, 225),
+    contenders: [
+        RGBColor(0, 114, 178),
+        RGBColor(213, 94, 0),
+        RGBColor(0, 158, 115),
+        RGBColor(204, 121, 167),
+        RGBColor(230, 159, 0),
+        RGBColor(86, 180, 233),
+        RGBColor(120, 110, 0),
+        RGBColor(90, 90, 90),
+    ],
+};
+
+const DARK: Colours = Colours {
+    ground: RGBColor(22, 24, 29),
+    text: RGBColor(230, 230, 230),
+    faint: RGBColor(58, 62, 70),
+    contenders: [
+        RGBColor(86, 180, 233),
+        RGBColor(240, 128, 48),
+        RGBColor(40, 200, 150),
+        RGBColor(225, 150, 190),
+        RGBColor(240, 190, 60),
+        RGBColor(150, 160, 250),
+        RGBColor(240, 228, 66),
+        RGBColor(170, 170, 170),
+    ],
+};
+
+impl Ground {
+    fn colours(self) -> &'static Colours {
+        match self {
+            Self::Light => &LIGHT,
+            Self::Dark => &DARK,
+        }
+    }
+}
+
+const WIDTH: u32 = 960;
+const HEIGHT: u32 = 520;
+/// What the names of the contenders take at the right.
+const LEGEND: u32 = 270;
+const LINE: i32 = 20;
+const FONT: &str = "sans-serif";
+/// A point of a PNG is that many pixels wide, for screens that have them.
+const DENSITY: u32 = 2;
+
+/// The chart as SVG.
+///
+/// # Errors
+/// When it cannot be drawn, which is a defect.
+pub fn svg(chart: &Chart, ground: Ground) -> Result<String, Stop> {
+    let mut text = String::new();
+    let area = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area();
+    Picture { chart, colours: ground.colours(), density: 1 }.draw(&area)?;
+    drop(area);
+    Ok(text)
+}
+
+/// The chart as PNG.
+///
+/// # Errors
+/// As for [`svg`].
+pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
+    let (width, height) = (WIDTH * DENSITY, HEIGHT * DENSITY);
+    let mut pixels = vec![0; (width * height * 3) as usize];
+    let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+    Picture { chart, colours: ground.colours(), density: DENSITY }.draw(&area)?;
+    drop(area);
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_compression(png::Compression::High);
+    let failed =
+        |error: png::EncodingError| Stop::Failed(format!("{} cannot be written: {error}", chart.file()));
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(&pixels).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(file)
+}
+
+/// Letters: a machine may have none of its own.
+fn bring_letters() {
+    static ONCE: Once = Once::new();
+    // It is refused only if it is no font, which the tests would see: then nothing is drawn.
+    ONCE.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
+}
+
+struct Picture<'c> {
+    chart: &'c Chart,
+    colours: &'static Colours,
+    /// How many pixels a point is wide.
+    density: u32,
+}
+
+type Failure<D> = DrawingAreaErrorKind<<D as DrawingBackend>::ErrorType>;
+
+impl Picture<'_> {
+    fn draw<D: DrawingBackend>(&self, area: &DrawingArea<D, Shift>) -> Result<(), Stop> {
+        bring_letters();
+        let failed =
+            |error: Failure<D>| Stop::Failed(format!("{} cannot be drawn: {error}", self.chart.file()));
+        area.fill(&self.colours.ground).map_err(failed)?;
+        let area = area.titled(&self.chart.title(), self.text(17)).map_err(failed)?;
+        let (plot, legend) = area.split_horizontally((WIDTH - LEGEND) * self.density);
+        match &self.chart.content {
+            Content::Curves(curves) => {
+                self.curves(&plot, curves).map_err(failed)?;
+                let names =
+                    curves.iter().enumerate().map(|(at, curve)| (at, curve.name.as_str(), curve.published));
+                self.legend(&legend, names).map_err(failed)?;
+            }
+            Content::Bars { names, bars } => {
+                self.bars(&plot, names, bars).map_err(failed)?;
+                let names =
+                    bars.iter().enumerate().map(|(at, bars)| (at, bars.name.as_str(), bars.published));
+                self.legend(&legend, names).map_err(failed)?;
+            }
+        }
+        area.present().map_err(failed)
+    }
+
+    fn points(&self, points: i32) -> i32 {
+        points * self.density as i32
+    }
+
+    fn text(&self, points: i32) -> TextStyle<'static> {
+        (FONT, self.points(points)).into_font().color(&self.colours.text)
+    }
+
+    fn colour(&self, at: usize) -> RGBColor {
+        self.colours.contenders[at % self.colours.contenders.len()]
+    }
+
+    fn stroke(&self, at: usize, published: bool) -> ShapeStyle {
+        let colour = if published { self.colours.text } else { self.colour(at) };
+        colour.stroke_width(self.density * if published { 1 } else { 2 })
+    }
+
+    fn curves<D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        curves: &[Curve],
+    ) -> Result<(), Failure<D>> {
+        let figure = self.chart.figure;
+        let Across::Numbers { title, logarithmic, .. } = figure.across else { return Ok(()) };
+        let points = || curves.iter().flat_map(|curve| &curve.points);
+        let ends = curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, from, to)| [from, to]);
+        let across = range(points().map(|point| point.0), logarithmic);
+        let up = range(points().map(|point| point.1).chain(ends), figure.up.logarithmic);
+        // The axes have a type for each scale.
+        match (logarithmic, figure.up.logarithmic) {
+            (true, true) => self.plot(area, title, curves, across.log_scale(), up.log_scale()),
+            (true, false) => self.plot(area, title, curves, across.log_scale(), up),
+            (false, true) => self.plot(area, title, curves, across, up.log_scale()),
+            (false, false) => self.plot(area, title, curves, across, up),
+        }
+    }
+
+    fn plot<D, X, Y>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        across: &str,
+        curves: &[Curve],
+        x: X,
+        y: Y,
+    ) -> Result<(), Failure<D>>
+    where
+        D: DrawingBackend,
+        X: AsRangedCoord<Value = f64>,
+        Y: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .margin(self.points(10))
+            .x_label_area_size(self.points(40))
+            .y_label_area_size(self.points(70))
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .axis_style(self.colours.text)
+            .bold_line_style(self.colours.faint)
+            .light_line_style(TRANSPARENT)
+            .label_style(self.text(12))
+            .axis_desc_style(self.text(13))
+            .x_desc(across)
+            .y_desc(self.chart.figure.up.title)
+            .x_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| number(*value))
+            .draw()?;
+        for (at, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.band.len() > 1) {
+            let below = curve.band.iter().map(|&(x, from, _)| (x, from));
+            let above = curve.band.iter().rev().map(|&(x, _, to)| (x, to));
+            let style = self.colour(at).mix(0.18).filled();
+            chart.draw_series([Polygon::new(below.chain(above).collect::<Vec<_>>(), style)])?;
+        }
+        for (at, curve) in curves.iter().enumerate() {
+            let style = self.stroke(at, curve.published);
+            if curve.published {
+                let dash = self.points(4);
+                chart.draw_series(DashedLineSeries::new(curve.points.iter().copied(), dash, dash, style))?;
+            } else {
+                chart.draw_series(LineSeries::new(curve.points.iter().copied(), style))?;
+            }
+            for &point in &curve.points {
+                self.mark(area, at, curve.published, chart.plotting_area().map_coordinate(&point))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A point of a curve, at a place of the picture. Markers differ between those that have the same colour, too.
+    fn mark<D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        at: usize,
+        published: bool,
+        place: (i32, i32),
+    ) -> Result<(), Failure<D>> {
+        let (base, style) = (area.get_base_pixel(), self.stroke(at, published));
+        let ((x, y), size) = ((place.0 - base.0, place.1 - base.1), self.points(4));
+        let full = style.filled();
+        match (at + at / self.colours.contenders.len()) % 4 {
+            _ if published => area.draw(&Circle::new((x, y), size, style)),
+            0 => area.draw(&Circle::new((x, y), size, full)),
+            1 => area.draw(&Rectangle::new([(x - size, y - size), (x + size, y + size)], full)),
+            2 => area.draw(&TriangleMarker::new((x, y), size + size / 4, full)),
+            _ => area.draw(&Cross::new((x, y), size, style)),
+        }
+    }
+
+    fn bars<D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        names: &[String],
+        bars: &[Bars],
+    ) -> Result<(), Failure<D>> {
+        let logarithmic = self.chart.figure.up.logarithmic;
+        let up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
+        if logarithmic {
+            self.stand(area, names, bars, up.log_scale())
+        } else {
+            self.stand(area, names, bars, up)
+        }
+    }
+
+    fn stand<D, Y>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        names: &[String],
+        bars: &[Bars],
+        y: Y,
+    ) -> Result<(), Failure<D>>
+    where
+        D: DrawingBackend,
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .margin(self.points(10))
+            .x_label_area_size(self.points(40))
+            .y_label_area_size(self.points(70))
+            .build_cartesian_2d(0.0..names.len() as f64, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(0)
+            .axis_style(self.colours.text)
+            .bold_line_style(self.colours.faint)
+            .light_line_style(TRANSPARENT)
+            .label_style(self.text(12))
+            .axis_desc_style(self.text(13))
+            .y_desc(self.chart.figure.up.title)
+            .y_label_formatter(&|value| number(*value))
+            .draw()?;
+        let floor = chart.plotting_area().get_y_range().start;
+        // The bars of a name take four fifths of its place; who has none there takes nothing.
+        for name in 0..names.len() {
+            let standing =
+                || bars.iter().enumerate().filter_map(|(at, bars)| Some((at, bars, bars.values[name]?)));
+            let wide = 0.8 / standing().count().max(1) as f64;
+            for (place, (at, bars, height)) in standing().enumerate() {
+                let colour = if bars.published { self.colours.text } else { self.colour(at) };
+                let style = ShapeStyle { filled: !bars.published, ..colour.stroke_width(self.density) };
+                let from = name as f64 + 0.1 + place as f64 * wide;
+                chart.draw_series([Rectangle::new([(from, floor), (from + wide * 0.92, height)], style)])?;
+            }
+        }
+        let base = area.get_base_pixel();
+        let label = self.text(11).pos(Pos::new(HPos::Center, VPos::Top));
+        for (at, name) in names.iter().enumerate() {
+            let (x, y) = chart.plotting_area().map_coordinate(&(at as f64 + 0.5, floor));
+            // Neighbours stand on lines of their own where there are many.
+            let line = if names.len() > 4 { at as i32 % 3 } else { 0 };
+            area.draw_text(name, &label, (x - base.0, y - base.1 + self.points(4 + 12 * line)))?;
+        }
+        Ok(())
+    }
+
+    fn legend<'n, D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        names: impl Iterator<Item = (usize, &'n str, bool)>,
+    ) -> Result<(), Failure<D>> {
+        let base = area.get_base_pixel();
+        let style = self.text(12).pos(Pos::new(HPos::Left, VPos::Center));
+        for (line, (at, name, published)) in names.enumerate() {
+            let (x, y) = (self.points(8), self.points(18 + LINE * line as i32));
+            let stroke = self.stroke(at, published);
+            area.draw(&PathElement::new([(x, y), (x + self.points(24), y)], stroke))?;
+            self.mark(area, at, published, (base.0 + x + self.points(12), base.1 + y))?;
+            area.draw_text(name, &style, (x + self.points(32), y))?;
+        }
+        Ok(())
+    }
+}
+
+/// From the least to the most of all values, with 0 where the axis is not logarithmic, and some room.
+fn range(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> std::ops::Range<f64> {
+    let (least, most) =
+        (values.clone().fold(f64::INFINITY, f64::min), values.fold(f64::NEG_INFINITY, f64::max));
+    if logarithmic {
+        return least * 0.8..most * 1.25;
+    }
+    let (least, most) = (least.min(0.0) * 1.05, most.max(0.0) * 1.05);
+    // An axis has some length even if all is 0.
+    least..if most > least { most } else { 1.0 }
+}

@@ -1,0 +1,483 @@
+//! Figures of rows: what is drawn of which rows, and beside which published figures.
+//!
+//! A [`Figure`] says what to draw, for all runs. [`charts`] finds what a run has for it. A [`Chart`] is drawn as SVG or PNG
+//! on light or dark ground, and is also a table, and a verdict: who is ahead, and by how much.
+
+mod draw;
+mod verdict;
+
+use serde_json::Value;
+
+use super::json::Row;
+use crate::experiment::control;
+
+pub use self::draw::{Ground, png, svg};
+pub use self::verdict::Verdict;
+
+/// What is drawn, of which rows.
+#[derive(Debug)]
+pub struct Figure {
+    /// The name of its files, to which the setting is added.
+    pub name: &'static str,
+    /// The experiment of its rows.
+    pub experiment: &'static str,
+    /// Their scenarios.
+    pub scenarios: &'static [&'static str],
+    /// What it shows.
+    pub title: &'static str,
+    /// Along the horizontal axis.
+    pub across: Across,
+    /// Along the vertical one.
+    pub up: Up,
+    /// Parameters that follow from the contender or from the setting, `scenario` among them. Each value of every other one has
+    /// a chart of its own.
+    pub beside: &'static [&'static str],
+    /// Parameters that belong to a contender's name: it is drawn once for each of their values.
+    pub named: &'static [&'static str],
+    /// Contenders that say nothing here.
+    pub without: &'static [&'static str],
+    /// What its authors published.
+    pub published: &'static [Published],
+    /// What they said of it without a number, and what is different here.
+    pub words: &'static str,
+}
+
+impl Figure {
+    /// What most figures have: bars on a logarithmic scale, of which the lower ones are better, beside nothing published.
+    pub const PLAIN: Self = Self {
+        name: "",
+        experiment: "",
+        scenarios: &[],
+        title: "",
+        across: Across::Scenarios,
+        up: Up { metric: "", band: None, title: "", logarithmic: true, better: Better::Less },
+        beside: &[],
+        named: &[],
+        without: &[],
+        published: &[],
+        words: "",
+    };
+}
+
+impl Up {
+    /// A metric on a logarithmic scale, of which less is better.
+    pub const fn less(metric: &'static str, title: &'static str) -> Self {
+        Self { metric, band: None, title, logarithmic: true, better: Better::Less }
+    }
+
+    /// A metric on a scale that begins at 0, of which more is better.
+    pub const fn more(metric: &'static str, title: &'static str) -> Self {
+        Self { metric, band: None, title, logarithmic: false, better: Better::More }
+    }
+
+    /// The same, between two metrics.
+    pub const fn between(self, from: &'static str, to: &'static str) -> Self {
+        Self { band: Some((from, to)), ..self }
+    }
+}
+
+impl Across {
+    /// Values of a parameter, on a logarithmic scale.
+    pub const fn param(name: &'static str, title: &'static str) -> Self {
+        Self::Numbers { of: Number::Param(name), title, logarithmic: true }
+    }
+}
+
+/// What lies along the horizontal axis.
+#[derive(Debug)]
+pub enum Across {
+    /// Numbers, along which each contender has a curve.
+    Numbers {
+        /// Where they are found.
+        of: Number,
+        /// Their name.
+        title: &'static str,
+        /// Whether equal ratios have equal lengths.
+        logarithmic: bool,
+    },
+    /// Metrics, with what they are called: at each of them, each contender has a bar.
+    Metrics(&'static [(&'static str, &'static str)]),
+    /// The same at each scenario.
+    Scenarios,
+    /// The same at each set of values of these parameters.
+    Params(&'static [&'static str]),
+}
+
+/// Where a number is found.
+#[derive(Debug, Clone, Copy)]
+pub enum Number {
+    /// A parameter of this name.
+    Param(&'static str),
+    /// A metric of this name.
+    Metric(&'static str),
+}
+
+/// What lies along the vertical axis.
+#[derive(Debug)]
+pub struct Up {
+    /// The metric; of no meaning where metrics lie along the other axis.
+    pub metric: &'static str,
+    /// Metrics between which most of what was measured lies.
+    pub band: Option<(&'static str, &'static str)>,
+    /// What it is, with its unit.
+    pub title: &'static str,
+    /// Whether equal ratios have equal lengths.
+    pub logarithmic: bool,
+    /// Which end of it is good.
+    pub better: Better,
+}
+
+/// Which of two figures is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The smaller one.
+    Less,
+    /// The larger one.
+    More,
+    /// Neither is.
+    Neither,
+}
+
+/// What the authors of an experiment published.
+#[derive(Debug)]
+pub struct Published {
+    /// Who, and what.
+    pub name: &'static str,
+    /// Values of parameters that a chart has to have: the others do not show it.
+    pub setting: &'static [(&'static str, &'static str)],
+    /// The numbers.
+    pub points: Points,
+}
+
+/// Where published numbers lie.
+#[derive(Debug)]
+pub enum Points {
+    /// Along numbers.
+    Numbers(&'static [(f64, f64)]),
+    /// At names.
+    Names(&'static [(&'static str, f64)]),
+}
+
+/// What a run has for a figure, in one setting.
+#[derive(Debug)]
+pub struct Chart {
+    /// What is drawn.
+    pub figure: &'static Figure,
+    /// Of which setting: parameters and their values.
+    pub setting: Vec<(String, String)>,
+    /// What it shows.
+    pub content: Content,
+}
+
+/// The numbers of a chart.
+#[derive(Debug)]
+pub enum Content {
+    /// Curves along numbers.
+    Curves(Vec<Curve>),
+    /// Bars at names.
+    Bars {
+        /// The names.
+        names: Vec<String>,
+        /// The bars.
+        bars: Vec<Bars>,
+    },
+}
+
+/// A curve.
+#[derive(Debug, PartialEq)]
+pub struct Curve {
+    /// Whose.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<(f64, f64)>,
+    /// Between what most of it lies: at a point, from, to.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Whether others have published it.
+    pub published: bool,
+}
+
+/// The bars of a contender, at each name.
+#[derive(Debug, PartialEq)]
+pub struct Bars {
+    /// Whose.
+    pub name: String,
+    /// Their heights.
+    pub values: Vec<Option<f64>>,
+    /// Whether others have published them.
+    pub published: bool,
+}
+
+impl Chart {
+    /// The name of its files, without what follows the dot.
+    pub fn file(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        let setting = self.setting.iter().map(|(name, value)| format!("-{name}-{value}"));
+        self.figure.name.to_owned()
+            + &setting.flat_map(|part| part.chars().map(plain).collect::<Vec<_>>()).collect::<String>()
+    }
+
+    /// What it shows, and in which setting.
+    pub fn title(&self) -> String {
+        let setting = self.setting.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
+        let setting: Vec<String> = setting.collect();
+        match setting.as_slice() {
+            [] => self.figure.title.to_owned(),
+            setting => format!("{} ({})", self.figure.title, setting.join(", ")),
+        }
+    }
+
+    /// The same numbers as a table: its header, and its lines.
+    pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        match &self.content {
+            Content::Curves(curves) => {
+                let Across::Numbers { title, .. } = self.figure.across else { return Default::default() };
+                let mut at: Vec<f64> =
+                    curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect();
+                at.sort_by(f64::total_cmp);
+                at.dedup();
+                let header =
+                    std::iter::once(title.to_owned()).chain(curves.iter().map(|curve| curve.name.clone()));
+                let line = |x: f64| {
+                    let cell = |curve: &Curve| {
+                        let found = curve.points.iter().find(|point| point.0 == x);
+                        found.map(|point| number(point.1)).unwrap_or_default()
+                    };
+                    std::iter::once(number(x)).chain(curves.iter().map(cell)).collect()
+                };
+                (header.collect(), at.into_iter().map(line).collect())
+            }
+            Content::Bars { names, bars } => {
+                let header = std::iter::once(String::new()).chain(bars.iter().map(|bars| bars.name.clone()));
+                let line = |(at, name): (usize, &String)| {
+                    let cells = bars.iter().map(|bars| bars.values[at].map(number).unwrap_or_default());
+                    std::iter::once(name.clone()).chain(cells).collect()
+                };
+                (header.collect(), names.iter().enumerate().map(line).collect())
+            }
+        }
+    }
+}
+
+/// A number for people: four significant digits, or all before the point.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size == 0.0 || size >= 1e3 => 0,
+        size => (3 - size.log10().floor() as i32).clamp(0, 6) as usize,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The value of a parameter as text.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// What the rows have for the figures. A figure whose rows are not there has no chart.
+pub fn charts(figures: &[&'static Figure], rows: &[Row]) -> Vec<Chart> {
+    figures.iter().flat_map(|figure| of_figure(figure, rows)).collect()
+}
+
+fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
+    let is_here = |row: &&Row| {
+        row.experiment == figure.experiment
+            && figure.scenarios.contains(&row.scenario.as_str())
+            && !figure.without.contains(&row.contender.as_str())
+            && row.void.is_none()
+            && control::contender(&row.contender) == row.contender
+    };
+    let mut settings: Vec<(Vec<(String, String)>, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(is_here) {
+        let setting = figure.setting(row);
+        match settings.iter_mut().find(|(known, _)| *known == setting) {
+            Some((_, rows)) => rows.push(row),
+            None => settings.push((setting, vec![row])),
+        }
+    }
+    // What is the same in all of them says nothing.
+    let constant: Vec<String> = match settings.as_slice() {
+        [(first, _), others @ ..] => {
+            let same = |pair: &&(String, String)| others.iter().all(|(setting, _)| setting.contains(pair));
+            first.iter().filter(same).map(|(name, _)| name.clone()).collect()
+        }
+        [] => Vec::new(),
+    };
+    let chart = |(setting, rows): (Vec<(String, String)>, Vec<&Row>)| {
+        let content = figure.content(&setting, &rows)?;
+        let setting = setting.into_iter().filter(|(name, _)| !constant.contains(name)).collect();
+        Some(Chart { figure, setting, content })
+    };
+    settings.into_iter().filter_map(chart).collect()
+}
+
+impl Figure {
+    /// The parameters of a row that make a chart of its own.
+    fn setting(&self, row: &Row) -> Vec<(String, String)> {
+        let is_across = |name: &str| match self.across {
+            Across::Numbers { of: Number::Param(param), .. } => name == param,
+            Across::Params(params) => params.contains(&name),
+            _ => false,
+        };
+        let splits = |name: &str| {
+            !is_across(name) && ![self.beside, self.named, &EFFORT].iter().any(|known| known.contains(&name))
+        };
+        let scenario = match (self.scenarios.len(), &self.across) {
+            (1, _) | (_, Across::Scenarios) => None,
+            _ if self.beside.contains(&"scenario") => None,
+            _ => Some(("scenario".to_owned(), row.scenario.clone())),
+        };
+        let params = row.params.iter().filter(|(name, _)| splits(name));
+        scenario.into_iter().chain(params.map(|(name, value)| (name.clone(), shown(value)))).collect()
+    }
+
+    fn content(&self, setting: &[(String, String)], rows: &[&Row]) -> Option<Content> {
+        let has = |wanted: &(&str, &str)| {
+            setting.iter().any(|(name, value)| (name.as_str(), value.as_str()) == *wanted)
+        };
+        let published = self.published.iter().filter(|published| published.setting.iter().all(has));
+        match &self.across {
+            Across::Numbers { of, logarithmic, .. } => {
+                let mut curves = self.curves(*of, *logarithmic, rows);
+                if curves.iter().all(|curve| curve.points.len() < 2) {
+                    return self.as_bars(curves);
+                }
+                for published in published {
+                    if let Points::Numbers(points) = published.points {
+                        let name = published.name.to_owned();
+                        curves.push(Curve {
+                            name,
+                            points: points.to_vec(),
+                            band: Vec::new(),
+                            published: true,
+                        });
+                    }
+                }
+                Some(Content::Curves(curves))
+            }
+            across => {
+                let (mut names, mut bars): (Vec<String>, Vec<Bars>) = (Vec::new(), Vec::new());
+                let mut put = |name: &str, contender: &str, value: f64, published: bool| {
+                    let at = names.iter().position(|known| known == name).unwrap_or(names.len());
+                    if at == names.len() {
+                        if published {
+                            return;
+                        }
+                        names.push(name.to_owned());
+                    }
+                    let place = bars.iter().position(|bars| bars.name == contender).unwrap_or(bars.len());
+                    if place == bars.len() {
+                        bars.push(Bars { name: contender.to_owned(), values: Vec::new(), published });
+                    }
+                    let values = &mut bars[place].values;
+                    values.resize(values.len().max(at + 1), None);
+                    values[at] = Some(value);
+                };
+                for row in rows {
+                    for (name, value) in self.named(across, row) {
+                        if is_drawable(value, self.up.logarithmic) {
+                            put(&name, &self.name(row), value, false);
+                        }
+                    }
+                }
+                for published in published {
+                    if let Points::Names(points) = published.points {
+                        points.iter().for_each(|&(name, value)| put(name, published.name, value, true));
+                    }
+                }
+                bars.iter_mut().for_each(|bars| bars.values.resize(names.len(), None));
+                (!bars.is_empty()).then_some(Content::Bars { names, bars })
+            }
+        }
+    }
+
+    /// Curves of a point each: bars.
+    fn as_bars(&self, curves: Vec<Curve>) -> Option<Content> {
+        let Across::Numbers { title, .. } = self.across else { return None };
+        let mut at: Vec<f64> = curves.iter().filter_map(|curve| Some(curve.points.first()?.0)).collect();
+        at.sort_by(f64::total_cmp);
+        at.dedup();
+        let names: Vec<String> = at.iter().map(|&x| format!("{title}: {}", number(x))).collect();
+        let values = |curve: &Curve| {
+            at.iter().map(|x| curve.points.iter().find(|point| point.0 == *x).map(|point| point.1)).collect()
+        };
+        let bars = |curve: Curve| Bars { values: values(&curve), name: curve.name, published: false };
+        (!names.is_empty()).then(|| Content::Bars { names, bars: curves.into_iter().map(bars).collect() })
+    }
+
+    /// The name of the one whose row it is.
+    fn name(&self, row: &Row) -> String {
+        let value =
+            |name: &&str| Some(format!(", {} {}", name.replace('_', " "), shown(row.params.get(*name)?)));
+        row.contender.clone() + &self.named.iter().filter_map(value).collect::<String>()
+    }
+
+    /// The figures of a row that are bars, with the names at which they stand.
+    fn named(&self, across: &Across, row: &Row) -> Vec<(String, f64)> {
+        let name = match across {
+            Across::Metrics(metrics) => {
+                let named = |&(metric, name): &(&str, &str)| Some((name.to_owned(), row.metric(metric)?));
+                return metrics.iter().filter_map(named).collect();
+            }
+            Across::Params(params) => {
+                let value = |name: &&str| {
+                    Some(format!("{} {}", name.replace('_', " "), shown(row.params.get(*name)?)))
+                };
+                params.iter().filter_map(value).collect::<Vec<_>>().join(", ")
+            }
+            _ => row.scenario.clone(),
+        };
+        row.metric(self.up.metric).map(|value| (name, value)).into_iter().collect()
+    }
+
+    fn curves(&self, of: Number, logarithmic: bool, rows: &[&Row]) -> Vec<Curve> {
+        let mut curves: Vec<Curve> = Vec::new();
+        for row in rows {
+            let x = match of {
+                Number::Param(name) => row.params.get(name).and_then(Value::as_f64),
+                Number::Metric(name) => row.metric(name),
+            };
+            let (Some(x), Some(y)) = (x, row.metric(self.up.metric)) else { continue };
+            if !is_drawable(x, logarithmic) || !is_drawable(y, self.up.logarithmic) {
+                continue;
+            }
+            let name = self.name(row);
+            let place = curves.iter().position(|curve| curve.name == name).unwrap_or(curves.len());
+            if place == curves.len() {
+                curves.push(Curve { name, points: Vec::new(), band: Vec::new(), published: false });
+            }
+            let curve = &mut curves[place];
+            // Asking for more than can be done reaches the same over and over.
+            let again = |&(last, _): &(f64, f64)| matches!(of, Number::Metric(_)) && x < last * SAME;
+            if curve.points.last().is_some_and(again) {
+                continue;
+            }
+            curve.points.push((x, y));
+            let band = self.up.band.and_then(|(from, to)| row.metric(from).zip(row.metric(to)));
+            if let Some((from, to)) = band.filter(|&(from, _)| is_drawable(from, self.up.logarithmic)) {
+                curve.band.push((x, from, to));
+            }
+        }
+        for curve in &mut curves {
+            curve.points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            curve.band.sort_by(|one, other| one.0.total_cmp(&other.0));
+        }
+        curves
+    }
+}
+
+/// Parameters that say how a row was measured, and not of what.
+const EFFORT: [&str; 5] = ["rounds", "iterations", "windows", "seed", "operations"];
+
+/// Metrics that lie closer together than this are the same number along an axis.
+const SAME: f64 = 1.01;
+
+/// Whether a number has a place: a logarithmic axis ends above 0.
+fn is_drawable(value: f64, logarithmic: bool) -> bool {
+    value.is_finite() && (value > 0.0 || !logarithmic)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use super::*;
+
+const READERS: Across = Across::Numbers { of: Number::Param("readers"), title: "readers", logarithmic: true };
+
+const fn up(better: Better) -> Up {
+    Up { metric: "delay", band: Some(("q1", "q3")), title: "delay in µs", logarithmic: true, better }
+}
+
+static DELAYS: Figure = Figure {
+    name: "delays",
+    experiment: "reclaim",
+    scenarios: &["one-core"],
+    title: "Delays",
+    across: READERS,
+    up: up(Better::Less),
+    beside: &["policy"],
+    named: &["cache"],
+    without: &["nobody"],
+    published: &[Published {
+        name: "the talk",
+        setting: &[("structure", "table")],
+        points: Points::Numbers(&[(8.0, 1000.0)]),
+    }],
+    words: "",
+};
+
+static COSTS: Figure = Figure {
+    name: "costs",
+    experiment: "timer",
+    scenarios: &["plain"],
+    title: "Costs",
+    across: Across::Metrics(&[("add", "add"), ("cancel", "cancel & forget")]),
+    up: Up { metric: "", band: None, title: "cycles", logarithmic: false, better: Better::Less },
+    beside: &[],
+    named: &[],
+    without: &[],
+    published: &[Published {
+        name: "the RFC",
+        setting: &[],
+        points: Points::Names(&[("add", 28.0), ("something else", 1.0)]),
+    }],
+    words: "",
+};
+
+fn delay(contender: &str, readers: u32, structure: &str, delay: f64) -> Row {
+    let mut row = Row::new("reclaim", "one-core", contender)
+        .with("readers", readers)
+        .with("structure", structure)
+        .with("policy", contender);
+    row.put("delay", delay, 3);
+    row.put("q1", delay / 2.0, 3);
+    row.put("q3", delay * 2.0, 3);
+    row
+}
+
+fn cost(contender: &str, add: f64, cancel: f64) -> Row {
+    let mut row = Row::new("timer", "plain", contender);
+    row.put("add", add, 3);
+    row.put("cancel", cancel, 3);
+    row
+}
+
+fn delays() -> Vec<Row> {
+    vec![
+        delay("stillpoint/a", 8, "table", 20.0),
+        delay("stillpoint/a", 1, "table", 10.0),
+        delay("dpdk/rcu", 1, "table", 5.0),
+        delay("dpdk/rcu", 8, "table", 400.0),
+        delay("nobody", 8, "table", 1.0),
+        delay("dpdk/rcu", 1, "array", 3.0),
+        delay("dpdk/rcu", 2, "array", 4.0),
+    ]
+}
+
+#[test]
+fn each_setting_has_a_chart_and_published_numbers_stand_where_they_belong() {
+    let charts = charts(&[&DELAYS], &delays());
+    let files: Vec<String> = charts.iter().map(Chart::file).collect();
+    assert_eq!(files, ["delays-structure-table", "delays-structure-array"]);
+    assert_eq!(charts[0].title(), "Delays (structure table)");
+    let names = |chart: &Chart| match &chart.content {
+        Content::Curves(curves) => curves.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>(),
+        Content::Bars { .. } => panic!("bars"),
+    };
+    assert_eq!(names(&charts[0]), ["stillpoint/a", "dpdk/rcu", "the talk"]);
+    assert_eq!(names(&charts[1]), ["dpdk/rcu"], "the talk had no array");
+    let (header, lines) = charts[0].table();
+    assert_eq!(header, ["readers", "stillpoint/a", "dpdk/rcu", "the talk"]);
+    assert_eq!(lines, [["1", "10", "5", ""], ["8", "20", "400", "1000"]]);
+}
+
+#[test]
+fn a_verdict_says_by_how_much_and_leaves_out_what_was_published() {
+    let charts = charts(&[&DELAYS], &delays());
+    let verdicts = charts[0].verdicts(|name| name.starts_with("stillpoint"));
+    let factors: Vec<(String, f64)> =
+        verdicts.into_iter().map(|verdict| (verdict.at, verdict.factor)).collect();
+    assert_eq!(factors, [("1".to_owned(), 0.5), ("8".to_owned(), 20.0)]);
+    assert!(charts[1].verdicts(|name| name.starts_with("stillpoint")).is_empty(), "there is none of ours");
+}
+
+#[test]
+fn what_does_not_count_or_has_no_place_is_not_drawn() {
+    let mut rows =
+        vec![delay("a", 1, "table", 0.0), delay("a", 2, "table", f64::INFINITY), delay("a", 3, "table", 3.0)];
+    let single = charts(&[&DELAYS], &rows);
+    let Content::Bars { names, bars } = &single[0].content else { panic!("a single point is no curve") };
+    assert_eq!(
+        (names.as_slice(), bars[0].values.as_slice()),
+        (&["readers: 3".to_owned()][..], &[Some(3.0)][..])
+    );
+    rows[2].void = Some("it failed".to_owned());
+    assert!(charts(&[&DELAYS], &rows).is_empty());
+    rows.push(delay("a (again)", 4, "table", 4.0));
+    assert!(charts(&[&DELAYS], &rows).is_empty(), "a control is no contender");
+}
+
+#[test]
+fn a_contender_that_was_measured_in_two_ways_is_drawn_twice() {
+    let rows = [0, 512].map(|cache| delay("dpdk/ring", 1, "table", 4.0).with("cache", cache));
+    let charts = charts(&[&DELAYS], &rows);
+    let (header, lines) = charts[0].table();
+    assert_eq!(header[1..], ["dpdk/ring, cache 0", "dpdk/ring, cache 512"]);
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn bars_stand_at_names_and_published_ones_only_where_something_was_measured() {
+    let charts =
+        charts(&[&COSTS], &[cost("stillpoint/wheel", 27.0, 11.0), cost("dpdk/rte_timer", 253.0, 412.0)]);
+    let [chart] = charts.as_slice() else { panic!("{} charts", charts.len()) };
+    let Content::Bars { names, bars } = &chart.content else { panic!("curves") };
+    assert_eq!(names, &["add", "cancel & forget"]);
+    let rfc = bars.iter().find(|bars| bars.published).unwrap();
+    assert_eq!(rfc.values, [Some(28.0), None]);
+    assert_eq!(chart.verdicts(|name| name.starts_with("stillpoint")).len(), 2);
+}
+
+#[test]
+fn pictures_are_whole_on_both_grounds_and_say_what_they_show() {
+    let mut rows = delays();
+    rows.extend([cost("stillpoint/wheel", 27.0, 11.0), cost("dpdk/rte_timer", 253.0, 412.0)]);
+    for chart in charts(&[&DELAYS, &COSTS], &rows) {
+        let light = svg(&chart, Ground::Light).unwrap();
+        assert!(light.starts_with("<svg") && light.trim_end().ends_with("</svg>"), "{}", chart.file());
+        for part in [chart.title().as_str(), "dpdk/", chart.figure.up.title] {
+            assert!(light.contains(part), "'{part}' is missing in {}", chart.file());
+        }
+        let pictures = [Ground::Light, Ground::Dark].map(|ground| {
+            let file = png(&chart, ground).unwrap();
+            let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            reader.next_frame(&mut pixels).unwrap();
+            pixels
+        });
+        assert_eq!(pictures[0][..3], [255, 255, 255]);
+        assert_ne!(pictures[0][..3], pictures[1][..3], "both grounds are the same");
+        // Letters, lines and marks: thousands of dots differ from the ground.
+        let drawn = pictures[0].chunks(3).filter(|dot| *dot != [255, 255, 255]).count();
+        assert!(drawn > 5_000, "{drawn} dots in {}", chart.file());
+    }
+}
+
+#[test]
+fn numbers_have_four_digits() {
+    let shown = [0.0, 0.28, 13.44, 253.0, 1234.5, 0.001234, 1e6].map(number);
+    assert_eq!(shown, ["0", "0.28", "13.44", "253", "1234", "0.001234", "1000000"]);
+}

@@ -1,0 +1,68 @@
+//! Who is ahead in a chart, and by how much.
+
+use super::{Better, Chart, Content, number};
+
+/// The best of ours beside the best of the others, at one place of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// The place along the horizontal axis.
+    pub at: String,
+    /// Our best contender there, and its figure.
+    pub ours: (String, f64),
+    /// The best of the others.
+    pub theirs: (String, f64),
+    /// How many times as good ours is: above 1 we are ahead.
+    pub factor: f64,
+}
+
+impl Chart {
+    /// The verdict at each place where there is one of ours and one of theirs, both above 0.
+    pub fn verdicts(&self, is_ours: impl Fn(&str) -> bool) -> Vec<Verdict> {
+        let better = self.figure.up.better;
+        if better == Better::Neither {
+            return Vec::new();
+        }
+        let measured = |name: &str, value: f64| (value > 0.0).then(|| (name.to_owned(), value));
+        let places: Vec<(String, Vec<(String, f64)>)> = match &self.content {
+            Content::Curves(curves) => {
+                let measured_curves = || curves.iter().filter(|curve| !curve.published);
+                let mut at: Vec<f64> =
+                    measured_curves().flat_map(|curve| &curve.points).map(|point| point.0).collect();
+                at.sort_by(f64::total_cmp);
+                at.dedup();
+                let of = |x: f64| {
+                    let found = measured_curves().filter_map(|curve| {
+                        let point = curve.points.iter().find(|point| point.0 == x)?;
+                        measured(&curve.name, point.1)
+                    });
+                    (number(x), found.collect())
+                };
+                at.into_iter().map(of).collect()
+            }
+            Content::Bars { names, bars } => {
+                let of = |(at, name): (usize, &String)| {
+                    let found = bars.iter().filter(|bars| !bars.published);
+                    let found = found.filter_map(|bars| measured(&bars.name, bars.values[at]?));
+                    (name.clone(), found.collect())
+                };
+                names.iter().enumerate().map(of).collect()
+            }
+        };
+        let best = |found: &[(String, f64)], ours: bool| {
+            let order = |one: &&(String, f64), other: &&(String, f64)| match better {
+                Better::More => other.1.total_cmp(&one.1),
+                _ => one.1.total_cmp(&other.1),
+            };
+            found.iter().filter(|(name, _)| is_ours(name) == ours).min_by(order).cloned()
+        };
+        let verdict = |(at, found): (String, Vec<(String, f64)>)| {
+            let (ours, theirs) = best(&found, true).zip(best(&found, false))?;
+            let factor = match better {
+                Better::More => ours.1 / theirs.1,
+                _ => theirs.1 / ours.1,
+            };
+            Some(Verdict { at, ours, theirs, factor })
+        };
+        places.into_iter().filter_map(verdict).collect()
+    }
+}

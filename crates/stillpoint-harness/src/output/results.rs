@@ -1,0 +1,152 @@
+//! Where the results of a command go beside the terminal: JSON, CSV, and figures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::figures::{self, Figure, Ground};
+use super::json::{self, Row, Target, cannot_write};
+use super::{csv, tell};
+use crate::error::Stop;
+use crate::flags::ResultFlags;
+
+/// The places that were asked for. All were looked at before the work began, so that none is found to be missing after it.
+#[derive(Debug)]
+pub struct Results {
+    json: Target,
+    csv: Option<PathBuf>,
+    figures: Option<PathBuf>,
+}
+
+impl Results {
+    /// The places that the flags name. A folder for figures is made.
+    ///
+    /// # Errors
+    /// When nothing can be written to one of them.
+    pub fn open(flags: &ResultFlags) -> Result<Self, Stop> {
+        if let Some(file) = &flags.csv {
+            json::probe(file).map_err(|error| cannot_write(file, &error))?;
+        }
+        if let Some(folder) = &flags.figures {
+            open_folder(folder)?;
+        }
+        let json = Target::open(flags.json.as_deref())?;
+        Ok(Self { json, csv: flags.csv.clone(), figures: flags.figures.clone() })
+    }
+
+    /// Whether standard output belongs to the JSON, so that nothing else may be printed there.
+    pub fn takes_stdout(&self) -> bool {
+        self.json.takes_stdout()
+    }
+
+    /// Writes the results of a command; `extra` holds the fields that its JSON has and others have not.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    pub fn write(
+        &self,
+        machine: &impl Serialize,
+        rows: &[Row],
+        extra: impl Serialize,
+        figures: &[&'static Figure],
+    ) -> Result<(), Stop> {
+        self.json.write(machine, rows, extra)?;
+        if let Some(file) = &self.csv {
+            write(file, csv::text(rows)?.as_bytes())?;
+        }
+        if let Some(folder) = &self.figures {
+            let charts = figures::charts(figures, rows);
+            for chart in &charts {
+                for (ground, suffix) in [(Ground::Light, ""), (Ground::Dark, "-dark")] {
+                    let file = |ending| folder.join(format!("{}{suffix}.{ending}", chart.file()));
+                    write(&file("svg"), figures::svg(chart, ground)?.as_bytes())?;
+                    write(&file("png"), &figures::png(chart, ground)?)?;
+                }
+            }
+            tell(format!("{} figures in {}", charts.len(), folder.display()));
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folder if it is not there, and sees whether files can be written into it.
+///
+/// # Errors
+/// When one of the two fails.
+pub fn open_folder(folder: &Path) -> Result<(), Stop> {
+    fs::create_dir_all(folder)
+        .and_then(|()| json::probe(&folder.join("probe")))
+        .map_err(|error| Stop::usage(format!("cannot write into {}: {error}", folder.display())))
+}
+
+/// Writes a file as a whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
+    json::store(file, bytes).map_err(|error| cannot_write(file, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::figures::{Across, Better, Number, Up};
+    use crate::output::json::Nothing;
+
+    static FIGURE: Figure = Figure {
+        name: "line",
+        experiment: "test",
+        scenarios: &["all"],
+        title: "A line",
+        across: Across::Numbers { of: Number::Param("x"), title: "x", logarithmic: false },
+        up: Up { metric: "y", band: None, title: "y", logarithmic: false, better: Better::More },
+        beside: &[],
+        named: &[],
+        without: &[],
+        published: &[],
+        words: "",
+    };
+
+    #[test]
+    fn all_that_was_asked_for_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name);
+        let flags = ResultFlags {
+            json: Some(inside("a.json").display().to_string()),
+            csv: Some(inside("a.csv")),
+            figures: Some(inside("made/here")),
+        };
+        let results = Results::open(&flags).unwrap();
+        let row = |x: u32| Row {
+            metrics: [("y".to_owned(), 2.into())].into_iter().collect(),
+            ..Row::new("test", "all", "a").with("x", x)
+        };
+        results.write(&"machine", &[row(1), row(2)], Nothing {}, &[&FIGURE]).unwrap();
+        for name in [
+            "a.json",
+            "a.csv",
+            "made/here/line.svg",
+            "made/here/line.png",
+            "made/here/line-dark.svg",
+            "made/here/line-dark.png",
+        ] {
+            assert!(inside(name).metadata().is_ok_and(|file| file.len() > 50), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_found_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let nothing = || ResultFlags { json: None, csv: None, figures: None };
+        for flags in [
+            ResultFlags { figures: Some(file.join("below")), ..nothing() },
+            ResultFlags { csv: Some(file.join("below")), ..nothing() },
+        ] {
+            let stop = Results::open(&flags).unwrap_err().to_string();
+            assert!(stop.contains("cannot write") && stop.contains("below"), "{stop}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The rates of the RFC, by burst and by objects kept.
+
+use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up};
+
+const RATE: Up = Up::more("objects_per_s", "objects a second");
+const BURSTS: Across = Across::Params(&["get", "put"]);
+const COMMON: Figure =
+    Figure { experiment: "pool", up: RATE, beside: &["block"], named: &["cache"], ..Figure::PLAIN };
+const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31.";
+
+pub(crate) const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "pool",
+        scenarios: &["plain"],
+        title: "Objects out and back",
+        across: BURSTS,
+        published: &[
+            Published {
+                name: "RFC: bucket, least",
+                setting: &[("cores", "1")],
+                points: Points::Names(&[("get 15, put 1", 112e6), ("get 15, put 15", 353e6)]),
+            },
+            Published {
+                name: "RFC: bucket, least",
+                setting: &[("cores", "2")],
+                points: Points::Names(&[("get 15, put 1", 225e6), ("get 15, put 15", 704e6)]),
+            },
+            Published {
+                name: "RFC: bucket, least",
+                setting: &[("cores", "4")],
+                points: Points::Names(&[("get 15, put 1", 425e6), ("get 15, put 15", 1336e6)]),
+            },
+        ],
+        words: WORDS,
+        ..COMMON
+    },
+    &Figure {
+        name: "pool-contiguous",
+        scenarios: &["contiguous"],
+        title: "Blocks of contiguous objects out, objects back",
+        across: BURSTS,
+        words: WORDS,
+        ..COMMON
+    },
+    &Figure {
+        name: "pool-single",
+        scenarios: &["single"],
+        title: "One object out and back",
+        across: BURSTS,
+        ..COMMON
+    },
+    &Figure {
+        name: "pool-private",
+        scenarios: &["private"],
+        title: "Objects out and back, each thread for itself",
+        across: Across::param("cores", "CPUs"),
+        ..COMMON
+    },
+    &Figure {
+        name: "pool-pipe",
+        scenarios: &["producer-consumer"],
+        title: "Objects from producer to consumer",
+        across: BURSTS,
+        ..COMMON
+    },
+];

@@ -1,0 +1,47 @@
+//! The command `report`: one page from the results of all experiments.
+//!
+//! The page needs no other file and no other host. The verdict comes first, then each figure with what was published of it, the
+//! machine, and the command that repeats it. The rows lie in the page as JSON.
+
+mod page;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::json::{self, Read};
+use stillpoint_harness::output::{results, say};
+
+/// The flags of `stillpoint report`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Results that `--json` has written, of any command
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// The page to write
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+}
+
+/// Reads the results and writes the page.
+pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), Stop> {
+    json::probe(&options.output).map_err(|error| json::cannot_write(&options.output, &error))?;
+    let results = options.files.iter().map(|file| Read::from(file)).collect::<Result<Vec<_>, _>>()?;
+    write(&options.output, &results, figures)?;
+    say(format!(
+        "{}: {} rows",
+        options.output.display(),
+        results.iter().map(|read| read.rows.len()).sum::<usize>()
+    ));
+    Ok(())
+}
+
+/// Writes the page of results.
+pub(crate) fn write(file: &Path, read: &[Read], figures: &[&'static Figure]) -> Result<(), Stop> {
+    results::write(file, page::text(read, figures)?.as_bytes())
+}

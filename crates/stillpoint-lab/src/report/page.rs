@@ -1,0 +1,207 @@
+//! The page.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::figures::{Figure, Ground, Verdict, number, svg};
+use stillpoint_harness::output::json::Read;
+
+use super::sections::{self, Section, Shown, Standing, standing};
+
+/// The whole page.
+pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String, Stop> {
+    let sections = sections::of(read, figures);
+    let mut drawn = Vec::new();
+    for section in &sections {
+        drawn.push(of_section(section)?);
+    }
+    let data: Vec<Value> = read
+        .iter()
+        .map(|read| json!({ "command": read.command, "machine": read.machine, "rows": read.rows }))
+        .collect();
+    // A script ends at the first `</`, wherever it is; in JSON the slash may be escaped.
+    let data = serde_json::to_string(&data)
+        .map_err(|error| Stop::Failed(format!("the rows have no form in JSON: {error}")))?
+        .replace("</", "<\\/")
+        .replace("<!--", "<\\u0021--");
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // An icon of its own, or a browser asks the host for one.
+                link rel="icon" href="data:,";
+                title { "stillpoint: report" }
+                style { (PreEscaped(include_str!("page.css"))) }
+            }
+            body {
+                main {
+                    h1 { "stillpoint beside others, on this machine" }
+                    (verdicts(&sections))
+                    @for section in drawn { (section) }
+                    (machines(read))
+                }
+                script type="application/json" id="results" { (PreEscaped(data)) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+/// Who is ahead, figure by figure: the worst for us first.
+fn verdicts(sections: &[Section<'_>]) -> Markup {
+    let mut all: Vec<(Standing, &Shown)> = sections
+        .iter()
+        .flat_map(|section| &section.charts)
+        .filter_map(|shown| Some((shown.standing()?, shown)))
+        .collect();
+    let worst = |shown: &Shown| shown.ends().map_or(1.0, |(worst, _)| worst.factor);
+    all.sort_by(|one, other| one.0.cmp(&other.0).then(worst(one.1).total_cmp(&worst(other.1))));
+    let count = |wanted| all.iter().filter(|(standing, _)| *standing == wanted).count();
+    html! {
+        section aria-labelledby="verdict" {
+            h2 id="verdict" { "Verdict" }
+            @if all.is_empty() {
+                p { "No figure has both a contender of this library and another one." }
+            } @else {
+                p {
+                    "Of " (all.len()) " figures with a contender of this library and another one, it is "
+                    strong.behind { "behind" } " somewhere in " (count(Standing::Behind)) ", "
+                    "even in " (count(Standing::Even)) ", and "
+                    strong.ahead { "ahead" } " in the other " (count(Standing::Ahead)) ". "
+                    "A factor of 2 says: twice as good as the best of the others; 0.5: half as good, and 1/20 a twentieth as good. "
+                    "Within 5 % two are called even."
+                }
+                div.wide tabindex="0" role="region" aria-label="Verdicts" {
+                    table.verdicts {
+                        thead { tr { th scope="col" { "figure" } th scope="col" { "we are" } th scope="col" { "worst" } th scope="col" { "where" } th scope="col" { "best" } th scope="col" { "where" } } }
+                        tbody {
+                            @for (standing, shown) in &all {
+                                @if let Some((worst, best)) = shown.ends() {
+                                    tr {
+                                        td { a href={ "#" (shown.id) } { (shown.chart.title()) } }
+                                        td class=(standing.name()) { (standing.name()) }
+                                        td { (factor(worst)) } td { (worst.at) }
+                                        td { (factor(best)) } td { (best.at) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn factor(verdict: &Verdict) -> String {
+    match verdict.factor {
+        factor if factor < 0.1 => format!("1/{:.0}", 1.0 / factor),
+        factor => format!("{factor:.2}x"),
+    }
+}
+
+fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
+    let mut figures = Vec::new();
+    for shown in &section.charts {
+        figures.push(of_chart(shown)?);
+    }
+    let heading = format!(
+        "{}-{}",
+        section.experiment,
+        section.charts.first().map_or("none", |shown| shown.id.as_str())
+    );
+    Ok(html! {
+        section aria-labelledby=(heading) {
+            h2 id=(heading) { (section.experiment) }
+            p { "To repeat it: " }
+            pre { code { (section.read.command.replacen("stillpoint", "cargo run --release --", 1)) } }
+            @if figures.is_empty() { p { "Nothing is drawn of its rows." } }
+            @for figure in figures { (figure) }
+            @if !section.void.is_empty() {
+                h3 { "Rows that do not count" }
+                div.wide tabindex="0" role="region" aria-label="Rows that do not count" {
+                    table.words {
+                        thead { tr { th scope="col" { "row" } th scope="col" { "why" } } }
+                        tbody { @for (row, why) in &section.void { tr { td { (row) } td { (why) } } } }
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
+    let chart = &shown.chart;
+    let title = chart.title();
+    let (light, dark) = (svg(chart, Ground::Light)?, svg(chart, Ground::Dark)?);
+    let (header, lines) = chart.table();
+    Ok(html! {
+        figure id=(shown.id) {
+            h3 { (title) }
+            div.wide tabindex="0" role="img" aria-label={ (title) ". The numbers are in the table below." } {
+                div.light { (PreEscaped(light)) }
+                div.dark { (PreEscaped(dark)) }
+            }
+            figcaption {
+                @if !chart.figure.words.is_empty() { p { (chart.figure.words) } }
+                @if !shown.verdicts.is_empty() {
+                    ul {
+                        @for verdict in &shown.verdicts {
+                            li {
+                                (verdict.at) ": "
+                                strong class=(standing(verdict).name()) { (factor(verdict)) }
+                                ", " (verdict.ours.0) " " (number(verdict.ours.1))
+                                " beside " (verdict.theirs.0) " " (number(verdict.theirs.1))
+                            }
+                        }
+                    }
+                }
+            }
+            details {
+                summary { "The numbers: " (chart.figure.up.title) }
+                div.wide tabindex="0" role="region" aria-label={ "Numbers of: " (title) } {
+                    table {
+                        thead { tr { @for name in &header { th scope="col" { (name) } } } }
+                        tbody {
+                            @for line in &lines {
+                                tr {
+                                    @for (at, cell) in line.iter().enumerate() {
+                                        @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// What each result was measured on.
+fn machines(read: &[Read]) -> Markup {
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(", "),
+        value => value.to_string(),
+    };
+    html! {
+        section aria-labelledby="machines" {
+            h2 id="machines" { "Machines" }
+            @for read in read {
+                h3 { code { (read.command) } }
+                div.wide tabindex="0" role="region" aria-label={ "The machine of: " (read.command) } {
+                    table.words {
+                        tbody { @for (name, value) in &read.machine { tr { th scope="row" { (name.replace('_', " ")) } td { (shown(value)) } } } }
+                    }
+                }
+            }
+        }
+    }
+}

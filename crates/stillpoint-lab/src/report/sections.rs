@@ -1,0 +1,108 @@
+//! What the page says: its charts by experiment, and who is ahead in them.
+
+use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
+use stillpoint_harness::output::json::Read;
+
+use crate::peers::group;
+
+/// Closer together than this, in either direction, two figures are called even: controls lie as far apart.
+const EVEN: f64 = 1.05;
+
+/// The charts of one experiment of one result.
+pub(super) struct Section<'r> {
+    pub(super) read: &'r Read,
+    pub(super) experiment: String,
+    pub(super) charts: Vec<Shown>,
+    /// Rows that do not count: who, where, and why.
+    pub(super) void: Vec<(String, String)>,
+}
+
+/// A chart, and the verdicts in it.
+pub(super) struct Shown {
+    pub(super) chart: Chart,
+    pub(super) verdicts: Vec<Verdict>,
+    /// Its name in links, which no other has.
+    pub(super) id: String,
+}
+
+/// The sum of the verdicts in a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// At some place the others are ahead.
+    Behind,
+    /// Nobody is, anywhere.
+    Even,
+    /// At some place we are, and nowhere the others.
+    Ahead,
+}
+
+impl Standing {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Behind => "behind",
+            Self::Even => "even",
+            Self::Ahead => "ahead",
+        }
+    }
+}
+
+/// How one verdict reads.
+pub(super) fn standing(verdict: &Verdict) -> Standing {
+    match verdict.factor {
+        factor if factor > EVEN => Standing::Ahead,
+        factor if factor < 1.0 / EVEN => Standing::Behind,
+        _ => Standing::Even,
+    }
+}
+
+impl Shown {
+    /// The worst and the best verdict.
+    pub(super) fn ends(&self) -> Option<(&Verdict, &Verdict)> {
+        let order = |one: &&Verdict, other: &&Verdict| one.factor.total_cmp(&other.factor);
+        self.verdicts.iter().min_by(order).zip(self.verdicts.iter().max_by(order))
+    }
+
+    /// Where we stand in this chart.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let (worst, best) = self.ends()?;
+        Some(match (standing(worst), standing(best)) {
+            (Standing::Behind, _) => Standing::Behind,
+            (_, Standing::Ahead) => Standing::Ahead,
+            _ => Standing::Even,
+        })
+    }
+}
+
+/// Whether a contender is of this library.
+pub(super) fn is_ours(name: &str) -> bool {
+    ["stillpoint", "signal", "module", "mode", "pace", "c", "drop-in"].contains(&group(name))
+}
+
+/// The sections of results, in their order.
+pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Section<'r>> {
+    let mut sections: Vec<Section<'r>> = Vec::new();
+    for (number, read) in results.iter().enumerate() {
+        let mut experiments: Vec<&str> = Vec::new();
+        for row in &read.rows {
+            if !experiments.contains(&&*row.experiment) {
+                experiments.push(&row.experiment);
+            }
+        }
+        for experiment in experiments {
+            let wanted: Vec<&'static Figure> =
+                figures.iter().copied().filter(|figure| figure.experiment == experiment).collect();
+            let shown = |chart: Chart| {
+                let verdicts = chart.verdicts(is_ours);
+                let id = format!("{}-{}", chart.file(), number + 1);
+                Shown { chart, verdicts, id }
+            };
+            let charts = figures::charts(&wanted, &read.rows).into_iter().map(shown).collect();
+            let of_this = read.rows.iter().filter(|row| row.experiment == experiment);
+            let void = of_this
+                .filter_map(|row| Some((format!("{}, {}", row.scenario, row.contender), row.void.clone()?)))
+                .collect();
+            sections.push(Section { read, experiment: experiment.to_owned(), charts, void });
+        }
+    }
+    sections
+}

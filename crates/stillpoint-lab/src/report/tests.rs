@@ -1,0 +1,87 @@
+use serde_json::json;
+use stillpoint_harness::output::json::Row;
+
+use super::*;
+use crate::bench;
+
+fn read(rows: Vec<Row>) -> Read {
+    let text = json!({
+        "schema": 1,
+        "command": "stillpoint bench micro --json 'a </script><b>.json'",
+        "machine": { "model": "a <processor>", "peers": { "liburcu": "0.13" } },
+        "rows": rows,
+    });
+    serde_json::from_value(text).unwrap()
+}
+
+fn cost(scenario: &str, contender: &str, nanoseconds: f64) -> Row {
+    let mut row = Row::new("micro", scenario, contender);
+    row.put("ns_per_op", nanoseconds, 3);
+    row
+}
+
+fn page(rows: Vec<Row>) -> String {
+    page::text(&[read(rows)], &bench::figures()).unwrap()
+}
+
+#[test]
+fn the_verdict_names_what_is_behind_and_what_is_ahead() {
+    let rows = vec![
+        cost("pin", "stillpoint/guard", 2.0),
+        cost("pin", "crossbeam-epoch", 8.0),
+        cost("retire", "stillpoint/qsbr", 30.0),
+        cost("retire", "ck/epoch", 15.0),
+        cost("heavy", "liburcu/mb", 15.0),
+    ];
+    let page = page(rows);
+    for part in [
+        "somewhere in 1,",
+        "0.50x",
+        "4.00x",
+        "stillpoint/guard 2 beside crossbeam-epoch 8",
+        "class=\"behind\"",
+    ] {
+        assert!(page.contains(part), "'{part}' is missing");
+    }
+}
+
+#[test]
+fn nothing_in_the_results_becomes_markup() {
+    let mut void = cost("pin", "<i>me</i>", 1.0);
+    void.void = Some("<script>alert(1)</script>".to_owned());
+    let page = page(vec![void, cost("pin", "stillpoint/guard", 2.0)]);
+    let scripts = page.matches("<script").count();
+    // The second one is text within the JSON: only `</` could end it.
+    assert_eq!((scripts, page.matches("</script").count()), (2, 1));
+    assert!(!page.contains("<b>.json") || page.contains("<\\/script><b>"));
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("a &lt;processor&gt;"));
+}
+
+#[test]
+fn the_page_asks_no_other_host() {
+    let page = page(vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "seize", 3.0)]);
+    let foreign = page.match_indices("http").map(|(at, _)| &page[at..at + 40]);
+    // The name of SVG's namespace is no address that anybody asks.
+    let asked: Vec<&str> = foreign.filter(|address| !address.contains("www.w3.org/2000/svg")).collect();
+    assert!(asked.is_empty(), "{asked:?}");
+    assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("url("));
+}
+
+#[test]
+fn all_rows_are_in_the_page() {
+    let rows = vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "seize", 3.0)];
+    let page = page(rows.clone());
+    let from = page.find("id=\"results\">").unwrap() + "id=\"results\">".len();
+    let data = &page[from..from + page[from..].find("</script>").unwrap()];
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data[0]["rows"], serde_json::to_value(rows).unwrap());
+}
+
+#[test]
+fn figures_of_all_experiments_have_names_of_their_own() {
+    let mut names: Vec<&str> = bench::figures().iter().map(|figure| figure.name).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}

@@ -1,0 +1,25 @@
+//! Calls of the structures, and what waits while a reader stands still.
+
+use stillpoint_harness::output::figures::{Figure, Up};
+
+use super::PARKED;
+
+const COMMON: Figure =
+    Figure { experiment: "structures", beside: &["keys", "replacements"], ..Figure::PLAIN };
+
+pub(crate) const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "structures",
+        scenarios: &["stack", "queue", "list-90-10", "list-50-50"],
+        title: "Calls of stack, queue and list",
+        up: Up::less("ns_per_op", "nanoseconds for one call"),
+        ..COMMON
+    },
+    &Figure {
+        name: "structures-parked",
+        scenarios: &[PARKED],
+        title: "Memory that waits while one reader stands still",
+        up: Up::less("pending_bytes", "bytes not freed"),
+        ..COMMON
+    },
+];

@@ -1,0 +1,62 @@
+//! Rates of tables, and what they take.
+
+use stillpoint_harness::output::figures::{Across, Figure, Up};
+
+use super::mixes::{BUSTLE, CONC_MAP_BENCH};
+
+const COMMON: Figure = Figure {
+    experiment: "table",
+    beside: &["value_bytes", "hasher", "percent", "capacity", "prefill"],
+    ..Figure::PLAIN
+};
+
+pub(crate) const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "table",
+        scenarios: &["uniform", "zipf"],
+        title: "Operations of a hash table",
+        across: Across::Metrics(&[
+            ("lookups_per_s", "lookups"),
+            ("bulk_lookups_per_s", "in bursts"),
+            ("get_or_insert_per_s", "get_or_insert"),
+            ("mix_90_10_per_s", "90/10"),
+            ("mix_50_50_per_s", "50/50"),
+            ("insert_remove_per_s", "insert+remove"),
+            ("updates_per_s", "updates"),
+        ]),
+        up: Up::more("", "operations a second"),
+        ..COMMON
+    },
+    &Figure {
+        name: "table-growth",
+        scenarios: &["growth"],
+        title: "Insertions while the table grows",
+        across: Across::Metrics(&[
+            ("insert_ns_mean", "mean"),
+            ("insert_ns_p9999", "99.99 %"),
+            ("insert_ns_p99999", "99.999 %"),
+            ("insert_ns_max", "longest"),
+        ]),
+        up: Up::less("", "nanoseconds for an insertion"),
+        ..COMMON
+    },
+    &Figure {
+        name: "table-memory",
+        scenarios: &["growth"],
+        title: "Memory of a table",
+        across: Across::Metrics(&[
+            ("bytes_per_entry", "full"),
+            ("bytes_per_entry_halved", "after half was removed"),
+        ]),
+        up: Up { logarithmic: false, ..Up::less("", "bytes for each entry") },
+        ..COMMON
+    },
+    &Figure {
+        name: "table-mixes",
+        scenarios: &[BUSTLE, CONC_MAP_BENCH],
+        title: "Mixes of other harnesses",
+        across: Across::Params(&["mix"]),
+        up: Up::more("ops_per_s", "operations a second"),
+        ..COMMON
+    },
+];

@@ -1,0 +1,71 @@
+//! The figures of the RFC, and what an application feels.
+
+use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up};
+
+const CYCLES: Up = Up::less("", "TSC cycles");
+const COMMON: Figure =
+    Figure { experiment: "timer", beside: &["time"], without: &["floor"], ..Figure::PLAIN };
+/// With as many timers as its authors had.
+const TEN_THOUSAND: &[(&str, &str)] = &[("timers", "10000")];
+
+pub(crate) const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "timers",
+        scenarios: &["own"],
+        title: "Timers of the calling thread",
+        across: Across::Metrics(&[
+            ("add_cycles", "add"),
+            ("cancel_cycles", "cancel"),
+            ("cancel_shuffled_cycles", "cancel, shuffled"),
+            ("reset_cycles", "reset"),
+            ("expire_cycles", "expire"),
+            ("manage_idle_cycles", "idle poll"),
+        ]),
+        up: CYCLES,
+        published: &[
+            Published {
+                name: "RFC: htimer (5900X)",
+                setting: TEN_THOUSAND,
+                points: Points::Names(&[("add", 28.0), ("cancel", 10.0)]),
+            },
+            Published {
+                name: "RFC: rte_timer (5900X)",
+                setting: TEN_THOUSAND,
+                points: Points::Names(&[("add", 253.0), ("cancel", 412.0)]),
+            },
+        ],
+        ..COMMON
+    },
+    &Figure {
+        name: "timers-steady",
+        scenarios: &["steady"],
+        title: "Polls of a wheel whose timers never end",
+        across: Across::Metrics(&[
+            ("poll_cycles_p50", "median"),
+            ("poll_cycles_p99", "99 %"),
+            ("poll_cycles_p999", "99.9 %"),
+            ("poll_cycles_max", "longest"),
+        ]),
+        up: CYCLES,
+        ..COMMON
+    },
+    &Figure {
+        name: "timers-remote",
+        scenarios: &["remote"],
+        title: "Timers of another thread",
+        across: Across::Metrics(&[
+            ("remote_source_cycles", "add, at the source"),
+            ("remote_target_cycles", "add, at the target"),
+            ("remote_cancel_cycles", "cancel, at the source"),
+        ]),
+        up: CYCLES,
+        beside: &["time", "timers"],
+        named: &["burst"],
+        published: &[Published {
+            name: "RFC: htimer (5900X)",
+            setting: &[],
+            points: Points::Names(&[("add, at the source", 64.0), ("add, at the target", 13.0)]),
+        }],
+        ..COMMON
+    },
+];

@@ -1,0 +1,122 @@
+//! `stillpoint report`, and what `bench --report` leaves: as a browser shows it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use stillpoint_harness::output::figures::number;
+
+use crate::common::{json, run, stderr};
+use crate::skip::skipped;
+
+const MICRO: &[&str] =
+    &["bench", "micro", "--contenders", "stillpoint,seize,haphazard", "--duration", "9ms", "--rounds", "1"];
+
+/// The names that Chromium has, or a browser made of it.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// What the browser finds in a report: a value for each of two widths.
+fn looked_at(browser: &str, folder: &Path, dark: bool) -> Value {
+    fs::write(folder.join("look.html"), include_str!("report.html")).unwrap();
+    let scheme = format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 });
+    let output = Command::new(browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--allow-file-access-from-files",
+        ])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=20000", "--window-size=1400,1000", &scheme])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", folder.join("look.html").display()))
+        .output()
+        .unwrap();
+    let (page, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    let complaints: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    let from = page.find("id=\"found\">").unwrap_or_else(|| panic!("{page}\n{said}")) + "id=\"found\">".len();
+    let found = &page[from..from + page[from..].find('<').unwrap()];
+    let byte = |at: usize| u8::from_str_radix(&found[at..at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..found.len()).step_by(2).map(byte).collect();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+/// Whether each figure of the result stands in the tables of the page.
+fn assert_shows(tables: &Value, result: &Value) {
+    let table = tables["Costs of single operations"].as_array().unwrap();
+    let column = |name: &str| table[0].as_array().unwrap().iter().position(|cell| cell == name);
+    let mut compared = 0;
+    for row in result["rows"].as_array().unwrap() {
+        let text = |name: &str| row[name].as_str().unwrap();
+        // What is measured twice is shown once; malloc is no contender.
+        let Some(column) = column(text("contender")) else { continue };
+        let line = table.iter().find(|line| line[0] == text("scenario")).unwrap();
+        assert_eq!(line[column], number(row["metrics"]["ns_per_op"].as_f64().unwrap()), "{row}");
+        compared += 1;
+    }
+    assert!(compared >= 8, "{compared} figures were compared");
+}
+
+#[test]
+fn a_browser_shows_what_the_json_says_at_each_width_on_each_ground() {
+    let is_there = |browser: &&&str| {
+        Command::new(browser).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    let Some(browser) = BROWSERS.iter().find(is_there) else {
+        return skipped("chromium is not installed");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let result = json(&run(&[MICRO, &["--json"]].concat()));
+    fs::write(path("a.json"), result.to_string()).unwrap();
+    let output = run(&["report", &path("a.json"), "--output", &path("report.html")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    let mut grounds = Vec::new();
+    for dark in [false, true] {
+        let found = looked_at(browser, folder.path(), dark);
+        for (look, width) in found.as_array().unwrap().iter().zip([390, 1280]) {
+            assert_eq!(look["width"], width);
+            assert!(
+                look["wider"].as_i64().unwrap() <= 0,
+                "the page has to be scrolled sideways at {width}: {look}"
+            );
+            assert_eq!(look["drawn"], true, "{look}");
+            assert_eq!((&look["unreachable"], &look["dead"]), (&Value::from(0), &Value::from(0)), "{look}");
+            assert_shows(&look["tables"], &result);
+            grounds.push(look["ground"].clone());
+        }
+    }
+    assert_ne!(grounds[0], grounds[2], "dark is as light as light");
+}
+
+#[test]
+fn a_run_leaves_a_page_with_all_that_it_is_made_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("made/here");
+    let output = run(&[MICRO, &["--report", &inside.display().to_string()]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    for name in
+        ["index.html", "results.json", "results.csv", "figures/operations.svg", "figures/operations-dark.png"]
+    {
+        assert!(inside.join(name).metadata().is_ok_and(|file| file.len() > 500), "{name}");
+    }
+    let page = fs::read_to_string(inside.join("index.html")).unwrap();
+    assert!(page.contains("Verdict") && page.contains("cargo run --release -- bench micro"), "{page}");
+}
+
+#[test]
+fn what_is_no_result_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("wrong.json"), "{\"schema\": 7}").unwrap();
+    for (file, why) in [(path("wrong.json"), "no result"), (path("none.json"), "cannot read")] {
+        let output = run(&["report", &file, "--output", &path("a.html")]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why) && stderr(&output).contains(&file), "{}", stderr(&output));
+    }
+    assert!(!folder.path().join("a.html").exists());
+}

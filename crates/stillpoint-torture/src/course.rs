@@ -1,0 +1,97 @@
+//! How a run went over time: objects destroyed a second, and objects that exist.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
+use stillpoint_harness::output::json::Row;
+
+use super::arena::Context;
+
+/// As many points has a run, or fewer where it is short.
+const POINTS: u32 = 300;
+const SHORTEST: Duration = Duration::from_millis(100);
+
+const EXPERIMENT: &str = "torture";
+const OVER_TIME: &str = "over-time";
+
+const COMMON: Figure = Figure {
+    experiment: EXPERIMENT,
+    scenarios: &[OVER_TIME],
+    across: Across::Numbers { of: Number::Param("second"), title: "seconds", logarithmic: false },
+    ..Figure::PLAIN
+};
+
+/// What is drawn of a run.
+pub const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "torture-throughput",
+        title: "Torture: objects destroyed",
+        up: Up { better: Better::Neither, ..Up::more("destroyed_per_s", "objects destroyed a second") },
+        words: "Parts of different kinds follow each other, so it goes up and down with them.",
+        ..COMMON
+    },
+    &Figure {
+        name: "torture-objects",
+        title: "Torture: objects that exist",
+        up: Up { better: Better::Neither, ..Up::more("objects", "objects made and not destroyed") },
+        words: "Those that are linked, and those that wait for their grace period. It does not grow with time, or something leaks.",
+        ..COMMON
+    },
+];
+
+/// A moment of a run.
+struct Moment {
+    at: Duration,
+    made: u64,
+    destroyed: u64,
+}
+
+/// Looks at a run from a thread of its own.
+pub(crate) struct Course {
+    stop: Arc<AtomicBool>,
+    looker: thread::JoinHandle<Vec<Moment>>,
+}
+
+impl Course {
+    /// Begins to look at a run that is to take so long.
+    pub(crate) fn follow(context: &'static Context, duration: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, begun) = (Arc::clone(&stop), Instant::now());
+        let period = (duration / POINTS).max(SHORTEST);
+        let looker = thread::spawn(move || {
+            let mut moments = Vec::new();
+            loop {
+                // Destroyed first: what exists is never counted below 0.
+                let destroyed = context.destroyed();
+                moments.push(Moment { at: begun.elapsed(), made: context.made(), destroyed });
+                // Relaxed: a flag; the thread is joined.
+                if stopped.load(Ordering::Relaxed) {
+                    return moments;
+                }
+                thread::park_timeout(period);
+            }
+        });
+        Self { stop, looker }
+    }
+
+    /// A row for each moment but the first.
+    pub(crate) fn rows(self) -> Vec<Row> {
+        // Relaxed: see `follow`.
+        self.stop.store(true, Ordering::Relaxed);
+        self.looker.thread().unpark();
+        let moments = self.looker.join().unwrap_or_default();
+        let row = |pair: &[Moment]| {
+            let (before, now) = (pair.first()?, pair.last()?);
+            let second = (now.at.as_secs_f64() * 1e3).round() / 1e3;
+            let mut row = Row::new(EXPERIMENT, OVER_TIME, "stillpoint").with("second", second);
+            let passed = (now.at - before.at).as_secs_f64().max(1e-9);
+            row.put("destroyed_per_s", (now.destroyed - before.destroyed) as f64 / passed, 0);
+            row.put("objects", (now.made - now.destroyed) as f64, 0);
+            Some(row)
+        };
+        moments.windows(2).filter_map(row).collect()
+    }
+}
