@@ -52,10 +52,10 @@ const FIGURES: [Figure; 4] = [
         file: "synchronize.svg",
         scenario: SYNCHRONIZE,
         parameter: REACHED,
-        metric: "reader_loss_percent",
-        title: "What grace periods take from RCU readers",
+        metric: "reader_throughput_percent",
+        title: "Throughput of RCU readers",
         x: "grace periods a second",
-        y: "reader throughput lost in %",
+        y: "% of that without grace periods",
         without: &["flat+mutex", "tree+mutex", "tree+same-order"],
         logarithmic: (true, false),
     },
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_frequency_that_was_reached_before_is_drawn_once() {
         let at = |asked, reached| {
-            let metrics = [(REACHED, reached), ("reader_loss_percent", 1.0)];
+            let metrics = [(REACHED, reached), ("reader_throughput_percent", 1.0)];
             row(SYNCHRONIZE, "flat", (HERTZ, asked), &metrics)
         };
         let rows = [at(1e3, 1e3), at(1e4, 3.8e3), at(3e4, 3.8e3), at(0.0, 3.81e3)];
