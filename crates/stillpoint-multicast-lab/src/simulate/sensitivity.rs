@@ -21,10 +21,11 @@ pub(super) const SENSITIVITY: &str = "sensitivity";
 pub(super) const CONCLUSIONS: &str = "conclusions";
 pub(super) const THRESHOLDS: &str = "thresholds";
 
-/// Operations of each CPU, where many begin them; their rates are sustained ones.
-const OPERATIONS: usize = 20;
+/// Operations of a single initiator, and of each of many: their rates are sustained ones.
+const OPERATIONS: usize = 10;
+const OF_MANY: usize = 30;
 /// Machines with all inputs drawn.
-const DRAWS: usize = 40;
+const DRAWS: usize = 20;
 /// A conclusion stands if no single change turns it, and no more than this share of the draws.
 const TURNED: f64 = 0.05;
 /// Few receivers.
@@ -33,7 +34,7 @@ const FEW: usize = 8;
 const HERTZ: f64 = 10_000.0;
 const LOSS: f64 = 0.0125;
 /// Thresholds of a hybrid that are compared.
-pub(super) const COMPARED: [u32; 7] = [0, 4, 8, 12, 16, 24, 32];
+pub(super) const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
 
 /// A conclusion.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Figures {
             Some(outcome.quantile(0.5))
         };
         let rate = |name, count| {
-            let outcome = experiment::initiators(machine, contender::find(name)?, count, OPERATIONS, seed);
+            let outcome = experiment::initiators(machine, contender::find(name)?, count, OF_MANY, seed);
             Some(outcome.per_second)
         };
         let named = |names: &[&'static str], figure: &dyn Fn(&'static str) -> Option<f64>| {
