@@ -82,7 +82,8 @@ pub(super) fn from_file(machine: &Machine, file: &Path) -> Result<Machine, Stop>
 
 /// The points in a result of this program.
 fn points(result: &Value) -> Result<Vec<Point>, String> {
-    let rows = result["rows"].as_array().ok_or("there is no list `rows`: this is no result of this program")?;
+    let rows =
+        result["rows"].as_array().ok_or("there is no list `rows`: this is no result of this program")?;
     let experiments: BTreeSet<&str> = rows.iter().filter_map(|row| row["experiment"].as_str()).collect();
     if !rows.is_empty() && !KNOWN.iter().any(|known| experiments.contains(known)) {
         let found: Vec<&str> = experiments.into_iter().collect();
@@ -382,7 +383,11 @@ mod tests {
         };
         let rows = json!([row(2, "spinning"), row(2, "paused"), row(3, "spinning"), row(4, "spinning")]);
         let result = json!({"machine": {"cpus_allowed": [0, 1, 2, 3]}, "rows": rows});
-        assert_eq!(points(&result), Ok(vec![(0, 2000.0), (2, 2000.0), (3, 3000.0)]), "who sleeps is not interrupted");
+        assert_eq!(
+            points(&result),
+            Ok(vec![(0, 2000.0), (2, 2000.0), (3, 3000.0)]),
+            "who sleeps is not interrupted"
+        );
     }
 
     #[test]

@@ -35,7 +35,16 @@ enum Spread {
 }
 
 const fn plain(name: &'static str, spread: Spread, about: &'static str) -> Contender {
-    Contender { name, about, spread, mutex: false, same_order: false, shared_counter: false, every: false, flushes: false }
+    Contender {
+        name,
+        about,
+        spread,
+        mutex: false,
+        same_order: false,
+        shared_counter: false,
+        every: false,
+        flushes: false,
+    }
 }
 
 /// The contender that has a threshold.
@@ -72,7 +81,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     Contender {
         mutex: true,
         flushes: true,
-        ..plain("mprotect", Spread::Flat, "mprotect: flat, a flush for a barrier, the lock of the address space")
+        ..plain(
+            "mprotect",
+            Spread::Flat,
+            "mprotect: flat, a flush for a barrier, the lock of the address space",
+        )
     },
     Contender {
         mutex: true,

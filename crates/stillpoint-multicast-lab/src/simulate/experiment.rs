@@ -109,12 +109,7 @@ fn operations(
     let expected = initiators.len() * count;
     let done = latencies.len();
     world.check(done == expected, || format!("{done} of {expected} operations were completed"));
-    Operations {
-        per_second,
-        commands: world.commands as f64 / done as f64,
-        latencies,
-        broken: world.broken,
-    }
+    Operations { per_second, commands: world.commands as f64 / done as f64, latencies, broken: world.broken }
 }
 
 /// Operations a second while all initiators were at it: until the first of them has done its number. After a common
@@ -388,7 +383,8 @@ mod tests {
             assert!(reading.is_sorted() && reading[0] > 0.0, "{name}: {reading:?}");
         }
         // Caches and pipeline are lost beside the handler's time.
-        let calm = Machine { rcu: Rcu { interrupted: 0.0, displaced: 0.0, ..machine.rcu }, ..machine.clone() };
+        let calm =
+            Machine { rcu: Rcu { interrupted: 0.0, displaced: 0.0, ..machine.rcu }, ..machine.clone() };
         let taken = |machine: &Machine| grace_periods(machine, find("tree"), 1e6, 20, SEED).taken;
         let interrupts = 2.0;
         assert!(taken(&machine) > taken(&calm) + interrupts * machine.rcu.interrupted);

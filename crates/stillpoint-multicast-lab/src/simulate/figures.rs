@@ -146,7 +146,8 @@ pub(super) fn draw(machine: &Machine, rows: &[Row]) -> Result<Vec<(&'static str,
             drawn.push((figure.file, text));
         }
     }
-    let text = conclusions(machine, rows).map_err(|error| Stop::Failed(format!("{CONCLUSIONS} cannot be drawn: {error}")))?;
+    let text = conclusions(machine, rows)
+        .map_err(|error| Stop::Failed(format!("{CONCLUSIONS} cannot be drawn: {error}")))?;
     drawn.extend(text.map(|text| (CONCLUSIONS, text)));
     Ok(drawn)
 }
@@ -238,7 +239,10 @@ fn conclusions(machine: &Machine, rows: &[Row]) -> Result<Option<String>, String
         area.fill(&WHITE).map_err(|error| failed(&error))?;
         let label = |place: &f64| {
             let whole = (place - place.round()).abs() < 1e-6;
-            names.get(place.round() as usize).filter(|_| whole && *place >= 0.0).map_or_else(String::new, |&name| name.to_owned())
+            names
+                .get(place.round() as usize)
+                .filter(|_| whole && *place >= 0.0)
+                .map_or_else(String::new, |&name| name.to_owned())
         };
         let mut chart = ChartBuilder::on(&area)
             .caption(format!("What stands when inputs change (simulated: {})", machine.name), (FONT, 20))
@@ -257,7 +261,10 @@ fn conclusions(machine: &Machine, rows: &[Row]) -> Result<Option<String>, String
             .draw()
             .map_err(|error| failed(&error))?;
         chart
-            .draw_series([PathElement::new([(1.0, -0.5), (1.0, names.len() as f64 - 0.5)], BLACK.stroke_width(2))])
+            .draw_series([PathElement::new(
+                [(1.0, -0.5), (1.0, names.len() as f64 - 0.5)],
+                BLACK.stroke_width(2),
+            )])
             .map_err(|error| failed(&error))?;
         for kind in [Colour::Draw, Colour::Single, Colour::Base] {
             let (colour, lower, size) = match kind {
@@ -416,9 +423,13 @@ mod tests {
     #[test]
     fn the_band_of_jitter_is_drawn_and_the_jump_is_called_an_input() {
         let machine = Machine::load("seed").unwrap();
-        let metrics = |y: f64| [("latency_us_p10", y / 2.0), ("latency_us_p50", y), ("latency_us_p90", 2.0 * y)];
+        let metrics =
+            |y: f64| [("latency_us_p10", y / 2.0), ("latency_us_p50", y), ("latency_us_p90", 2.0 * y)];
         let rows = [1.0, 72.0, 144.0].map(|x| row(INITIATORS, "tree", (INITIATORS, x), &metrics(x)));
-        assert_eq!(series(&FIGURES[1], &rows)[0].band, [(1.0, 0.5, 2.0), (72.0, 36.0, 144.0), (144.0, 72.0, 288.0)]);
+        assert_eq!(
+            series(&FIGURES[1], &rows)[0].band,
+            [(1.0, 0.5, 2.0), (72.0, 36.0, 144.0), (144.0, 72.0, 288.0)]
+        );
         assert!(draw(&machine, &rows).unwrap()[0].1.contains("<polygon"));
         let rows = [1.0, 143.0].map(|x| row(RECEIVERS, "tree", (RECEIVERS, x), &metrics(x)));
         assert!(draw(&machine, &rows).unwrap()[0].1.contains("a factor that was put in, 1.35"));

@@ -69,7 +69,9 @@ const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 vir
 
 /// All of them, in the order of the parameter file; the topology comes before them.
 pub(super) const ALL: &[Input] = &[
-    time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| Slot::Time(&mut m.nanoseconds.system_call)),
+    time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| {
+        Slot::Time(&mut m.nanoseconds.system_call)
+    }),
     time("nanoseconds.scan_per_cpu", "for each online CPU: does it run this process", |m| {
         Slot::Time(&mut m.nanoseconds.scan_per_cpu)
     }),
@@ -96,17 +98,25 @@ pub(super) const ALL: &[Input] = &[
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_enter", "into the handler", |m| Slot::Time(&mut m.nanoseconds.interrupt_enter))
+        ..time("nanoseconds.interrupt_enter", "into the handler", |m| {
+            Slot::Time(&mut m.nanoseconds.interrupt_enter)
+        })
     },
-    time("nanoseconds.interrupt_exit", "out of the handler", |m| Slot::Time(&mut m.nanoseconds.interrupt_exit)),
-    time("nanoseconds.barrier", "what membarrier asks of a receiver", |m| Slot::Time(&mut m.nanoseconds.barrier)),
+    time("nanoseconds.interrupt_exit", "out of the handler", |m| {
+        Slot::Time(&mut m.nanoseconds.interrupt_exit)
+    }),
+    time("nanoseconds.barrier", "what membarrier asks of a receiver", |m| {
+        Slot::Time(&mut m.nanoseconds.barrier)
+    }),
     time("nanoseconds.flush", "what mprotect asks of a receiver", |m| Slot::Time(&mut m.nanoseconds.flush)),
     time("nanoseconds.mprotect", "the work of mprotect itself", |m| Slot::Time(&mut m.nanoseconds.mprotect)),
     time("nanoseconds.atomic", "on a line that was written at that distance", |m| {
         Slot::ByDistance(&mut m.nanoseconds.atomic)
     }),
     time("nanoseconds.read", "of such a line", |m| Slot::ByDistance(&mut m.nanoseconds.read)),
-    time("nanoseconds.mutex_handover", "to the next owner, who slept", |m| Slot::Time(&mut m.nanoseconds.mutex_handover)),
+    time("nanoseconds.mutex_handover", "to the next owner, who slept", |m| {
+        Slot::Time(&mut m.nanoseconds.mutex_handover)
+    }),
     Input {
         unit: "",
         ..time("noise.jitter", "variation of each time, as a share", |m| Slot::Share(&mut m.noise.jitter))
@@ -121,7 +131,9 @@ pub(super) const ALL: &[Input] = &[
         unit: "CPUs",
         seed: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
         kvm: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
-        ..time("multicast.cluster", "receivers of one write in cluster mode", |m| Slot::Count(&mut m.multicast.cluster))
+        ..time("multicast.cluster", "receivers of one write in cluster mode", |m| {
+            Slot::Count(&mut m.multicast.cluster)
+        })
     },
     Input {
         unit: "%",
@@ -142,10 +154,16 @@ pub(super) const ALL: &[Input] = &[
     time("rcu.interrupted", "what a reader loses to an interrupt beside the handler's time", |m| {
         Slot::Time(&mut m.rcu.interrupted)
     }),
-    time("rcu.displaced", "and for each cache line that the handler touched", |m| Slot::Time(&mut m.rcu.displaced)),
+    time("rcu.displaced", "and for each cache line that the handler touched", |m| {
+        Slot::Time(&mut m.rcu.displaced)
+    }),
 ];
 
-const fn time(name: &'static str, about: &'static str, slot: for<'a> fn(&'a mut Machine) -> Slot<'a>) -> Input {
+const fn time(
+    name: &'static str,
+    about: &'static str,
+    slot: for<'a> fn(&'a mut Machine) -> Slot<'a>,
+) -> Input {
     Input { name, about, unit: "ns", slot, seed: GUESS, kvm: GUESS }
 }
 
@@ -230,12 +248,8 @@ pub(super) fn table(machine: &Machine, origin: &Origin) -> Vec<Line> {
 /// The same as rows.
 pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
     let row = |line: &Line| {
-        let numbers: Vec<Value> = line
-            .value
-            .split([',', ' '])
-            .filter_map(|part| part.parse::<f64>().ok())
-            .map(number)
-            .collect();
+        let numbers: Vec<Value> =
+            line.value.split([',', ' ']).filter_map(|part| part.parse::<f64>().ok()).map(number).collect();
         let mut row = Row::new("simulate", INPUTS, line.name)
             .with("confidence", line.confidence.name())
             .with("source", line.source.as_str())
@@ -306,7 +320,10 @@ mod tests {
         let changed = ALL.iter().find(|input| input.name == "noise.busy_sibling").unwrap();
         let lines = table(&changed.scaled(&machine, 2.0).unwrap(), &origin("seed"));
         let line = of(&lines, "noise.busy_sibling");
-        assert_eq!((line.confidence, line.source.as_str(), line.value.as_str()), (Confidence::Given, "a file", "1.7"));
+        assert_eq!(
+            (line.confidence, line.source.as_str(), line.value.as_str()),
+            (Confidence::Given, "a file", "1.7")
+        );
         assert_eq!(lines.iter().filter(|line| line.confidence == Confidence::Given).count(), 1);
     }
 }

@@ -57,7 +57,10 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         Place::Here => {
             let (machine, base, measured) = calibrate::here(&here)?;
             rows.extend(measured);
-            (machine, Origin { base, other: (Confidence::Fitted, "measured here, or scaled to it".to_owned()) })
+            (
+                machine,
+                Origin { base, other: (Confidence::Fitted, "measured here, or scaled to it".to_owned()) },
+            )
         }
         Place::Named(name) => {
             let machine = Simulated::load(name)?;

@@ -51,6 +51,8 @@ mod tests {
     use std::path::Path;
     use std::{env, fs};
 
+    use stillpoint::fence::module;
+
     use super::super::inputs::{self as sources, Confidence, Origin};
     use super::super::machine::Machine;
     use super::super::published as beside;
@@ -79,6 +81,11 @@ mod tests {
         let analysis = Analysis::of(&load("seed"), 1).unwrap();
         let poster = beside::compare(&load("seed"), "seed", 1);
         let (least, most) = analysis.crossovers();
+        let thresholds_found = analysis.thresholds();
+        let least_worst = thresholds_found.iter().map(|of| of.worst).fold(f64::INFINITY, f64::min);
+        let library = thresholds_found.iter().find(|of| of.threshold == module::THRESHOLD);
+        let library = library.expect("the library's threshold is among those that are compared");
+        assert!(library.worst < least_worst + 0.005, "another threshold loses less: {thresholds_found:?}");
         let blocks = [
             ("inputs of seed", markdown(&inputs(&sources::table(&load("seed"), &origin("seed"))))),
             ("inputs of kvm", {
@@ -87,26 +94,39 @@ mod tests {
                 lines.retain(|line| !seed.contains(line));
                 markdown(&inputs(&lines))
             }),
-            ("beside the poster", markdown(&published(&poster)) + "\n" + &beside::judgement(&poster).unwrap() + "\n"),
+            (
+                "beside the poster",
+                markdown(&published(&poster)) + "\n" + &beside::judgement(&poster).unwrap() + "\n",
+            ),
             ("beside the kernel", markdown(&published(&beside::compare(&load("kvm"), "kvm", 1)))),
             ("conclusions", markdown(&conclusions(&analysis))),
-            ("thresholds", format!(
-                "{}\nFlat and tree take equally long at {least} to {most} receivers.\n",
-                markdown(&thresholds(&analysis))
-            )),
+            (
+                "thresholds",
+                format!(
+                    "{}\nFlat and tree take equally long at {least} to {most} receivers.\n",
+                    markdown(&thresholds(&analysis))
+                ),
+            ),
         ];
         let mut wrong = Vec::new();
         for (name, says) in blocks {
             let found = between(&page, name).to_owned();
             if found != says {
-                page = page.replacen(&format!("<!-- {name} -->\n{found}"), &format!("<!-- {name} -->\n{says}"), 1);
+                page = page.replacen(
+                    &format!("<!-- {name} -->\n{found}"),
+                    &format!("<!-- {name} -->\n{says}"),
+                    1,
+                );
                 wrong.push(name);
             }
         }
         if env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
             fs::write(&file, page).unwrap();
         } else {
-            assert!(wrong.is_empty(), "the page says otherwise of: {wrong:?}; STILLPOINT_WRITE_PAGE=1 mends it");
+            assert!(
+                wrong.is_empty(),
+                "the page says otherwise of: {wrong:?}; STILLPOINT_WRITE_PAGE=1 mends it"
+            );
         }
     }
 }

@@ -67,7 +67,8 @@ const KVM: [(&str, usize, f64, &str); 3] = [
 
 /// The comparison of one of the machines that come with the program; empty for others, of which nothing is published.
 pub(super) fn compare(machine: &Machine, base: &str, seed: u64) -> Vec<Beside> {
-    let known = Machine::load(base).is_ok_and(|known| known == Machine { multicast: known.multicast, ..machine.clone() });
+    let known = Machine::load(base)
+        .is_ok_and(|known| known == Machine { multicast: known.multicast, ..machine.clone() });
     match base {
         "seed" if known => poster(machine, seed),
         "kvm" if known => guest(machine, seed),
@@ -76,8 +77,9 @@ pub(super) fn compare(machine: &Machine, base: &str, seed: u64) -> Vec<Beside> {
 }
 
 fn receivers(machine: &Machine, name: &str, count: usize, seed: u64) -> f64 {
-    contender::find(name)
-        .map_or(f64::NAN, |found| experiment::receivers(machine, found, count, OPERATIONS, seed).quantile(0.5))
+    contender::find(name).map_or(f64::NAN, |found| {
+        experiment::receivers(machine, found, count, OPERATIONS, seed).quantile(0.5)
+    })
 }
 
 fn initiators(machine: &Machine, name: &str, count: usize, seed: u64) -> Option<Operations> {
@@ -114,7 +116,11 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
     lines.push(Beside {
         flat: true,
         theirs: "figure 1: flat is linear",
-        ours: format!("{:.0} % of its height off a straight line at the most, from 8 to {} receivers", bent * 100.0, first_threads - 8),
+        ours: format!(
+            "{:.0} % of its height off a straight line at the most, from 8 to {} receivers",
+            bent * 100.0,
+            first_threads - 8
+        ),
         value: bent,
         verdict: agrees(bent <= STRAIGHT),
         why: "each receiver is a push, a write and a read: any model of this kind is linear".to_owned(),
@@ -128,7 +134,8 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         why: "`busy_sibling` says so; the model has nothing to say about it".to_owned(),
     });
     let growth = |name: &str| {
-        let at = |count| initiators(machine, name, count, seed).map_or(f64::NAN, |outcome| outcome.quantile(0.5));
+        let at =
+            |count| initiators(machine, name, count, seed).map_or(f64::NAN, |outcome| outcome.quantile(0.5));
         at(machine.cpus()) / at(machine.cpus() / 2)
     };
     let (plain, every, mutex) = (growth("flat"), growth("flat+every"), growth("flat+mutex"));
@@ -140,13 +147,18 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         verdict: agrees(plain >= DOUBLES),
         why: format!(
             "who finds a queue that is not empty sends no interrupt, so that initiators share them; a kernel that sends \
-             every one (`flat+every`) comes to {every:.2}, one with the mutex (`flat+mutex`) to {mutex:.2}: the poster's \
-             kernel was not `flat`"
+             every one (`flat+every`) comes to {every:.2}, as the controller merges those that wait; with the mutex \
+             (`flat+mutex`) it is {mutex:.2}. Which kernel the poster measured is not known here"
         ),
     });
-    let highest = |machine: &Machine, name| grace_periods(machine, name, 0.0, seed).map_or(f64::NAN, |found| found.hertz);
+    let highest = |machine: &Machine, name| {
+        grace_periods(machine, name, 0.0, seed).map_or(f64::NAN, |found| found.hertz)
+    };
     let (of_flat, of_tree) = (highest(machine, "flat"), highest(machine, "tree"));
-    let once = Machine { rcu: super::machine::Rcu { barriers_per_grace_period: 1, ..machine.rcu }, ..machine.clone() };
+    let once = Machine {
+        rcu: super::machine::Rcu { barriers_per_grace_period: 1, ..machine.rcu },
+        ..machine.clone()
+    };
     let overlapped = |machine: &Machine| Machine {
         nanoseconds: Times { read: machine.nanoseconds.read.map(|time| time / 4.0), ..machine.nanoseconds },
         ..machine.clone()
@@ -262,11 +274,14 @@ pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
 
 /// What the check of the flat order means for everything after it; `None` where nothing is published.
 pub(super) fn judgement(lines: &[Beside]) -> Option<String> {
-    let of_flat: Vec<&Beside> = lines.iter().filter(|line| line.flat && line.verdict != Verdict::Input).collect();
+    let of_flat: Vec<&Beside> =
+        lines.iter().filter(|line| line.flat && line.verdict != Verdict::Input).collect();
     let differ = of_flat.iter().filter(|line| line.verdict == Verdict::Differs).count();
     match (lines.is_empty(), of_flat.len(), differ) {
         (true, ..) => None,
-        (_, 0, _) => Some("The flat order was fitted: that it agrees says nothing about the model.".to_owned()),
+        (_, 0, _) => {
+            Some("The flat order was fitted: that it agrees says nothing about the model.".to_owned())
+        }
         (_, _, 0) => Some("The flat order has the published curve.".to_owned()),
         (_, all, differ) => Some(format!(
             "The flat order differs from what is published in {differ} of {all} points: no time, rate or frequency below \

@@ -201,7 +201,7 @@ fn usual_receivers(most: usize) -> Vec<usize> {
 fn usual_initiators(most: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1), |count| Some(count * 2));
     let mut counts: Vec<usize> =
-        powers.take_while(|&count| count < most / 2).chain([most.div_ceil(2), most]).collect();
+        powers.take_while(|&count| count == 1 || count < most / 2).chain([most.div_ceil(2), most]).collect();
     counts.sort_unstable();
     counts.dedup();
     counts

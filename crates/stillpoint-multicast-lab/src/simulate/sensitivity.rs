@@ -132,11 +132,15 @@ impl Figures {
         let named = |names: &[&'static str], figure: &dyn Fn(&'static str) -> Option<f64>| {
             names.iter().map(|&name| Some((name, figure(name)?))).collect::<Option<Vec<_>>>()
         };
-        let periods = |name, apart| Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed));
+        let periods = |name, apart| {
+            Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed))
+        };
         let few = FEW.min(cpus - 1);
         let apart = 1e9 / HERTZ;
         let figures = Self {
-            latencies: named(&["flat", "cluster", "tree", "split", "tree+flat-ack"], &|name| latency(name, cpus - 1))?,
+            latencies: named(&["flat", "cluster", "tree", "split", "tree+flat-ack"], &|name| {
+                latency(name, cpus - 1)
+            })?,
             few: latency("tree", few)? / latency("flat", few)?,
             half: named(&["flat", "cluster", "tree", "tree+same-order"], &|name| rate(name, cpus / 2))?,
             all: [rate("flat", cpus)?, rate("tree", cpus)?],
@@ -252,7 +256,10 @@ impl Analysis {
     /// Computes all of it, on as many threads as there are CPUs; `None` after Ctrl-C.
     pub(super) fn of(machine: &Machine, seed: u64) -> Option<Self> {
         let changes: Vec<Change> = std::iter::once(Change::Nothing)
-            .chain((0..inputs::ALL.len()).flat_map(|input| [0.5, 2.0].map(|factor| Change::Input(input, factor))))
+            .chain(
+                (0..inputs::ALL.len())
+                    .flat_map(|input| [0.5, 2.0].map(|factor| Change::Input(input, factor))),
+            )
             .chain((0..DRAWS).map(Change::Draw))
             .collect();
         let next = AtomicUsize::new(0);
@@ -332,10 +339,14 @@ impl Analysis {
             for (change, figures) in &self.points {
                 let (input, factor) = match change {
                     Change::Nothing => ("nothing".to_owned(), Value::from(1)),
-                    Change::Input(input, factor) => (inputs::ALL[*input].name.to_owned(), Value::from(*factor)),
+                    Change::Input(input, factor) => {
+                        (inputs::ALL[*input].name.to_owned(), Value::from(*factor))
+                    }
                     Change::Draw(_) => (change.name(), Value::from("drawn")),
                 };
-                let mut row = Row::new("simulate", SENSITIVITY, conclusion.name).with("input", input).with("factor", factor);
+                let mut row = Row::new("simulate", SENSITIVITY, conclusion.name)
+                    .with("input", input)
+                    .with("factor", factor);
                 row.put("ratio", (conclusion.ratio)(figures), 3);
                 rows.push(row);
             }
@@ -401,7 +412,8 @@ mod tests {
 
     #[test]
     fn a_conclusion_stands_only_if_nothing_turns_it() {
-        let fate = Fate { name: "", says: "", ratio: 2.0, least: 1.5, most: 3.0, turned_by: Vec::new(), drawn: 1.0 };
+        let fate =
+            Fate { name: "", says: "", ratio: 2.0, least: 1.5, most: 3.0, turned_by: Vec::new(), drawn: 1.0 };
         assert_eq!(fate.word(), "stands");
         assert_eq!(Fate { turned_by: vec![Change::Input(0, 0.5)], ..fate.clone() }.word(), "withdrawn");
         assert_eq!(Fate { drawn: 0.9, ..fate.clone() }.word(), "withdrawn");

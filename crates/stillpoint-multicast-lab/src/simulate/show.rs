@@ -105,7 +105,10 @@ pub(super) fn all(
     if let Some(analysis) = analysis {
         grid("Conclusions: a ratio above 1 where they hold", &page::conclusions(analysis));
         let (least, most) = analysis.crossovers();
-        grid("A hybrid's threshold: what it loses to the better order, at the worst number of receivers", &page::thresholds(analysis));
+        grid(
+            "A hybrid's threshold: what it loses to the better order, at the worst number of receivers",
+            &page::thresholds(analysis),
+        );
         say(format!("Flat and tree take equally long at {least} to {most} receivers."));
     }
 }
