@@ -287,7 +287,7 @@ pub struct SignalMulticast {
 }
 
 impl SignalMulticast {
-    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16.
+    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16, which is no measured optimum.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
         self

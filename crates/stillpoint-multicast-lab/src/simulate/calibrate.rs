@@ -4,7 +4,7 @@
 //! time of the call itself, and a factor on everything that passes between CPUs. Which part of that is the sender's, the
 //! wire's and the receiver's cannot be told from outside; their proportions stay those of the machine that is scaled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,6 +27,8 @@ use super::machine::{Machine, Times, Topology};
 /// The scenario of rows that were measured by this program.
 pub(super) const MEASURED: &str = "measured";
 const SYSTEM_CALL: &str = "syscall";
+/// Experiments whose rows may have it.
+const KNOWN: [&str; 2] = ["membarrier", "simulate"];
 const METRIC: &str = "latency_us_p50";
 /// Barriers for each number of receivers.
 const BARRIERS: usize = 2000;
@@ -38,11 +40,11 @@ const FARTHEST: f64 = 0.5;
 /// So many receivers, and the median latency in nanoseconds.
 type Point = (usize, f64);
 
-/// The machine that this program runs on, and the rows that it was measured by.
+/// The machine that this program runs on, the one that it was scaled from, and the rows that it was measured by.
 ///
 /// # Errors
 /// When there is a single CPU, or membarrier is refused.
-pub(super) fn here(found: &here::Machine) -> Result<(Machine, Vec<Row>), Stop> {
+pub(super) fn here(found: &here::Machine) -> Result<(Machine, &'static str, Vec<Row>), Stop> {
     let base = if found.virtual_machine { "kvm" } else { "seed" };
     let mut machine = Machine::load(base)?;
     machine.name.clone_from(&found.model);
@@ -62,7 +64,7 @@ pub(super) fn here(found: &here::Machine) -> Result<(Machine, Vec<Row>), Stop> {
             void: None,
         }
     });
-    Ok((fit(&machine, &points)?, rows.collect()))
+    Ok((fit(&machine, &points)?, base, rows.collect()))
 }
 
 /// The machine, scaled to the rows in a file.
@@ -80,7 +82,16 @@ pub(super) fn from_file(machine: &Machine, file: &Path) -> Result<Machine, Stop>
 
 /// The points in a result of this program.
 fn points(result: &Value) -> Result<Vec<Point>, String> {
-    let rows = result["rows"].as_array().ok_or("there is no list `rows`")?;
+    let rows =
+        result["rows"].as_array().ok_or("there is no list `rows`: this is no result of this program")?;
+    let experiments: BTreeSet<&str> = rows.iter().filter_map(|row| row["experiment"].as_str()).collect();
+    if !rows.is_empty() && !KNOWN.iter().any(|known| experiments.contains(known)) {
+        let found: Vec<&str> = experiments.into_iter().collect();
+        return Err(format!(
+            "its rows are of {}: it takes the JSON of `bench membarrier`, or of `simulate membarrier --machine this`",
+            if found.is_empty() { "no experiment".to_owned() } else { found.join(", ") }
+        ));
+    }
     let cpus = result["machine"]["cpus_allowed"].as_array().map_or(0, Vec::len);
     let of_call = |row: &&Value| {
         row["contender"] == SYSTEM_CALL && (row["scenario"] == "receivers" || row["scenario"] == MEASURED)
@@ -98,8 +109,8 @@ fn points(result: &Value) -> Result<Vec<Point>, String> {
     Ok(points.into_iter().map(|(receivers, latencies)| (receivers, median(latencies))).collect())
 }
 
-/// How many CPUs a row interrupted: as it says, or as many as had a thread that spins. `None` where that is not known, as
-/// threads sleep, or share CPUs.
+/// How many CPUs a row interrupted: as it says, or as many as had a thread that spins, or none, where all threads sleep.
+/// `None` where that is not known, as threads share CPUs.
 fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     let count = |name: &str| {
         let count = &params[name];
@@ -110,7 +121,11 @@ fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
         return count("receivers").map(Some);
     }
     let threads = count("threads")?;
-    Ok((params["state"] == "spinning" && threads < cpus).then_some(threads))
+    Ok(match params["state"].as_str() {
+        Some("spinning") if threads < cpus => Some(threads),
+        Some("paused") => Some(0),
+        _ => None,
+    })
 }
 
 /// The machine with the call's own time and the factor on the rest that fit best, by least squares.
@@ -163,10 +178,12 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
         )));
     }
     output::tell(format!(
-        "calibrated by {} points: what passes between CPUs takes {factor:.2} times as long as in the parameters; the \
-         model is at most {:.1} % from the points",
+        "calibrated by {} points: the call takes {system_call:.0} ns, what passes between CPUs {factor:.2} times as long as \
+         in the parameters; the model is at most {:.1} % from the points{}. Not measured, and as they were: the \
+         proportions of what passes between CPUs, the scan, noise, and what readers lose",
         points.len(),
-        apart * 100.0
+        apart * 100.0,
+        if points.len() > 2 { "" } else { ", which it cannot miss: two points are fitted exactly" }
     ));
     Ok(fitted)
 }
@@ -351,17 +368,26 @@ mod tests {
         let bad = json!({"rows": [row("syscall", json!(3), json!(null))]});
         assert!(points(&bad).unwrap_err().contains("metrics.latency_us_p50 is null"));
         assert!(points(&json!({})).unwrap_err().contains("rows"));
+        let other = points(&json!({"rows": [{"experiment": "timer"}]})).unwrap_err();
+        assert!(other.contains("of timer") && other.contains("bench membarrier"), "{other}");
+        let row = json!({"experiment": "membarrier", "scenario": "receivers", "contender": "signal/tree"});
+        assert_eq!(points(&json!({"rows": [row]})), Ok(Vec::new()), "`fit` says that there are too few");
     }
 
     #[test]
     fn threads_are_receivers_where_they_spin_on_cpus_of_their_own() {
         let row = |threads: usize, state: &str| {
-            json!({"scenario": "receivers", "contender": "syscall", "metrics": {"latency_us_p50": threads},
+            json!({"experiment": "membarrier", "scenario": "receivers", "contender": "syscall",
+                   "metrics": {"latency_us_p50": threads},
                    "params": {"threads": threads, "initiators": 1, "state": state}})
         };
         let rows = json!([row(2, "spinning"), row(2, "paused"), row(3, "spinning"), row(4, "spinning")]);
         let result = json!({"machine": {"cpus_allowed": [0, 1, 2, 3]}, "rows": rows});
-        assert_eq!(points(&result), Ok(vec![(2, 2000.0), (3, 3000.0)]));
+        assert_eq!(
+            points(&result),
+            Ok(vec![(0, 2000.0), (2, 2000.0), (3, 3000.0)]),
+            "who sleeps is not interrupted"
+        );
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub(crate) struct Contender {
     pub(super) same_order: bool,
     /// Receivers count down one shared counter.
     pub(super) shared_counter: bool,
+    /// Every receiver is interrupted, also one that already has an interrupt on its way.
+    every: bool,
+    /// Receivers flush translations: the call is mprotect.
+    pub(super) flushes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +35,16 @@ enum Spread {
 }
 
 const fn plain(name: &'static str, spread: Spread, about: &'static str) -> Contender {
-    Contender { name, about, spread, mutex: false, same_order: false, shared_counter: false }
+    Contender {
+        name,
+        about,
+        spread,
+        mutex: false,
+        same_order: false,
+        shared_counter: false,
+        every: false,
+        flushes: false,
+    }
 }
 
 /// The contender that has a threshold.
@@ -43,6 +56,10 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     Contender {
         mutex: true,
         ..plain("flat+mutex", Spread::Flat, "the same under one mutex of the machine: Linux since 2024")
+    },
+    Contender {
+        every: true,
+        ..plain("flat+every", Spread::Flat, "flat as kernels were that interrupt also whoever is about to be")
     },
     plain("cluster", Spread::Cluster, "the kernel's, one interrupt command for each cluster of CPUs"),
     plain("tree", Spread::Tree, "binomial tree, each initiator in an order of its own"),
@@ -61,6 +78,20 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     },
     plain("split", Spread::Split, "each message hands out less than half, as the machine's file says"),
     plain(HYBRID, Spread::Hybrid, "flat for few receivers, the tree for many"),
+    Contender {
+        mutex: true,
+        flushes: true,
+        ..plain(
+            "mprotect",
+            Spread::Flat,
+            "mprotect: flat, a flush for a barrier, the lock of the address space",
+        )
+    },
+    Contender {
+        mutex: true,
+        flushes: true,
+        ..plain("mprotect+tree", Spread::Tree, "what a tree would make of mprotect")
+    },
 ];
 
 /// The names, for the command line.
@@ -76,7 +107,7 @@ pub(super) fn find(name: &str) -> Option<Contender> {
 impl Contender {
     /// How it spreads to that many receivers of this machine.
     pub(super) fn way(&self, machine: &Machine, receivers: usize) -> Way {
-        let kernel = |cluster| Way::Kernel { cluster };
+        let kernel = |cluster| Way::Kernel { cluster, every: self.every };
         let tree = |strategy| Way::Tree { strategy, shared_counter: self.shared_counter };
         let threshold = machine.multicast.hybrid_threshold.unwrap_or(0);
         match self.spread {

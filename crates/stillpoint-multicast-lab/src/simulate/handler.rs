@@ -9,6 +9,8 @@ pub(super) struct Handler {
     began: f64,
     messages: Vec<Message>,
     next: usize,
+    /// Cache lines of others that it touched.
+    pub(super) lines: u32,
     stage: Stage,
 }
 
@@ -30,7 +32,7 @@ enum Stage {
 
 impl Handler {
     pub(super) fn new(now: f64) -> Self {
-        Self { began: now, messages: Vec::new(), next: 0, stage: Stage::Enters }
+        Self { began: now, messages: Vec::new(), next: 0, lines: 0, stage: Stage::Enters }
     }
 }
 
@@ -52,12 +54,16 @@ impl World<'_> {
                     return Step::Takes(self.cost(cpu, times.interrupt_enter));
                 }
                 Stage::Entered => {
+                    // The head of the queue.
+                    handler.lines += 1;
                     handler.messages = std::mem::take(&mut self.cpus[cpu].queue);
                     handler.stage = Stage::NextMessage;
                 }
                 Stage::NextMessage => match handler.messages.get(handler.next) {
                     Some(&message) => {
                         handler.next += 1;
+                        // The message.
+                        handler.lines += 1;
                         let node = &self.operations[message.initiator].nodes[message.node];
                         handler.stage = Stage::Sends(message, Sending::new(node));
                     }
@@ -69,9 +75,13 @@ impl World<'_> {
                 Stage::Sends(message, mut sending) => match self.send(cpu, message, &mut sending) {
                     Step::Ends => {
                         handler.stage = Stage::Executed(message);
-                        return Step::Takes(self.cost(cpu, times.barrier));
+                        return Step::Takes(self.cost(cpu, self.operations[message.initiator].work));
                     }
                     step => {
+                        if sending.pushes() {
+                            // The receiver's queue.
+                            handler.lines += 1;
+                        }
                         handler.stage = Stage::Sends(message, sending);
                         return step;
                     }
@@ -93,6 +103,7 @@ impl World<'_> {
                 }
                 Stage::Counts(message) => {
                     handler.stage = Stage::Counted(message);
+                    handler.lines += 1;
                     return Step::Takes(self.count(cpu, message));
                 }
                 Stage::Counted(message) => {
@@ -103,6 +114,7 @@ impl World<'_> {
                 }
                 Stage::Left => {
                     self.cpus[cpu].handling += self.now - handler.began;
+                    self.disturb(cpu, handler.lines);
                     return Step::Ends;
                 }
             }

@@ -57,6 +57,8 @@ pub(super) struct Times {
     pub(super) interrupt_enter: f64,
     pub(super) interrupt_exit: f64,
     pub(super) barrier: f64,
+    pub(super) flush: f64,
+    pub(super) mprotect: f64,
     pub(super) atomic: ByDistance,
     pub(super) read: ByDistance,
     pub(super) mutex_handover: f64,
@@ -82,6 +84,8 @@ pub(super) struct Multicast {
 #[serde(deny_unknown_fields)]
 pub(super) struct Rcu {
     pub(super) barriers_per_grace_period: u32,
+    pub(super) interrupted: f64,
+    pub(super) displaced: f64,
 }
 
 impl Machine {
@@ -158,6 +162,8 @@ impl Machine {
         if let Some(threshold) = self.multicast.hybrid_threshold {
             within("multicast.hybrid_threshold", threshold, 0, MOST_CPUS as u32)?;
         }
+        within("rcu.interrupted", self.rcu.interrupted, 0.0, LONGEST)?;
+        within("rcu.displaced", self.rcu.displaced, 0.0, LONGEST)?;
         within("rcu.barriers_per_grace_period", self.rcu.barriers_per_grace_period, 1, 10)
     }
 }
@@ -172,6 +178,8 @@ impl Times {
             ("interrupt_enter", self.interrupt_enter),
             ("interrupt_exit", self.interrupt_exit),
             ("barrier", self.barrier),
+            ("flush", self.flush),
+            ("mprotect", self.mprotect),
             ("mutex_handover", self.mutex_handover),
         ];
         let distant = [
@@ -204,6 +212,8 @@ impl Times {
             interrupt_enter: self.interrupt_enter * factor,
             interrupt_exit: self.interrupt_exit * factor,
             barrier: self.barrier * factor,
+            flush: self.flush * factor,
+            mprotect: self.mprotect,
             atomic: by_distance(self.atomic),
             read: by_distance(self.read),
             mutex_handover: self.mutex_handover * factor,

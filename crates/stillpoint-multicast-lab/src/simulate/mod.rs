@@ -2,19 +2,25 @@
 //!
 //! A model by discrete events of what an acknowledged multicast by inter-processor interrupts costs, in the manner of
 //! the postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
-//! contended cache lines. Its parameters are a file. It draws the three figures of the poster on tree multicast, with
-//! what goes beyond them.
+//! contended cache lines. Its parameters are a file. It draws the three figures of the poster on tree multicast.
+//!
+//! What goes in (`inputs`) is told apart from what comes out (`rows`), what comes out is set beside the poster
+//! (`published`), and what is concluded from it is computed again with other inputs (`sensitivity`).
 
 mod calibrate;
 mod contender;
 mod experiment;
 mod figures;
 mod handler;
+mod inputs;
 mod machine;
 mod operation;
 mod options;
+mod page;
 mod places;
+mod published;
 mod rows;
+mod sensitivity;
 mod show;
 mod table_file;
 mod task;
@@ -29,9 +35,11 @@ use stillpoint_harness::output::json::{self, Row, Target};
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
+use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
 pub use self::options::Options;
 use self::options::{Place, Subject};
+use self::sensitivity::Analysis;
 
 /// What the JSON says beside the rows.
 #[derive(Debug, Serialize)]
@@ -45,16 +53,24 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     interrupt::listen();
     let here = Machine::look(peers);
     let mut rows: Vec<Row> = Vec::new();
-    let mut simulated = match &options.machine {
+    let (mut simulated, mut origin) = match &options.machine {
         Place::Here => {
-            let (machine, measured) = calibrate::here(&here)?;
+            let (machine, base, measured) = calibrate::here(&here)?;
             rows.extend(measured);
-            machine
+            (
+                machine,
+                Origin { base, other: (Confidence::Fitted, "measured here, or scaled to it".to_owned()) },
+            )
         }
-        Place::Named(name) => Simulated::load(name)?,
+        Place::Named(name) => {
+            let machine = Simulated::load(name)?;
+            let base = if name == "kvm" { "kvm" } else { "seed" };
+            (machine, Origin { base, other: (Confidence::Given, name.clone()) })
+        }
     };
     if let Some(file) = &options.calibrate {
         simulated = calibrate::from_file(&simulated, file)?;
+        origin.other = (Confidence::Fitted, format!("scaled to {}", file.display()));
     }
     let plan = rows::Plan::new(options, &simulated)?;
     let target = Target::open(options.json.json.as_deref())?;
@@ -64,12 +80,16 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         // After Ctrl-C there is none, and there are no rows.
         simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
     }
-    let silent = target.takes_stdout();
+    let inputs = inputs::table(&simulated, &origin);
+    let published = published::compare(&simulated, origin.base, options.seed);
     rows.extend(plan.run(&simulated));
+    let analysis = plan.analyse(&simulated);
 
-    if !silent {
-        show::tables(&simulated, &rows);
+    if !target.takes_stdout() {
+        show::all(&simulated, &inputs, &published, &rows, analysis.as_ref());
     }
+    rows.extend(inputs::rows(&inputs).into_iter().chain(published::rows(&published)));
+    rows.extend(analysis.iter().flat_map(Analysis::rows));
     if let Some(file) = &options.write {
         options::write(file, &simulated.text()?)?;
     }

@@ -15,8 +15,8 @@ pub(super) struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// As the kernel's `smp_call_function_many` does: all queues, then all interrupts, a command for each cluster of
-    /// that many CPUs, then a wait for each receiver's flag in turn.
-    Kernel { cluster: usize },
+    /// that many CPUs, then a wait for each receiver's flag in turn. With `every`, also to those whose queue was not empty.
+    Kernel { cluster: usize, every: bool },
     /// Along a tree; acknowledgements combine on it, or count down one shared counter.
     Tree { strategy: Strategy, shared_counter: bool },
 }
@@ -40,6 +40,8 @@ pub(super) struct Node {
 pub(super) struct Operation {
     initiator: usize,
     pub(super) way: Way,
+    /// What each receiver is asked to do, in nanoseconds.
+    pub(super) work: f64,
     pub(super) receivers: Vec<usize>,
     /// One for each receiver, and the initiator's as the last.
     pub(super) nodes: Vec<Node>,
@@ -52,7 +54,8 @@ impl Operation {
     pub(super) fn of(initiator: usize) -> Self {
         Self {
             initiator,
-            way: Way::Kernel { cluster: 1 },
+            way: Way::Kernel { cluster: 1, every: false },
+            work: 0.0,
             receivers: Vec::new(),
             nodes: Vec::new(),
             unacknowledged: 0,
@@ -60,9 +63,10 @@ impl Operation {
         }
     }
 
-    /// Begins anew, with these receivers in this order.
-    pub(super) fn begin(&mut self, way: Way, receivers: &[usize]) {
+    /// Begins anew: each receiver is asked for that much work, in this order.
+    pub(super) fn begin(&mut self, way: Way, work: f64, receivers: &[usize]) {
         self.way = way;
+        self.work = work;
         self.receivers.clear();
         self.receivers.extend_from_slice(receivers);
         let count = receivers.len();
@@ -116,6 +120,11 @@ enum Stage {
 impl Sending {
     pub(super) fn new(node: &Node) -> Self {
         Self { begin: node.begin, end: node.end, stage: Stage::Next }
+    }
+
+    /// Whether its next step is a push onto a receiver's queue.
+    pub(super) fn pushes(&self) -> bool {
+        matches!(self.stage, Stage::Pushing(_))
     }
 }
 

@@ -37,12 +37,11 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
     pub(super) machine: Place,
 
-    /// Scale the machine's times to those in FILE: the JSON of a run that measured the system call, with its rows
-    /// `receivers` or `measured`
+    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of a run on `--machine this`
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
 
-    /// Scenarios [default: all]
+    /// Scenarios; `sensitivity` computes what the model concludes again with its inputs changed [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(rows::SCENARIOS))]
     pub(super) scenarios: Vec<String>,
@@ -64,7 +63,7 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_frequency)]
     pub(super) frequencies: Vec<f64>,
 
-    /// Operations of each initiator for each point, or grace periods [default: 25, fewer for many initiators]
+    /// Operations of each initiator for each point, or grace periods [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) operations: Option<u32>,
 

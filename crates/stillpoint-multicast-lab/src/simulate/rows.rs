@@ -1,5 +1,8 @@
 //! The points of the figures, as rows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use serde_json::{Map, Value};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
@@ -9,23 +12,22 @@ use super::contender::{self, Contender};
 use super::experiment;
 use super::machine::Machine;
 use super::options::Options;
+use super::sensitivity::{Analysis, SENSITIVITY};
 
 /// The three figures.
 pub(super) const RECEIVERS: &str = "receivers";
 pub(super) const INITIATORS: &str = "initiators";
 pub(super) const SYNCHRONIZE: &str = "synchronize";
-pub(super) const SCENARIOS: [&str; 3] = [RECEIVERS, INITIATORS, SYNCHRONIZE];
+/// What can be asked for: the figures, and what stands when the inputs change.
+pub(super) const SCENARIOS: [&str; 4] = [RECEIVERS, INITIATORS, SYNCHRONIZE, SENSITIVITY];
 
 /// The contender that the others are compared to.
 pub(super) const BASE: &str = "flat";
 /// The parameter of `synchronize`: 0 stands for as many as there can be.
 pub(super) const HERTZ: &str = "hertz";
 
-/// Operations of a single initiator, for a median.
-const OPERATIONS: usize = 25;
-/// Operations of all initiators of a point together, and of each at least.
-const TOGETHER: usize = 200;
-const LEAST: usize = 6;
+/// Operations of each initiator: rates are sustained, and a few after a common start are not.
+const OPERATIONS: usize = 100;
 const FREQUENCIES: [f64; 8] = [100.0, 300.0, 1e3, 2e3, 3e3, 5e3, 1e4, 3e4];
 
 /// What is simulated.
@@ -36,8 +38,9 @@ pub(super) struct Plan {
     initiators: Vec<usize>,
     /// `None` stands for as many as there can be.
     frequencies: Vec<Option<f64>>,
-    operations: Option<usize>,
+    operations: usize,
     seed: u64,
+    sensitivity: bool,
 }
 
 impl Plan {
@@ -73,8 +76,9 @@ impl Plan {
             receivers: list(RECEIVERS, &options.receivers, cpus - 1, usual_receivers)?,
             initiators: list(INITIATORS, &options.initiators, cpus, usual_initiators)?,
             frequencies,
-            operations: options.operations.map(|count| count as usize),
+            operations: options.operations.map_or(OPERATIONS, |count| count as usize),
             seed: options.seed,
+            sensitivity: wanted(SENSITIVITY),
         })
     }
 
@@ -83,37 +87,60 @@ impl Plan {
         self.contenders.iter().any(|contender| contender.name == name)
     }
 
-    /// All rows; those that were finished until then, after Ctrl-C.
+    /// All rows of the figures; those that were finished until then, after Ctrl-C. As many contenders at a time as there
+    /// are CPUs.
     pub(super) fn run(&self, machine: &Machine) -> Vec<Row> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            // Relaxed: a counter that hands out numbers, and orders nothing.
+            while let Some(contender) = self.contenders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.extend(self.of(machine, *contender));
+            }
+            done
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let mut rows: Vec<Row> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
+        });
+        let place = |row: &Row| self.contenders.iter().position(|contender| contender.name == row.contender);
+        rows.sort_by_key(place);
+        rows
+    }
+
+    /// What stands when the inputs change, if that was asked for; `None` after Ctrl-C.
+    pub(super) fn analyse(&self, machine: &Machine) -> Option<Analysis> {
+        if self.sensitivity { Analysis::of(machine, self.seed) } else { None }
+    }
+
+    /// The rows of a contender, up to Ctrl-C.
+    fn of(&self, machine: &Machine, contender: Contender) -> Vec<Row> {
         let mut rows = Vec::new();
-        for contender in &self.contenders {
-            let counts = self.receivers.iter().map(|&count| (RECEIVERS, count));
-            for (scenario, count) in counts.chain(self.initiators.iter().map(|&count| (INITIATORS, count))) {
-                let row = self.load(machine, *contender, scenario, count);
-                if interrupt::requested() {
-                    return rows;
-                }
-                rows.push(row);
+        let counts = self.receivers.iter().map(|&count| (RECEIVERS, count));
+        for (scenario, count) in counts.chain(self.initiators.iter().map(|&count| (INITIATORS, count))) {
+            let row = self.load(machine, contender, scenario, count);
+            if interrupt::requested() {
+                return rows;
             }
-            for hertz in &self.frequencies {
-                let row = self.grace_periods(machine, *contender, *hertz);
-                if interrupt::requested() {
-                    return rows;
-                }
-                rows.push(row);
+            rows.push(row);
+        }
+        // Grace periods wait for barriers.
+        for hertz in self.frequencies.iter().filter(|_| !contender.flushes) {
+            let row = self.grace_periods(machine, contender, *hertz);
+            if interrupt::requested() {
+                return rows;
             }
+            rows.push(row);
         }
         rows
     }
 
     fn load(&self, machine: &Machine, contender: Contender, scenario: &'static str, count: usize) -> Row {
-        let outcome = if scenario == RECEIVERS {
-            experiment::receivers(machine, contender, count, self.operations.unwrap_or(OPERATIONS), self.seed)
-        } else {
-            let each = self.operations.unwrap_or((TOGETHER / count).max(LEAST));
-            experiment::initiators(machine, contender, count, each, self.seed)
-        };
+        let ask = if scenario == RECEIVERS { experiment::receivers } else { experiment::initiators };
+        let outcome = ask(machine, contender, count, self.operations, self.seed);
         let metrics = [
+            ("latency_us_p10", outcome.quantile(0.1) / 1e3),
             ("latency_us_p50", outcome.quantile(0.5) / 1e3),
             ("latency_us_p90", outcome.quantile(0.9) / 1e3),
             ("ops_per_s", outcome.per_second),
@@ -123,17 +150,16 @@ impl Plan {
     }
 
     fn grace_periods(&self, machine: &Machine, contender: Contender, hertz: Option<f64>) -> Row {
-        let count = self.operations.unwrap_or(OPERATIONS);
         let run = |contender| {
             let apart = hertz.map_or(0.0, |hertz| 1e9 / hertz);
-            experiment::grace_periods(machine, contender, apart, count, self.seed)
+            experiment::grace_periods(machine, contender, apart, self.operations, self.seed)
         };
         let outcome = run(contender);
         let base = contender::find(BASE).map(run);
         let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));
         let metrics = [
             ("reached_hertz", outcome.hertz),
-            ("reader_loss_percent", (1.0 - outcome.reading) * 100.0),
+            ("reader_throughput_percent", outcome.reading * 100.0),
             ("reader_loss_beside_flat_percent", beside * 100.0),
             ("reader_ns_per_grace_period", outcome.taken),
         ];
@@ -171,11 +197,11 @@ fn usual_receivers(most: usize) -> Vec<usize> {
     counts
 }
 
-/// Powers of two, half of the CPUs, and all.
+/// Powers of two up to half of the CPUs, half of them, and all.
 fn usual_initiators(most: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1), |count| Some(count * 2));
     let mut counts: Vec<usize> =
-        powers.take_while(|&count| count < most).chain([most.div_ceil(2), most]).collect();
+        powers.take_while(|&count| count == 1 || count < most / 2).chain([most.div_ceil(2), most]).collect();
     counts.sort_unstable();
     counts.dedup();
     counts

@@ -1,4 +1,4 @@
-//! The tables: a line for each point, a column for each contender.
+//! What is printed: the tables of what goes in and of what stands, and a line for each point, a column for each contender.
 
 use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
@@ -6,8 +6,12 @@ use stillpoint_harness::output::{heading, say, table};
 
 use super::calibrate::MEASURED;
 use super::contender;
+use super::inputs;
 use super::machine::Machine;
+use super::page;
+use super::published::{self, Beside};
 use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
+use super::sensitivity::Analysis;
 
 /// A table of one metric.
 struct Shown {
@@ -18,7 +22,7 @@ struct Shown {
     cell: fn(f64) -> String,
 }
 
-const TABLES: [Shown; 6] = [
+const TABLES: [Shown; 7] = [
     Shown {
         scenario: MEASURED,
         parameter: RECEIVERS,
@@ -44,7 +48,7 @@ const TABLES: [Shown; 6] = [
         scenario: INITIATORS,
         parameter: INITIATORS,
         metric: "ops_per_s",
-        caption: "Operations a second, by concurrent initiators",
+        caption: "Operations a second, sustained, by concurrent initiators",
         cell: rate,
     },
     Shown {
@@ -57,20 +61,38 @@ const TABLES: [Shown; 6] = [
     Shown {
         scenario: SYNCHRONIZE,
         parameter: HERTZ,
+        metric: "reader_throughput_percent",
+        caption: "Throughput of readers, beside that without grace periods",
+        cell: percent,
+    },
+    Shown {
+        scenario: SYNCHRONIZE,
+        parameter: HERTZ,
         metric: "reader_loss_beside_flat_percent",
         caption: "Throughput that readers lose beside flat at the frequency reached",
         cell: percent,
     },
 ];
 
-/// Prints the tables of the rows that there are.
-pub(super) fn tables(machine: &Machine, rows: &[Row]) {
+/// Prints what went in, how it compares, what came out, and what of it stands.
+pub(super) fn all(
+    machine: &Machine,
+    inputs: &[inputs::Line],
+    published: &[Beside],
+    rows: &[Row],
+    analysis: Option<&Analysis>,
+) {
     let hybrid = machine
         .multicast
         .hybrid_threshold
         .map_or_else(String::new, |threshold| format!("; hybrid: flat up to {threshold} receivers"));
     say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
     say(format!("split: {} %{hybrid}", machine.multicast.split_percent));
+    grid("Inputs: what was put in, and is no result", &page::inputs(inputs));
+    if let Some(judgement) = published::judgement(published) {
+        grid("Beside the published figures, the flat order first", &page::published(published));
+        say(judgement);
+    }
     for shown in &TABLES {
         one(shown, rows);
     }
@@ -80,6 +102,22 @@ pub(super) fn tables(machine: &Machine, rows: &[Row]) {
             say(format!("{}: {}", contender.name, contender.about));
         }
     }
+    if let Some(analysis) = analysis {
+        grid("Conclusions: a ratio above 1 where they hold", &page::conclusions(analysis));
+        let (least, most) = analysis.crossovers();
+        grid(
+            "A hybrid's threshold: what it loses to the better order, at the worst number of receivers",
+            &page::thresholds(analysis),
+        );
+        say(format!("Flat and tree take equally long at {least} to {most} receivers."));
+    }
+}
+
+/// Prints cells, the first line of which is the header.
+fn grid(caption: &str, cells: &[Vec<String>]) {
+    let Some((header, lines)) = cells.split_first() else { return };
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    table::of_lines(caption, &header, header.len(), lines.iter().cloned());
 }
 
 fn one(shown: &Shown, rows: &[Row]) {

@@ -19,6 +19,8 @@ pub(super) enum Pace {
 pub(super) struct Measured {
     /// Of each operation, in nanoseconds.
     pub(super) latencies: Vec<f64>,
+    /// When each ended.
+    pub(super) ends: Vec<f64>,
     pub(super) ended: f64,
 }
 
@@ -36,6 +38,7 @@ pub(super) struct Task {
     next_begin: f64,
     operation_began: f64,
     latencies: Vec<f64>,
+    ends: Vec<f64>,
     stage: Stage,
 }
 
@@ -74,6 +77,7 @@ impl Task {
             next_begin: 0.0,
             operation_began: 0.0,
             latencies: Vec::new(),
+            ends: Vec::new(),
             stage: Stage::Idle,
         }
     }
@@ -103,7 +107,8 @@ impl World<'_> {
         let Some(mut task) = self.cpus[cpu].task.take() else { return Step::Ends };
         let step = self.advance(cpu, &mut task);
         if step == Step::Ends {
-            self.cpus[cpu].measured = Some(Measured { latencies: task.latencies, ended: self.now });
+            let Task { latencies, ends, .. } = task;
+            self.cpus[cpu].measured = Some(Measured { latencies, ends, ended: self.now });
             return step;
         }
         self.cpus[cpu].task = Some(task);
@@ -120,7 +125,8 @@ impl World<'_> {
                     None => {
                         task.operation_began = self.now;
                         task.stage = Stage::Called;
-                        return Step::Takes(self.cost(cpu, times.system_call));
+                        let own = if task.contender.flushes { times.mprotect } else { 0.0 };
+                        return Step::Takes(self.cost(cpu, times.system_call + own));
                     }
                 },
                 Stage::Called if !task.contender.mutex || self.lock(cpu) => task.stage = Stage::Owns,
@@ -143,7 +149,8 @@ impl World<'_> {
                     let way = task.contender.way(self.machine, others);
                     let receivers = task.receivers(cpu, way);
                     let operation = &mut self.operations[cpu];
-                    operation.begin(way, &receivers);
+                    let work = if task.contender.flushes { times.flush } else { times.barrier };
+                    operation.begin(way, work, &receivers);
                     task.stage = match way {
                         Way::Kernel { .. } => Stage::Queue(0, Vec::new()),
                         Way::Tree { .. } => Stage::Sends(Sending::new(&operation.nodes[operation.root()])),
@@ -197,6 +204,7 @@ impl World<'_> {
                         self.check(false, || fault);
                     }
                     task.latencies.push(self.now - task.operation_began);
+                    task.ends.push(self.now);
                     if let Pace::GracePeriods { .. } = task.pace {
                         task.stage = Stage::Looked;
                         let look: f64 = self.operations[cpu]
@@ -253,7 +261,7 @@ impl World<'_> {
             }
             Stage::Queue(_, needed) => {
                 let size = match self.operations[cpu].way {
-                    Way::Kernel { cluster } => cluster,
+                    Way::Kernel { cluster, .. } => cluster,
                     Way::Tree { .. } => 1,
                 };
                 task.stage = Stage::Command(self.clusters(&needed, size));
@@ -261,7 +269,8 @@ impl World<'_> {
             }
             Stage::Queued(node, mut needed) => {
                 let receiver = self.operations[cpu].receivers[node];
-                if self.push(receiver, Message { initiator: cpu, node }) {
+                let every = matches!(self.operations[cpu].way, Way::Kernel { every: true, .. });
+                if self.push(receiver, Message { initiator: cpu, node }) || every {
                     needed.push(receiver);
                 }
                 task.stage = Stage::Queue(node + 1, needed);

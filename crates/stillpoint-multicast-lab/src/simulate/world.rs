@@ -76,6 +76,8 @@ pub(super) struct Cpu {
     pub(super) measured: Option<Measured>,
     /// Time spent in handlers.
     pub(super) handling: f64,
+    /// Time that the interrupted work loses afterwards: its pipeline, its caches.
+    pub(super) disturbed: f64,
     /// How much longer everything takes as its core is shared.
     slowness: f64,
 }
@@ -228,6 +230,13 @@ impl<'a> World<'a> {
         // From -1 to 1.
         let swing = self.uniform() * 2.0 - 1.0;
         time * self.cpus[cpu].slowness * (1.0 + self.machine.noise.jitter * swing)
+    }
+
+    /// An interrupt has ended whose handler touched that many cache lines: the work that goes on has lost its own.
+    pub(super) fn disturb(&mut self, cpu: usize, lines: u32) {
+        let rcu = self.machine.rcu;
+        let state = &mut self.cpus[cpu];
+        state.disturbed += (rcu.interrupted + rcu.displaced * f64::from(lines)) * state.slowness;
     }
 
     /// A random number from 0 to 1.

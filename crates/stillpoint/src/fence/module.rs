@@ -15,8 +15,12 @@ pub const DEVICE: &str = "/dev/stillpoint_membarrier";
 pub const VERSION: u32 = 1;
 /// `_IOWR(0xd7, 1, struct still_mb_request)`
 const BARRIER: libc::c_ulong = 0xc040_d701;
-/// Up to so many processors the library's barriers are flat, and a tree beyond.
-const THRESHOLD: u32 = 16;
+/// Up to this many receivers the library's barriers are flat, and a tree beyond.
+///
+/// No optimum: where the two take equally long is not known, and the simulator moves it from 3 to 23 receivers with its
+/// guessed inputs halved and doubled. Of the thresholds that the simulator compares, this one loses least to the better order
+/// in the worst of those cases: 37 % (`docs/guide/simulate.md`, which a test compares with it).
+pub const THRESHOLD: u32 = 12;
 
 /// `enum still_mb_strategy`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,329 @@
+//! What goes into the model: each number that was put in, with what it is, where it is from, and how far to trust it.
+//!
+//! The table of inputs is made here for the terminal, the JSON and the guide. What is in it is never a result.
+
+use serde_json::Value;
+use stillpoint_harness::output::json::{Row, number};
+
+use super::machine::Machine;
+
+/// The scenario of its rows.
+pub(super) const INPUTS: &str = "inputs";
+
+/// How far an input can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confidence {
+    /// A source states it.
+    Published,
+    /// Chosen so that a published or measured figure comes out: the figure says nothing about the model then.
+    Fitted,
+    /// A choice of ours, not a property of the machine.
+    Chosen,
+    /// No source: of the order that such machines have.
+    Assumed,
+    /// The parameter file's author knows.
+    Given,
+}
+
+impl Confidence {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Fitted => "fitted",
+            Self::Chosen => "chosen",
+            Self::Assumed => "assumed",
+            Self::Given => "given",
+        }
+    }
+}
+
+/// A number of the machine that can be halved and doubled.
+#[derive(Debug)]
+enum Slot<'a> {
+    Time(&'a mut f64),
+    ByDistance(&'a mut [f64; 3]),
+    /// A factor, of which the part above 1 is scaled.
+    Above(&'a mut f64),
+    Share(&'a mut f64),
+    Count(&'a mut usize),
+    Percent(&'a mut u32),
+    Few(&'a mut u32),
+}
+
+/// An input.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// Its field in the parameter file.
+    pub(super) name: &'static str,
+    /// What it is.
+    pub(super) about: &'static str,
+    unit: &'static str,
+    slot: for<'a> fn(&'a mut Machine) -> Slot<'a>,
+    seed: (Confidence, &'static str),
+    kvm: (Confidence, &'static str),
+}
+
+const GUESS: (Confidence, &str) = (Confidence::Assumed, "none");
+const POSTER: &str = "the poster: 144 logical cores, two a core";
+const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 virtual CPUs";
+
+/// All of them, in the order of the parameter file; the topology comes before them.
+pub(super) const ALL: &[Input] = &[
+    time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| {
+        Slot::Time(&mut m.nanoseconds.system_call)
+    }),
+    time("nanoseconds.scan_per_cpu", "for each online CPU: does it run this process", |m| {
+        Slot::Time(&mut m.nanoseconds.scan_per_cpu)
+    }),
+    time("nanoseconds.push", "onto a receiver's queue: same core, same socket, another", |m| {
+        Slot::ByDistance(&mut m.nanoseconds.push)
+    }),
+    Input {
+        kvm: (Confidence::Fitted, KVM),
+        ..time("nanoseconds.interrupt_send", "one write to the interrupt controller", |m| {
+            Slot::Time(&mut m.nanoseconds.interrupt_send)
+        })
+    },
+    Input {
+        kvm: (Confidence::Fitted, KVM),
+        ..time("nanoseconds.interrupt_each", "more for each further receiver of one write", |m| {
+            Slot::Time(&mut m.nanoseconds.interrupt_each)
+        })
+    },
+    Input {
+        kvm: (Confidence::Fitted, KVM),
+        ..time("nanoseconds.interrupt_flight", "from that write to the receiver, by distance", |m| {
+            Slot::ByDistance(&mut m.nanoseconds.interrupt_flight)
+        })
+    },
+    Input {
+        kvm: (Confidence::Fitted, KVM),
+        ..time("nanoseconds.interrupt_enter", "into the handler", |m| {
+            Slot::Time(&mut m.nanoseconds.interrupt_enter)
+        })
+    },
+    time("nanoseconds.interrupt_exit", "out of the handler", |m| {
+        Slot::Time(&mut m.nanoseconds.interrupt_exit)
+    }),
+    time("nanoseconds.barrier", "what membarrier asks of a receiver", |m| {
+        Slot::Time(&mut m.nanoseconds.barrier)
+    }),
+    time("nanoseconds.flush", "what mprotect asks of a receiver", |m| Slot::Time(&mut m.nanoseconds.flush)),
+    time("nanoseconds.mprotect", "the work of mprotect itself", |m| Slot::Time(&mut m.nanoseconds.mprotect)),
+    time("nanoseconds.atomic", "on a line that was written at that distance", |m| {
+        Slot::ByDistance(&mut m.nanoseconds.atomic)
+    }),
+    time("nanoseconds.read", "of such a line", |m| Slot::ByDistance(&mut m.nanoseconds.read)),
+    time("nanoseconds.mutex_handover", "to the next owner, who slept", |m| {
+        Slot::Time(&mut m.nanoseconds.mutex_handover)
+    }),
+    Input {
+        unit: "",
+        ..time("noise.jitter", "variation of each time, as a share", |m| Slot::Share(&mut m.noise.jitter))
+    },
+    Input {
+        unit: "",
+        ..time("noise.busy_sibling", "factor on a core whose threads are all busy", |m| {
+            Slot::Above(&mut m.noise.busy_sibling)
+        })
+    },
+    Input {
+        unit: "CPUs",
+        seed: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
+        kvm: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
+        ..time("multicast.cluster", "receivers of one write in cluster mode", |m| {
+            Slot::Count(&mut m.multicast.cluster)
+        })
+    },
+    Input {
+        unit: "%",
+        seed: (Confidence::Chosen, "`split` is ours"),
+        kvm: (Confidence::Chosen, "`split` is ours"),
+        ..time("multicast.split_percent", "what each message of `split` hands out", |m| {
+            Slot::Percent(&mut m.multicast.split_percent)
+        })
+    },
+    Input {
+        unit: "",
+        seed: (Confidence::Published, "liburcu's source, flavour memb"),
+        kvm: (Confidence::Published, "liburcu's source, flavour memb"),
+        ..time("rcu.barriers_per_grace_period", "barriers that a grace period takes", |m| {
+            Slot::Few(&mut m.rcu.barriers_per_grace_period)
+        })
+    },
+    time("rcu.interrupted", "what a reader loses to an interrupt beside the handler's time", |m| {
+        Slot::Time(&mut m.rcu.interrupted)
+    }),
+    time("rcu.displaced", "and for each cache line that the handler touched", |m| {
+        Slot::Time(&mut m.rcu.displaced)
+    }),
+];
+
+const fn time(
+    name: &'static str,
+    about: &'static str,
+    slot: for<'a> fn(&'a mut Machine) -> Slot<'a>,
+) -> Input {
+    Input { name, about, unit: "ns", slot, seed: GUESS, kvm: GUESS }
+}
+
+impl Input {
+    /// Its value in a machine, with its unit.
+    pub(super) fn value(&self, machine: &Machine) -> String {
+        let mut machine = machine.clone();
+        let short = |value: f64| ((value * 100.0).round() / 100.0).to_string();
+        let value = match (self.slot)(&mut machine) {
+            Slot::Time(value) | Slot::Above(value) | Slot::Share(value) => short(*value),
+            Slot::ByDistance(values) => values.map(short).join(", "),
+            Slot::Count(value) => value.to_string(),
+            Slot::Percent(value) | Slot::Few(value) => value.to_string(),
+        };
+        format!("{value} {}", self.unit).trim_end().to_owned()
+    }
+
+    /// The machine with this input taken so many times; `None` where that changes nothing, or makes no sense.
+    pub(super) fn scaled(&self, machine: &Machine, factor: f64) -> Option<Machine> {
+        let mut changed = machine.clone();
+        let whole = |value: f64| value.round().max(1.0);
+        match (self.slot)(&mut changed) {
+            Slot::Time(value) | Slot::Share(value) => *value *= factor,
+            Slot::ByDistance(values) => *values = values.map(|value| value * factor),
+            Slot::Above(value) => *value = 1.0 + (*value - 1.0) * factor,
+            Slot::Count(value) => *value = whole(*value as f64 * factor) as usize,
+            Slot::Percent(value) | Slot::Few(value) => *value = whole(f64::from(*value) * factor) as u32,
+        }
+        (changed != *machine && changed.check().is_ok()).then_some(changed)
+    }
+}
+
+/// Where the numbers of a machine are from: those that are a known machine's have its sources, the others have another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The machine that comes with the program.
+    pub(super) base: &'static str,
+    /// Of the numbers that are different.
+    pub(super) other: (Confidence, String),
+}
+
+/// A line of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) value: String,
+    pub(super) confidence: Confidence,
+    pub(super) source: String,
+}
+
+/// The table of the inputs of a machine.
+pub(super) fn table(machine: &Machine, origin: &Origin) -> Vec<Line> {
+    let base = Machine::load(origin.base).ok();
+    let sourced = |same: bool, seed: (Confidence, &str), kvm: (Confidence, &str)| match (same, origin.base) {
+        (false, _) => origin.other.clone(),
+        (true, "kvm") => (kvm.0, kvm.1.to_owned()),
+        (true, _) => (seed.0, seed.1.to_owned()),
+    };
+    let topology = {
+        let of = machine.topology;
+        let same = base.as_ref().is_some_and(|base| base.topology == of);
+        let known = Confidence::Published;
+        let (confidence, source) = sourced(same, (known, POSTER), (known, KVM));
+        Line {
+            name: "topology",
+            about: "sockets, cores of each, threads of each core",
+            value: format!("{}, {}, {}", of.sockets, of.cores_per_socket, of.threads_per_core),
+            confidence,
+            source,
+        }
+    };
+    let line = |input: &Input| {
+        let value = input.value(machine);
+        let same = base.as_ref().is_some_and(|base| input.value(base) == value);
+        let (confidence, source) = sourced(same, input.seed, input.kvm);
+        Line { name: input.name, about: input.about, value, confidence, source }
+    };
+    std::iter::once(topology).chain(ALL.iter().map(line)).collect()
+}
+
+/// The same as rows.
+pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
+    let row = |line: &Line| {
+        let numbers: Vec<Value> =
+            line.value.split([',', ' ']).filter_map(|part| part.parse::<f64>().ok()).map(number).collect();
+        let mut row = Row::new("simulate", INPUTS, line.name)
+            .with("confidence", line.confidence.name())
+            .with("source", line.source.as_str())
+            .with("about", line.about);
+        match numbers.as_slice() {
+            [one] => row.metrics.insert("value".to_owned(), one.clone()),
+            _ => row.metrics.insert("values".to_owned(), numbers.into()),
+        };
+        row
+    };
+    lines.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seed() -> Machine {
+        Machine::load("seed").unwrap()
+    }
+
+    fn origin(base: &'static str) -> Origin {
+        Origin { base, other: (Confidence::Given, "a file".to_owned()) }
+    }
+
+    /// A number that was put into the file and is missing in the table would pass for a result.
+    #[test]
+    fn every_field_of_the_parameter_file_is_an_input() {
+        for name in ["seed", "kvm"] {
+            let mut machine = Machine::load(name).unwrap();
+            machine.multicast.hybrid_threshold = None;
+            let value: toml::Value = toml::from_str(&machine.text().unwrap()).unwrap();
+            let lines = table(&machine, &origin(name));
+            for (section, fields) in value.as_table().unwrap() {
+                let Some(fields) = fields.as_table().filter(|_| section != "topology") else { continue };
+                for field in fields.keys() {
+                    let name = format!("{section}.{field}");
+                    assert!(lines.iter().any(|line| line.name == name), "{name} is no input");
+                }
+            }
+            assert_eq!(rows(&lines).len(), ALL.len() + 1);
+        }
+    }
+
+    #[test]
+    fn an_input_that_is_scaled_is_the_only_one_that_changes() {
+        let machine = seed();
+        for input in ALL {
+            for factor in [0.5, 2.0] {
+                let Some(changed) = input.scaled(&machine, factor) else {
+                    assert_eq!(input.name, "nanoseconds.interrupt_each", "it is 0");
+                    continue;
+                };
+                let differs = |other: &&Input| other.value(&machine) != other.value(&changed);
+                let names: Vec<&str> = ALL.iter().filter(differs).map(|other| other.name).collect();
+                assert_eq!(names, [input.name], "by {factor}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_has_the_source_of_the_machine_whose_it_is() {
+        let machine = seed();
+        let of = |lines: &[Line], name: &str| lines.iter().find(|line| line.name == name).unwrap().clone();
+        let lines = table(&machine, &origin("seed"));
+        assert!(lines.iter().all(|line| line.confidence != Confidence::Given));
+        assert_eq!(of(&lines, "noise.busy_sibling").confidence, Confidence::Assumed);
+        let changed = ALL.iter().find(|input| input.name == "noise.busy_sibling").unwrap();
+        let lines = table(&changed.scaled(&machine, 2.0).unwrap(), &origin("seed"));
+        let line = of(&lines, "noise.busy_sibling");
+        assert_eq!(
+            (line.confidence, line.source.as_str(), line.value.as_str()),
+            (Confidence::Given, "a file", "1.7")
+        );
+        assert_eq!(lines.iter().filter(|line| line.confidence == Confidence::Given).count(), 1);
+    }
+}

@@ -1,0 +1,338 @@
+//! What the poster on tree multicast says of its figures, beside what the model comes to, and where they part.
+//!
+//! The flat order comes first: it is the one of which most is known, and a model that does not have its curve cannot tell
+//! times of anything that is compared with it.
+
+use stillpoint_harness::output::format::{micros, rate};
+use stillpoint_harness::output::json::Row;
+
+use super::contender;
+use super::experiment::{self, GracePeriods, Operations};
+use super::machine::{Machine, Times};
+
+/// The scenario of its rows.
+pub(super) const PUBLISHED: &str = "published";
+
+/// How the model's figure compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Agrees,
+    Differs,
+    /// It was put in, so that it cannot disagree.
+    Input,
+    /// It is below a bound that anything small is below.
+    Bound,
+}
+
+impl Verdict {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Differs => "differs",
+            Self::Input => "is an input",
+            Self::Bound => "within the bound",
+        }
+    }
+}
+
+/// A statement of theirs, and ours.
+#[derive(Debug, Clone)]
+pub(super) struct Beside {
+    /// Whether it is about the flat order.
+    pub(super) flat: bool,
+    pub(super) theirs: &'static str,
+    pub(super) ours: String,
+    pub(super) value: f64,
+    pub(super) verdict: Verdict,
+    pub(super) why: String,
+}
+
+/// Operations of each CPU, and grace periods, for these figures.
+const OPERATIONS: usize = 30;
+/// A curve looks straight in a figure if no point is farther from the line than this share of the highest point.
+const STRAIGHT: f64 = 0.1;
+/// What grows with the initiators takes this many times as long for all CPUs as for one, at the least.
+const GROWS: f64 = 2.0;
+/// What the poster's text implies for the highest frequency of the flat order, in grace periods a second.
+const FLAT_HERTZ: f64 = 10_000.0;
+/// What the readers lose at the most, beside flat at the same frequency: up to 10 kHz, at flat's highest frequency, and
+/// at the tree's.
+const LOSSES: [f64; 3] = [0.0125, 0.10, 0.15];
+/// The call of the kernel's benchmark to one receiver, to 79, and to 79 in cluster mode, in nanoseconds.
+const KVM: [(&str, usize, f64, &str); 3] = [
+    ("flat", 1, 2530.0, "one receiver: 2.51 to 2.55 µs"),
+    ("flat", 79, 198_500.0, "79 receivers: 198.5 µs"),
+    ("cluster", 79, 92_800.0, "79 receivers in cluster mode: 92.8 µs"),
+];
+
+/// The comparison of one of the machines that come with the program; empty for others, of which nothing is published.
+pub(super) fn compare(machine: &Machine, base: &str, seed: u64) -> Vec<Beside> {
+    let known = Machine::load(base)
+        .is_ok_and(|known| known == Machine { multicast: known.multicast, ..machine.clone() });
+    match base {
+        "seed" if known => poster(machine, seed),
+        "kvm" if known => guest(machine, seed),
+        _ => Vec::new(),
+    }
+}
+
+fn receivers(machine: &Machine, name: &str, count: usize, seed: u64) -> f64 {
+    contender::find(name).map_or(f64::NAN, |found| {
+        experiment::receivers(machine, found, count, OPERATIONS, seed).quantile(0.5)
+    })
+}
+
+fn initiators(machine: &Machine, name: &str, count: usize, seed: u64) -> Option<Operations> {
+    Some(experiment::initiators(machine, contender::find(name)?, count, OPERATIONS, seed))
+}
+
+fn grace_periods(machine: &Machine, name: &str, hertz: f64, seed: u64) -> Option<GracePeriods> {
+    let apart = if hertz > 0.0 { 1e9 / hertz } else { 0.0 };
+    Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed))
+}
+
+/// By how much the farthest point is off the straight line that fits best, as a share of the highest point.
+fn bend(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>()
+        / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
+    let highest = points.iter().map(|point| point.1).fold(0.0, f64::max);
+    points.iter().map(|point| (y + slope * (point.0 - x) - point.1).abs() / highest).fold(0.0, f64::max)
+}
+
+fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
+    let first_threads = machine.cpus() / machine.topology.threads_per_core;
+    let all = machine.cpus() - 1;
+    let mut lines = Vec::new();
+    let agrees = |holds: bool| if holds { Verdict::Agrees } else { Verdict::Differs };
+
+    let flat: Vec<(f64, f64)> = (8..first_threads)
+        .step_by(8)
+        .map(|count| (count as f64, receivers(machine, "flat", count, seed)))
+        .collect();
+    let bent = bend(&flat);
+    lines.push(Beside {
+        flat: true,
+        theirs: "figure 1: flat is linear",
+        ours: format!(
+            "{:.0} % of its height off a straight line at the most, from 8 to {} receivers",
+            bent * 100.0,
+            first_threads - 8
+        ),
+        value: bent,
+        verdict: agrees(bent <= STRAIGHT),
+        why: "each receiver is a push, a write and a read: any model of this kind is linear".to_owned(),
+    });
+    lines.push(Beside {
+        flat: true,
+        theirs: "figure 1: flat jumps at the second hyperthread",
+        ours: format!("jumps at {first_threads}, by the factor {}", machine.noise.busy_sibling),
+        value: machine.noise.busy_sibling,
+        verdict: Verdict::Input,
+        why: "`busy_sibling` says so; the model has nothing to say about it".to_owned(),
+    });
+    let growth = |name: &str| {
+        let quarter = machine.cpus() / 4;
+        let counts = [1, quarter, 2 * quarter, 3 * quarter, machine.cpus()];
+        let at =
+            |count| initiators(machine, name, count, seed).map_or(f64::NAN, |outcome| outcome.quantile(0.5));
+        let points = counts.map(|count| (count as f64, at(count)));
+        (points[4].1 / points[0].1, bend(&points))
+    };
+    let (plain, every, mutex) = (growth("flat"), growth("flat+every"), growth("flat+mutex"));
+    let says =
+        |(times, bent): (f64, f64)| format!("{times:.1} times, {:.0} % off a straight line", bent * 100.0);
+    lines.push(Beside {
+        flat: true,
+        theirs: "figure 2: the flat variants are linear in the initiators",
+        ours: format!("all CPUs at once take, beside one by itself, {}", says(plain)),
+        value: plain.0,
+        verdict: agrees(plain.0 >= GROWS && plain.1 <= STRAIGHT),
+        why: format!(
+            "who finds a queue that is not empty sends no interrupt, so that initiators share them; a kernel that sends \
+             every one (`flat+every`): {}; with the mutex (`flat+mutex`): {}. Which kernel the poster measured is not \
+             known here",
+            says(every),
+            says(mutex)
+        ),
+    });
+    let highest = |machine: &Machine, name| {
+        grace_periods(machine, name, 0.0, seed).map_or(f64::NAN, |found| found.hertz)
+    };
+    let (of_flat, of_tree) = (highest(machine, "flat"), highest(machine, "tree"));
+    let once = Machine {
+        rcu: super::machine::Rcu { barriers_per_grace_period: 1, ..machine.rcu },
+        ..machine.clone()
+    };
+    let overlapped = |machine: &Machine| Machine {
+        nanoseconds: Times { read: machine.nanoseconds.read.map(|time| time / 4.0), ..machine.nanoseconds },
+        ..machine.clone()
+    };
+    let all_three = highest(&overlapped(&once), "cluster");
+    lines.push(Beside {
+        flat: true,
+        theirs: "figure 3: flat's highest frequency is above 10 kHz, by the text",
+        ours: rate(of_flat),
+        value: of_flat,
+        verdict: agrees(of_flat > FLAT_HERTZ),
+        why: format!(
+            "not known: interrupts by cluster come to {}, one barrier in a grace period to {}, reads that overlap (a \
+             quarter of the time) to {}, all three to {}",
+            rate(highest(machine, "cluster")),
+            rate(highest(&once, "flat")),
+            rate(highest(&overlapped(machine), "flat")),
+            rate(all_three)
+        ),
+    });
+
+    let (few, many) = (receivers(machine, "tree", 16, seed), receivers(machine, "tree", all, seed));
+    let logarithm = (machine.cpus() as f64).log2() / 17f64.log2();
+    lines.push(Beside {
+        flat: false,
+        theirs: "figure 1: the tree is roughly logarithmic",
+        ours: format!(
+            "{} to {all} receivers, {:.2} times what 16 take; the logarithm grows {logarithm:.2} times",
+            micros(many / 1e3),
+            many / few
+        ),
+        value: many / few,
+        verdict: agrees(many / few < 2.0 * logarithm),
+        why: "the rest is other sockets, and `busy_sibling`".to_owned(),
+    });
+    let band = |name| {
+        let spread = |outcome: Operations| outcome.quantile(0.9) / outcome.quantile(0.1);
+        initiators(machine, name, machine.cpus() / 2, seed).map_or(f64::NAN, spread)
+    };
+    let (jitter, flat_jitter) = (band("tree"), band("flat"));
+    lines.push(Beside {
+        flat: false,
+        theirs: "figure 2: the tree has visible jitter",
+        ours: format!("at half of the CPUs the slowest tenth takes {jitter:.1} times as long as the fastest; flat {flat_jitter:.1}"),
+        value: jitter,
+        verdict: agrees(jitter > flat_jitter),
+        why: "whose inner nodes are busy with other trees waits; each step's own variation is an input".to_owned(),
+    });
+    lines.push(Beside {
+        flat: false,
+        theirs: "figure 3: the tree raises the highest frequency a lot",
+        ours: format!("{}, {:.1} times flat's", rate(of_tree), of_tree / of_flat),
+        value: of_tree / of_flat,
+        verdict: agrees(of_tree / of_flat > 2.0),
+        why: "a grace period also looks at each reader's record, which no tree shortens".to_owned(),
+    });
+    let lost = |hertz: f64| {
+        let run = |name| grace_periods(machine, name, hertz, seed);
+        run("tree").zip(run("flat")).map_or(f64::NAN, |(tree, flat)| tree.loss_beside(&flat))
+    };
+    let texts = [
+        "figure 3: readers lose under 1.25 % beside flat, up to 10 kHz",
+        "figure 3: under 10 % at flat's highest frequency",
+        "figure 3: under 15 % at the tree's highest",
+    ];
+    for ((theirs, bound), hertz) in texts.into_iter().zip(LOSSES).zip([FLAT_HERTZ, of_flat, 0.0]) {
+        let loss = lost(hertz);
+        let plain = grace_periods(machine, "tree", hertz, seed).map_or(f64::NAN, |found| 1.0 - found.reading);
+        lines.push(Beside {
+            flat: false,
+            theirs,
+            ours: format!("{:.1} % beside flat, {:.1} % beside no grace periods", loss * 100.0, plain * 100.0),
+            value: loss,
+            verdict: if loss < bound { Verdict::Bound } else { Verdict::Differs },
+            why: "a bound, and no figure: the loss is the handler's time, and `interrupted` and `displaced`, which are \
+                  guesses; the frequency is not the poster's"
+                .to_owned(),
+        });
+    }
+    lines
+}
+
+fn guest(machine: &Machine, seed: u64) -> Vec<Beside> {
+    // The benchmark calls from inside the kernel, and every CPU is a receiver.
+    let inside = Times { system_call: 0.0, scan_per_cpu: 0.0, ..machine.nanoseconds };
+    let machine = Machine { nanoseconds: inside, ..machine.clone() };
+    let line = |(name, count, published, theirs): (&str, usize, f64, &'static str)| {
+        let found = receivers(&machine, name, count, seed);
+        Beside {
+            flat: true,
+            theirs,
+            ours: micros(found / 1e3),
+            value: found,
+            verdict: if (found / published - 1.0).abs() < 0.1 { Verdict::Input } else { Verdict::Differs },
+            why: "sending, flight and entry are fitted to it".to_owned(),
+        }
+    };
+    KVM.map(line).to_vec()
+}
+
+/// The same as rows.
+pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
+    let row = |line: &Beside| {
+        let mut row = Row::new("simulate", PUBLISHED, line.theirs)
+            .with("ours", line.ours.as_str())
+            .with("verdict", line.verdict.name())
+            .with("why", line.why.as_str());
+        row.put("value", line.value, 4);
+        row
+    };
+    lines.iter().map(row).collect()
+}
+
+/// What the check of the flat order means for everything after it; `None` where nothing is published.
+pub(super) fn judgement(lines: &[Beside]) -> Option<String> {
+    let of_flat: Vec<&Beside> =
+        lines.iter().filter(|line| line.flat && line.verdict != Verdict::Input).collect();
+    let differ = of_flat.iter().filter(|line| line.verdict == Verdict::Differs).count();
+    match (lines.is_empty(), of_flat.len(), differ) {
+        (true, ..) => None,
+        (_, 0, _) => {
+            Some("The flat order was fitted: that it agrees says nothing about the model.".to_owned())
+        }
+        (_, _, 0) => Some("The flat order has the published curve.".to_owned()),
+        (_, all, differ) => Some(format!(
+            "The flat order differs from what is published in {differ} of {all} points: no time, rate or frequency below \
+             is a figure of that machine. What can be said are comparisons, and only those that stand when inputs change."
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_is_straight_and_a_bent_one_is_not() {
+        assert!(bend(&[(1.0, 3.0), (2.0, 5.0), (7.0, 15.0)]) < 1e-12);
+        assert!(bend(&[(1.0, 1.0), (2.0, 2.0), (3.0, 9.0)]) > STRAIGHT);
+    }
+
+    #[test]
+    fn the_flat_order_is_checked_before_anything_else() {
+        let lines = compare(&Machine::load("seed").unwrap(), "seed", 1);
+        let last_flat = lines.iter().rposition(|line| line.flat).unwrap();
+        assert!(lines[..=last_flat].iter().all(|line| line.flat) && lines.len() > last_flat + 1);
+        assert_eq!(rows(&lines).len(), lines.len());
+        let jump = lines.iter().find(|line| line.theirs.contains("hyperthread")).unwrap();
+        assert_eq!(jump.verdict, Verdict::Input, "what was put in is no result");
+    }
+
+    /// A curve that was tuned to agree would leave nothing to say here: the texts would have to change with it.
+    #[test]
+    fn where_the_flat_order_differs_it_is_said() {
+        let lines = compare(&Machine::load("seed").unwrap(), "seed", 1);
+        let differ = lines.iter().filter(|line| line.flat && line.verdict == Verdict::Differs).count();
+        assert!(differ > 0);
+        assert!(judgement(&lines).unwrap().contains(&format!("in {differ} of 3 points")));
+        let kvm = compare(&Machine::load("kvm").unwrap(), "kvm", 1);
+        assert!(kvm.iter().all(|line| line.verdict == Verdict::Input), "{kvm:?}");
+        assert!(judgement(&kvm).unwrap().contains("fitted"));
+    }
+
+    #[test]
+    fn nothing_is_published_of_other_machines() {
+        let mut machine = Machine::load("seed").unwrap();
+        machine.nanoseconds.barrier += 1.0;
+        assert!(compare(&machine, "seed", 1).is_empty() && judgement(&[]).is_none());
+    }
+}
