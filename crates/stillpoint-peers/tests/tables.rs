@@ -50,26 +50,30 @@ fn every_deleted_element_is_freed_once_and_never_under_a_reader() {
 fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
     const REPLACED: usize = 1_000;
     let work = Work { inside: 50, sleep: Duration::ZERO, outside: 50 };
-    let (name, bytes) = (contender.name(), delays.freed_bytes());
+    let (name, mut bytes) = (contender.name(), delays.freed_bytes());
     for in_sections in [false, true] {
         let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (mut there, mut deleted) = ([true; ELEMENTS], 0);
+        let read = |index| {
+            let job = ReadJob { index, seed: 7 + index as u64, stop: &stop };
+            match in_sections {
+                true => contender.read_sections(&job, &work, &|| ()),
+                false => contender.read(&job, &|| ()),
+            }
+        };
         thread::scope(|scope| {
-            let read = |index| {
-                let job = ReadJob { index, seed: 7 + index as u64, stop: &stop };
-                match in_sections {
-                    true => contender.read_sections(&job, &work, &|| ()),
-                    false => contender.read(&job, &|| ()),
-                }
-            };
-            let readers: [_; 2] = std::array::from_fn(|index| scope.spawn(move || read(index)));
+            let readers = [0, 1].map(|index| scope.spawn(move || read(index)));
             let background =
                 contender.needs_background().then(|| scope.spawn(|| contender.background(&stop_background)));
             let mut writer = contender.writer();
             for number in 0..REPLACED {
+                let index = number * 29 % ELEMENTS;
+                deleted += usize::from(there[index]);
                 // A key that is away for a while, too.
-                match number % 5 {
-                    0 => writer.publish(number * 29 % ELEMENTS, None),
-                    _ => writer.replace(number * 29 % ELEMENTS),
+                there[index] = number % 5 != 0;
+                match there[index] {
+                    true => writer.replace(index),
+                    false => writer.publish(index, None),
                 }
                 if number % 16 == 0 {
                     writer.poll();
@@ -77,6 +81,7 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
                 }
             }
             (0..ELEMENTS).for_each(|index| writer.replace(index));
+            deleted += there.iter().filter(|there| **there).count();
             stop.store(true, Ordering::Relaxed);
             for outcome in readers.map(|reader| reader.join().unwrap()) {
                 assert_eq!(outcome.mismatches, 0, "{name}, round {round}, sections: {in_sections}");
@@ -85,12 +90,11 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
             stop_background.store(true, Ordering::Relaxed);
             background.map(|background| background.join().unwrap());
         });
-        let freed = delays.freed();
-        assert!(freed > REPLACED / 2, "{name}, round {round}: {freed} freed");
-        assert_eq!(delays.take().len(), freed);
+        assert_eq!(delays.freed(), deleted, "{name}, round {round}: elements freed");
+        assert_eq!(delays.take().len(), deleted);
+        bytes += deleted * Element::bytes_with_body(WORDS);
+        assert_eq!(delays.freed_bytes(), bytes, "{name}: bodies are counted");
     }
-    let of_one = Element::bytes_with_body(WORDS);
-    assert_eq!((delays.freed_bytes() - bytes) % of_one, 0, "{name}: bodies are counted");
 }
 
 /// Dropped, but not deallocated: what a freed element looks like while its memory is still there.
@@ -100,7 +104,7 @@ fn readers_notice_a_poisoned_element() {
     for contender in contenders(Recipe::plain(delays)) {
         let mut writer = contender.writer();
         let sound = read_for_a_while(&*contender);
-        assert!(sound.lookups > 0 && sound.mismatches == 0, "{}: {sound:?}", contender.name());
+        assert!(sound.mismatches == 0, "{}: {sound:?}", contender.name());
         let mut poisoned = Box::new(Element::new(7, delays));
         // SAFETY: it owns nothing, so that it may be dropped again.
         unsafe { ptr::drop_in_place(&raw mut *poisoned) };
@@ -112,14 +116,19 @@ fn readers_notice_a_poisoned_element() {
     }
 }
 
+/// Thousands of lookups: on a busy machine that takes its time.
 fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop }, &|| ()));
-        thread::sleep(Duration::from_millis(20));
-        stop.store(true, Ordering::Relaxed);
-        reader.join().unwrap()
-    })
+    let read_for = |milliseconds| {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop }, &|| ()));
+            thread::sleep(Duration::from_millis(milliseconds));
+            stop.store(true, Ordering::Relaxed);
+            reader.join().unwrap()
+        })
+    };
+    let mut outcomes = (0..12).map(|doubled| read_for(10 << doubled));
+    outcomes.find(|outcome| outcome.lookups > 10_000).expect("nobody has read for half a minute")
 }
 
 /// A CPU that this process may use: the layer pins the thread that initialises it.

@@ -179,8 +179,8 @@ fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), S
 mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
-    use stillpoint_peers::Recipe;
     use stillpoint_harness::machine::cpus;
+    use stillpoint_peers::Recipe;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));
@@ -231,7 +231,8 @@ mod tests {
             let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
             let setting = Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1 };
             let (policy, duration) = (Policy::Poll, Duration::ZERO);
-            Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays }.interval()
+            Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays }
+                .interval()
         };
         assert_eq!(interval(RATE), Duration::from_micros(200));
         assert_eq!(interval(20_000), Duration::from_micros(50));

@@ -1,8 +1,8 @@
 //! The tables and charts of the experiment.
 
 use stillpoint_harness::experiment::show;
-use stillpoint_harness::output::chart::{self, Bar};
 use stillpoint_harness::machine::proc;
+use stillpoint_harness::output::chart::{self, Bar};
 use stillpoint_harness::output::format::{bytes, micros, percent_below, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::{self, Column};
@@ -10,8 +10,8 @@ use stillpoint_harness::output::{heading, say};
 use stillpoint_peers::Contender;
 
 use crate::experiment::Structure;
-use crate::reclaim::names::BASELINE;
 use crate::reclaim::Plan;
+use crate::reclaim::names::BASELINE;
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;
 
@@ -69,7 +69,8 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
 
 /// Prints the handicaps of the contenders.
 pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
-    let resident = proc::resident_bytes().map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
+    let resident = proc::resident_bytes()
+        .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
     say(format!(
         "{} elements of {} bytes in each {}, filled once{resident}. {} deletes a second.",
         plan.elements,
@@ -80,7 +81,8 @@ pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
     if plan.structure == Structure::Table {
         say(
             "Tables: stillpoint::table; liburcu's cds_lfht, a bucket for each element and no resizing, written in read-side \
-             sections; DPDK's rte_hash, lock-free, in huge pages where there are any; papaya.",
+             sections; DPDK's rte_hash, lock-free; papaya. stillpoint::table asks for transparent huge pages, rte_hash has \
+             reserved ones where it may; malloc, which the others and the elements of rte_hash are from, has small ones.",
         );
     }
     say(

@@ -37,7 +37,12 @@ fn number(object: &Value, key: &str) -> f64 {
 fn reclaim_has_flat_rows_of_the_agreed_form() {
     let result = json(&run(&tiny(&["--json"])));
     assert_eq!(result["schema"], 1);
-    assert!(result["command"].as_str().unwrap().starts_with("stillpoint bench reclaim --scenarios spread"));
+    assert!(
+        result["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("stillpoint bench reclaim --structure array --scenarios")
+    );
     assert!(result["machine"]["model"].is_string());
     assert!(result["machine"]["peers"]["seize"].is_string());
 

@@ -57,7 +57,18 @@ macro_rules! flavour {
             fn worker_cpu_ns(worker: *mut Worker) -> u64;
         }
         let tables = None;
-        Flavour { join, leave, read, worker, retire, barrier, read_sections, synchronize, worker_cpu_ns, tables }
+        Flavour {
+            join,
+            leave,
+            read,
+            worker,
+            retire,
+            barrier,
+            read_sections,
+            synchronize,
+            worker_cpu_ns,
+            tables,
+        }
     }};
 }
 
@@ -167,16 +178,8 @@ pub(super) static KINDS: [Kind; 7] = [
         &MB,
         "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
     ),
-    kind(
-        NAME_OUR_QSBR,
-        &OUR_QSBR,
-        "the same program as liburcu/qsbr, compiled against stillpoint's headers",
-    ),
-    kind(
-        NAME_OUR_MEMB,
-        &OUR_MEMB,
-        "the same program as liburcu/memb, compiled against stillpoint's headers",
-    ),
+    kind(NAME_OUR_QSBR, &OUR_QSBR, "the same program as liburcu/qsbr, compiled against stillpoint's headers"),
+    kind(NAME_OUR_MEMB, &OUR_MEMB, "the same program as liburcu/memb, compiled against stillpoint's headers"),
     kind(
         "drop-in/urcu-mb+boost",
         &BOOSTED,
@@ -205,16 +208,8 @@ macro_rules! entry {
     };
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    entry!(0),
-    super::urcu_sync::ENTRY,
-    entry!(1),
-    entry!(2),
-    entry!(3),
-    entry!(4),
-    entry!(5),
-    entry!(6),
-];
+pub(crate) const ENTRIES: &[Entry] =
+    &[entry!(0), super::urcu_sync::ENTRY, entry!(1), entry!(2), entry!(3), entry!(4), entry!(5), entry!(6)];
 
 unsafe extern "C" {
     safe fn stillpoint_drop_in_boosted_configure() -> bool;

@@ -12,21 +12,13 @@ use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Work, Writer};
 
 pub(crate) const NAME: &str = "liburcu/qsbr+sync";
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: NAME,
-    peer: super::urcu::PEER,
-    make: |slots, _| over(Field::Slots(Arc::clone(slots))),
-};
+pub(crate) const ENTRY: Entry =
+    Entry { name: NAME, peer: super::urcu::PEER, make: |slots, _| over(Field::Slots(Arc::clone(slots))) };
 
 pub(super) static FLAVOUR: &Flavour = &QSBR;
 
 pub(super) fn over(field: Field) -> Box<dyn Contender> {
-    Box::new(Synchronizing {
-        field,
-        queue: Mutex::default(),
-        arrived: Condvar::new(),
-        freed: Condvar::new(),
-    })
+    Box::new(Synchronizing { field, queue: Mutex::default(), arrived: Condvar::new(), freed: Condvar::new() })
 }
 
 /// How long the thread sleeps before it looks for its end, of which nobody tells it.

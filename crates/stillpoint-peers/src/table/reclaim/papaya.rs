@@ -1,7 +1,7 @@
 //! papaya's table, whose entries are freed by seize.
 
 use foldhash::quality::RandomState;
-use papaya::{Guard, HashMap};
+use papaya::{Guard, HashMap, ResizeMode};
 
 use crate::{
     Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
@@ -17,7 +17,10 @@ pub(super) struct Papaya {
 
 impl Papaya {
     pub(super) fn new(elements: usize, recipe: Recipe) -> Self {
-        let map = HashMap::with_capacity_and_hasher(elements, RandomState::default());
+        let hasher = RandomState::default();
+        // A resize that is not finished keeps removed entries. With half of its room free, a large table has none in a run.
+        let map =
+            HashMap::builder().capacity(elements).hasher(hasher).resize_mode(ResizeMode::Blocking).build();
         let pinned = map.pin();
         for key in 0..elements as u64 {
             pinned.insert(key, recipe.element(key));
