@@ -88,7 +88,9 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
             }
             writer.drain();
             stop_background.store(true, Ordering::Relaxed);
-            background.map(|background| background.join().unwrap());
+            if let Some(background) = background {
+                background.join().unwrap();
+            }
         });
         assert_eq!(delays.freed(), deleted, "{name}, round {round}: elements freed");
         assert_eq!(delays.take().len(), deleted);

@@ -39,6 +39,9 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         stillpoint_harness::output::tell(line);
     }
+    if plan.parts.is_empty() {
+        return Ok(Vec::new()); // of a run of all experiments, nothing is for this one
+    }
     let progress = Progress::new(plan.steps());
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
     progress.stage(&building);

@@ -219,6 +219,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_cannot_work_on_the_structure_is_an_error_unless_another_experiment_may_have_it() {
+        let plan = |line: &str| experiment::plan::<Plan>(&BenchArgs::read(line), &[0, 1]);
+        for line in ["reclaim --contenders seize", "reclaim --contenders stillpoint,seize"] {
+            let reason = plan(line).unwrap_err().to_string();
+            assert!(reason.contains("left out of --structure table: seize (--structure array"), "{reason}");
+        }
+        assert_eq!(plan("reclaim --contenders seize --structure array").unwrap().unwrap().parts.len(), 5);
+        let beside = plan("all --contenders seize").unwrap().unwrap();
+        assert!(beside.parts.is_empty() && beside.left_out.len() == 1, "{beside:?}");
+        assert!(experiment::Plan::run(&beside, true).unwrap().is_empty());
+    }
+
+    #[test]
+    fn objects_have_the_size_that_is_asked_for_and_so_has_memory() {
+        let plan = |line: &str| experiment::plan::<Plan>(&BenchArgs::read(line), &[0, 1]);
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
+        let recipe = plan("reclaim --bytes 320").unwrap().unwrap().recipe(delays);
+        assert_eq!(Element::bytes_with_body(recipe.words), 320);
+        let reason = plan("reclaim --bytes 1048576").unwrap_err().to_string();
+        assert!(reason.contains("are available: give --elements a smaller number"), "{reason}");
+    }
+
+    #[test]
     fn runs_fit_on_two_cpus() {
         assert!(BUDGET.fits(false, 5 * CONTENDERS.len()));
         assert!(BUDGET.fits(true, 14 + 2 * 10 + 9));

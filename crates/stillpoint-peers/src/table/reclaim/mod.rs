@@ -8,13 +8,12 @@ use crate::{Contender, Recipe};
 
 /// The names of all that this build has.
 pub fn reclaiming() -> Vec<&'static str> {
-    let mut names = Vec::new();
+    let names = std::iter::once(papaya::NAME);
     #[cfg(peer_urcu)]
-    names.extend(crate::native::lfht::names());
+    let names = names.chain(crate::native::lfht::names());
     #[cfg(peer_dpdk)]
-    names.extend(rte_hash::NAMES);
-    names.push(papaya::NAME);
-    names
+    let names = names.chain(rte_hash::NAMES);
+    names.collect()
 }
 
 /// Those of them that are wanted, over tables of `elements` elements, a power of two, for up to `max_readers` readers at the
