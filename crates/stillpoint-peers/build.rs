@@ -41,13 +41,13 @@ const PEERS: [Peer; 4] = [
     Peer {
         name: "liburcu",
         key: "urcu",
-        modules: &["liburcu-qsbr", "liburcu-memb", "liburcu-mb"],
+        modules: &["liburcu-qsbr", "liburcu-memb", "liburcu-mb", "liburcu-cds"],
         sources: &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb.c", "c/urcu_linked.c"],
         drop_in: Some((
             "liburcu",
             &["c/urcu_qsbr.c", "c/urcu_memb.c", "c/urcu_mb_boosted.c", "c/urcu_linked.c"],
         )),
-        libraries: &["urcu-qsbr", "urcu-memb", "urcu-mb"],
+        libraries: &["urcu-cds", "urcu-qsbr", "urcu-memb", "urcu-mb"],
         needed_when_static: Some(&["urcu-common"]),
         header_suffices: false,
     },

@@ -20,7 +20,17 @@ pub(crate) fn group(name: &str) -> &str {
 
 /// Whether a contender other than our own was built in.
 pub(crate) fn is_built_in(contender: &str) -> bool {
+    has_array(contender) || has_table(contender)
+}
+
+/// Whether such a contender works on an array.
+pub(crate) fn has_array(contender: &str) -> bool {
     stillpoint_peers::catalogue().iter().any(|entry| entry.name == contender)
+}
+
+/// Whether it has a hash table.
+pub(crate) fn has_table(contender: &str) -> bool {
+    stillpoint_peers::table::reclaiming().contains(&contender)
 }
 
 /// What to do to have the rows of a peer that was left out.

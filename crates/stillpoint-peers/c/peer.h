@@ -60,20 +60,30 @@ static inline uint64_t next_random(uint64_t *state)
     return *state;
 }
 
+/* Whether the element is the one of this key, and alive: `Element::holds` in Rust. */
+static inline bool holds(const struct element *element, uint64_t key)
+{
+    return element->key == key && atomic_load_explicit(&element->value, memory_order_relaxed) == key;
+}
+
 /* Whether the element in the slot of `index` is the one that belongs there, and alive. */
 static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t index)
 {
     /* Acquire pairs with the release half of the swap in `Slots::replace`. */
-    struct element *element = atomic_load_explicit(&slots[index], memory_order_acquire);
+    return holds(atomic_load_explicit(&slots[index], memory_order_acquire), index);
+}
 
-    return element->key == index && atomic_load_explicit(&element->value, memory_order_relaxed) == index;
+/* The same of what a table has found: a key that is removed for the moment is no mismatch. */
+static inline bool is_right_or_away(const struct element *element, uint64_t index)
+{
+    return element == NULL || holds(element, index);
 }
 
 /*
- * The loop of every reader: a random key, ENTER, the lookup, LEAVE, until told to stop. `read_until_stopped` in
- * src/lookup.rs is the same in Rust.
+ * The loop of every reader: a random key `index_`, ENTER, the lookup, LEAVE, until told to stop. RIGHT looks the key up and
+ * says whether what was found is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
  */
-#define READ_UNTIL_STOPPED(job, outcome, ENTER, LEAVE)                                     \
+#define READ_LOOP(job, outcome, RIGHT, ENTER, LEAVE)                                       \
     do {                                                                                   \
         /* Copies, as the compiler may keep these in registers. */                         \
         const struct read_job job_ = *(job);                                               \
@@ -85,18 +95,23 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
             uint64_t index_ = next_random(&state_) & job_.mask;                            \
                                                                                            \
             ENTER;                                                                         \
-            outcome_.mismatches += !look_up(job_.slots, index_);                           \
+            outcome_.mismatches += !(RIGHT);                                               \
             LEAVE;                                                                         \
             outcome_.lookups++;                                                            \
         }                                                                                  \
         *(outcome) = outcome_;                                                             \
     } while (0)
 
+/* The loop over an array. */
+#define READ_UNTIL_STOPPED(job, outcome, ENTER, LEAVE) \
+    READ_LOOP(job, outcome, look_up(job_.slots, index_), ENTER, LEAVE)
+
 /*
- * The loop of readers with long sections: a random index, ENTER, what is done inside, LEAVE; then AWAY, the rest, BACK
- * where there is one. AWAY and BACK say that the thread reads nothing for a while. There is one section in any case.
+ * The loop of readers with long sections: a random index `index_`, ENTER, what is done inside with what FIND gives, LEAVE;
+ * then AWAY, the rest, BACK where there is one. AWAY and BACK say that the thread reads nothing for a while. There is one
+ * section in any case.
  */
-#define READ_SECTIONS(job, outcome, ENTER, LEAVE, AWAY, BACK)                              \
+#define SECTION_LOOP(job, outcome, FIND, ENTER, LEAVE, AWAY, BACK)                         \
     do {                                                                                   \
         const struct section_job job_ = *(job);                                            \
         struct read_outcome outcome_ = {0, 0};                                             \
@@ -104,12 +119,9 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
                                                                                            \
         do {                                                                               \
             uint64_t index_ = next_random(&state_) & job_.read.mask;                       \
-            struct element *element_;                                                      \
                                                                                            \
             ENTER;                                                                         \
-            /* Acquire pairs with the release half of the swap in `Slots::publish`. */     \
-            element_ = atomic_load_explicit(&job_.read.slots[index_], memory_order_acquire); \
-            outcome_.mismatches += !job_.inside(job_.work, element_, index_);              \
+            outcome_.mismatches += !job_.inside(job_.work, FIND, index_);                  \
             LEAVE;                                                                         \
             outcome_.lookups++;                                                            \
             if (job_.rest != NULL) {                                                       \
@@ -121,6 +133,12 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
         } while (!atomic_load_explicit(job_.read.stop, memory_order_relaxed));             \
         *(outcome) = outcome_;                                                             \
     } while (0)
+
+/* The loop over an array. Acquire pairs with the release half of the swap in `Slots::publish`. */
+#define READ_SECTIONS(job, outcome, ENTER, LEAVE, AWAY, BACK)                              \
+    SECTION_LOOP(job, outcome,                                                             \
+                 atomic_load_explicit(&job_.read.slots[index_], memory_order_acquire),     \
+                 ENTER, LEAVE, AWAY, BACK)
 
 /* Runs OPERATION `iterations` times; the barrier keeps the compiler from merging or hoisting any of it. */
 #define REPEAT(iterations, OPERATION)                                                      \

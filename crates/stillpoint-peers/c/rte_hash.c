@@ -188,16 +188,17 @@ void stillpoint_map_free(struct stillpoint_map *map)
     free(map);
 }
 
-/* NULL when there is no room. */
+/* NULL when there is no room. With two threads, another one than the writer gives positions back. */
 struct stillpoint_map *stillpoint_map_new(const char *name, uint32_t entries, uint32_t readers, bool defer_queue,
-                                          void (*free_element)(struct element *element))
+                                          bool two_threads, void (*free_element)(struct element *element))
 {
     struct rte_hash_parameters parameters = {
         .name = name,
         .entries = entries,
         .key_len = sizeof(uint64_t),
         .hash_func = rte_hash_crc,
-        .extra_flag = RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF,
+        .extra_flag = RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF |
+                      (two_threads ? RTE_HASH_EXTRA_FLAGS_MULTI_WRITER_ADD : 0),
     };
     struct stillpoint_map *map = calloc(1, sizeof *map);
     struct rte_hash_rcu_config config = { .mode = RTE_HASH_QSBR_MODE_DQ, .free_key_data_func = free_data };
@@ -233,7 +234,7 @@ bool stillpoint_map_add(struct stillpoint_map *map, uint64_t key, struct element
     return rte_hash_add_key_data(map->hash, &key, element) == 0;
 }
 
-/* The element of a key, for the writer; NULL when there is none. */
+/* The element of a key; NULL when there is none. */
 struct element *stillpoint_map_find(struct stillpoint_map *map, uint64_t key)
 {
     void *data;
@@ -252,52 +253,28 @@ void stillpoint_map_free_position(struct stillpoint_map *map, int32_t position)
     (void)rte_hash_free_key_with_position(map->hash, position);
 }
 
-/* As READ_SECTIONS in peer.h, with a lookup in place of the slot. */
+/* Registered readers, as in dpdk.c. */
 struct read_outcome stillpoint_map_read_sections(struct stillpoint_map *map, uint32_t id,
                                                  const struct section_job *job)
 {
     struct rte_rcu_qsbr *qsbr = map->qsbr;
-    struct read_outcome outcome = {0, 0};
-    uint64_t state = job->read.seed;
+    struct read_outcome outcome;
 
     rte_rcu_qsbr_thread_online(qsbr, id);
-    do {
-        uint64_t index = next_random(&state) & job->read.mask;
-
-        outcome.mismatches += !job->inside(job->work, stillpoint_map_find(map, index), index);
-        rte_rcu_qsbr_quiescent(qsbr, id);
-        outcome.lookups++;
-        if (job->rest != NULL) {
-            rte_rcu_qsbr_thread_offline(qsbr, id);
-            job->rest(job->work);
-            rte_rcu_qsbr_thread_online(qsbr, id);
-        }
-    } while (!atomic_load_explicit(job->read.stop, memory_order_relaxed));
+    SECTION_LOOP(job, &outcome, stillpoint_map_find(map, index_), (void)0, rte_rcu_qsbr_quiescent(qsbr, id),
+                 rte_rcu_qsbr_thread_offline(qsbr, id), rte_rcu_qsbr_thread_online(qsbr, id));
     rte_rcu_qsbr_thread_offline(qsbr, id);
     return outcome;
 }
 
-/* A key that is deleted for the moment is no mismatch. */
 struct read_outcome stillpoint_map_read(struct stillpoint_map *map, uint32_t id, const struct read_job *job)
 {
-    const struct read_job copy = *job;
     struct rte_rcu_qsbr *qsbr = map->qsbr;
-    struct read_outcome outcome = {0, 0};
-    uint64_t state = copy.seed;
+    struct read_outcome outcome;
 
     rte_rcu_qsbr_thread_online(qsbr, id);
-    while (!atomic_load_explicit(copy.stop, memory_order_relaxed)) {
-        uint64_t index = next_random(&state) & copy.mask;
-        void *data;
-
-        if (rte_hash_lookup_data(map->hash, &index, &data) >= 0) {
-            struct element *element = data;
-            outcome.mismatches += element->key != index ||
-                                  atomic_load_explicit(&element->value, memory_order_relaxed) != index;
-        }
-        rte_rcu_qsbr_quiescent(qsbr, id);
-        outcome.lookups++;
-    }
+    READ_LOOP(job, &outcome, is_right_or_away(stillpoint_map_find(map, index_), index_), (void)0,
+              rte_rcu_qsbr_quiescent(qsbr, id));
     rte_rcu_qsbr_thread_offline(qsbr, id);
     return outcome;
 }

@@ -8,6 +8,11 @@
 #include <string.h>
 #include <time.h>
 
+/* The drop-in has no tables. */
+#ifndef DROP_IN
+#include <urcu/rculfhash.h>
+#endif
+
 #include "peer.h"
 
 _Static_assert(sizeof(struct rcu_head) <= sizeof(((struct element *)0)->head), "room for the callback head");
@@ -50,6 +55,116 @@ struct read_outcome NAME(read_sections)(const struct section_job *job)
     rcu_thread_offline();
     return outcome;
 }
+
+#ifndef DROP_IN
+/* `Linked` in src/native/lfht.rs: an element in a table. */
+struct linked {
+    struct cds_lfht_node node;
+    struct element element;
+};
+
+_Static_assert(sizeof(struct linked) == 128, "the layout of Linked");
+_Static_assert(offsetof(struct linked, element) == 64, "the layout of Linked");
+
+/*
+ * Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4), the high half folded into the low one,
+ * of which the table takes the bucket. Keys from 0 on would have a bucket each by themselves; such luck is not what is measured.
+ */
+static inline unsigned long hash_of(uint64_t key)
+{
+    uint64_t product = (key + 1) * 0x9e3779b97f4a7c15u;
+
+    product = (product ^ product >> 32) * 0x9e3779b97f4a7c15u;
+    return product ^ product >> 32;
+}
+
+static int has_key(struct cds_lfht_node *node, const void *key)
+{
+    return caa_container_of(node, struct linked, node)->element.key == *(const uint64_t *)key;
+}
+
+/* To be called inside a read-side critical section. */
+static inline struct linked *find(struct cds_lfht *table, uint64_t key)
+{
+    struct cds_lfht_iter iter;
+    struct cds_lfht_node *node;
+
+    cds_lfht_lookup(table, hash_of(key), has_key, &key, &iter);
+    node = cds_lfht_iter_get_node(&iter);
+    return node == NULL ? NULL : caa_container_of(node, struct linked, node);
+}
+
+static inline struct element *find_element(struct cds_lfht *table, uint64_t key)
+{
+    struct linked *found = find(table, key);
+
+    return found == NULL ? NULL : &found->element;
+}
+
+/* A table of this flavour with that many buckets, a power of two, for good. NULL when there is no room. */
+struct cds_lfht *NAME(table_new)(uint64_t buckets)
+{
+    return cds_lfht_new(buckets, buckets, buckets, 0, NULL);
+}
+
+/* The table is empty, and nobody uses it. */
+void NAME(table_free)(struct cds_lfht *table)
+{
+    if (cds_lfht_destroy(table, NULL) != 0) {
+        fputs("a hash table of liburcu could not be destroyed\n", stderr);
+        abort();
+    }
+}
+
+/* Links a key that is not there; by the only writer, which is registered. */
+void NAME(table_link)(struct cds_lfht *table, struct linked *linked)
+{
+    rcu_thread_online();
+    rcu_read_lock();
+    cds_lfht_add(table, hash_of(linked->element.key), &linked->node);
+    rcu_read_unlock();
+    rcu_thread_offline();
+}
+
+/* Unlinks a key and gives what was there, or NULL; by the only writer, which is registered. */
+struct linked *NAME(table_unlink)(struct cds_lfht *table, uint64_t key)
+{
+    struct linked *found;
+
+    rcu_thread_online();
+    rcu_read_lock();
+    found = find(table, key);
+    if (found != NULL && cds_lfht_del(table, &found->node) != 0) {
+        fputs("a hash table of liburcu has lost a key\n", stderr);
+        abort();
+    }
+    rcu_read_unlock();
+    rcu_thread_offline();
+    return found;
+}
+
+struct read_outcome NAME(table_read)(struct cds_lfht *table, const struct read_job *job)
+{
+    struct read_outcome outcome;
+
+    rcu_thread_online();
+    READ_LOOP(job, &outcome, is_right_or_away(find_element(table, index_), index_), rcu_read_lock(),
+              { rcu_read_unlock(); rcu_quiescent_state(); });
+    rcu_thread_offline();
+    return outcome;
+}
+
+struct read_outcome NAME(table_read_sections)(struct cds_lfht *table, const struct section_job *job)
+{
+    struct read_outcome outcome;
+
+    rcu_thread_online();
+    SECTION_LOOP(job, &outcome, find_element(table, index_), rcu_read_lock(),
+                 { rcu_read_unlock(); rcu_quiescent_state(); }, rcu_thread_offline(), rcu_thread_online());
+    rcu_thread_offline();
+    return outcome;
+}
+#endif
 
 /* The calling thread reads nothing; it need not be registered. */
 void NAME(synchronize)(void)

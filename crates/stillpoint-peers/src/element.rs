@@ -91,6 +91,39 @@ impl Element {
     }
 }
 
+#[cfg(any(peer_urcu, peer_ck))]
+impl Element {
+    /// The element whose callback head this is.
+    ///
+    /// # Safety
+    /// It is one, and the pointer was made from a pointer to the element.
+    pub(crate) unsafe fn of_head(head: *mut std::ffi::c_void) -> *mut Self {
+        // SAFETY: the head lies inside of the element.
+        unsafe { head.byte_sub(offset_of!(Self, head)).cast() }
+    }
+}
+
+/// How the elements of a run are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe {
+    /// Words of 8 bytes in the body of each.
+    pub words: usize,
+    /// Where their delays go.
+    pub delays: &'static Delays,
+}
+
+impl Recipe {
+    /// Elements without bodies.
+    pub fn plain(delays: &'static Delays) -> Self {
+        Self { words: 0, delays }
+    }
+
+    /// A linked element for index `key`.
+    pub fn element(&self, key: u64) -> Element {
+        Element::with_body(key, self.words, self.delays)
+    }
+}
+
 /// Poisons the element and its body, and records its delete-to-free delay, if it was ever unlinked.
 impl Drop for Element {
     fn drop(&mut self) {
@@ -106,20 +139,26 @@ impl Drop for Element {
 #[derive(Debug)]
 pub struct Slots {
     slots: Box<[AtomicPtr<Element>]>,
-    delays: &'static Delays,
+    recipe: Recipe,
 }
 
 impl Slots {
-    /// An array of `len` elements, each allocated on its own; `len` must be a power of two.
+    /// An array of `len` elements without bodies, each allocated on its own; `len` must be a power of two.
     ///
     /// # Panics
     /// If `len` is not a power of two.
     pub fn new(len: usize, delays: &'static Delays) -> Self {
+        Self::made_by(len, Recipe::plain(delays))
+    }
+
+    /// The same with elements that are made in this way.
+    ///
+    /// # Panics
+    /// If `len` is not a power of two.
+    pub fn made_by(len: usize, recipe: Recipe) -> Self {
         assert!(len.is_power_of_two(), "the number of elements must be a power of two");
-        let slots = (0..len)
-            .map(|key| AtomicPtr::new(Box::into_raw(Box::new(Element::new(key as u64, delays)))))
-            .collect();
-        Self { slots, delays }
+        let element = |key| Box::into_raw(Box::new(recipe.element(key)));
+        Self { slots: (0..len as u64).map(|key| AtomicPtr::new(element(key))).collect(), recipe }
     }
 
     /// An array of `len` empty slots; `len` must be a power of two. Plain lookups need elements in all of them, those
@@ -129,7 +168,14 @@ impl Slots {
     /// If `len` is not a power of two.
     pub fn empty(len: usize, delays: &'static Delays) -> Self {
         assert!(len.is_power_of_two(), "the number of elements must be a power of two");
-        Self { slots: (0..len).map(|_| AtomicPtr::new(ptr::null_mut())).collect(), delays }
+        let slots = (0..len).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        Self { slots, recipe: Recipe::plain(delays) }
+    }
+
+    /// How new elements are made.
+    #[cfg(peer_urcu)]
+    pub(crate) fn recipe(&self) -> Recipe {
+        self.recipe
     }
 
     /// The slots themselves.
@@ -143,7 +189,7 @@ impl Slots {
     /// # Panics
     /// If the slot was empty.
     pub fn replace(&self, index: usize) -> *mut Element {
-        let new = Box::new(Element::new(index as u64, self.delays));
+        let new = Box::new(self.recipe.element(index as u64));
         self.publish(index, Some(new)).expect("the slot holds an element")
     }
 
@@ -185,6 +231,6 @@ pub unsafe extern "C" fn free_element(element: *mut Element) {
 /// As for [`free_element`], with a pointer to the element's head that was made from a pointer to the element.
 #[cfg(any(peer_urcu, peer_ck))]
 pub(crate) unsafe extern "C" fn free_by_head(head: *mut std::ffi::c_void) {
-    // SAFETY: the caller's promise; the head lies inside the element.
-    unsafe { free_element(head.byte_sub(offset_of!(Element, head)).cast()) };
+    // SAFETY: the caller's promise.
+    unsafe { free_element(Element::of_head(head)) };
 }

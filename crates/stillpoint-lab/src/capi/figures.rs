@@ -29,7 +29,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         across: Across::param("readers", "readers"),
         up: Up::less("delay_us_mean", "mean delay, in µs")
             .between("delay_us_mean_least", "delay_us_mean_most"),
-        beside: &["policy", "cores", "elements", "structure", "round_s"],
+        beside: &["policy", "cores", "elements", "structure", "round_s", "deletes_per_s", "bytes"],
         ..COMMON
     },
     &Figure {

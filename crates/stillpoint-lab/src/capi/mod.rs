@@ -194,7 +194,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
             left_out.push(format!("boosting left out: {error}"));
         }
         for (place, readers) in [(OWN_CORE, 1), (ONE_CORE, READERS)] {
-            match settings(cpus, &[place.to_owned()], &[readers], false) {
+            match settings(cpus, &[place.to_owned()], &[readers], &args.length) {
                 Ok((settings, _)) => parts.extend(
                     settings.into_iter().map(|setting| rounds::Part { contenders: present.clone(), setting }),
                 ),
@@ -208,9 +208,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
     }
     left_out.dedup();
     let (rounds, round) = BUDGET.timing(&args.length, rounds::rows(&parts));
-    let structure = Structure::Array;
-    let plan =
-        reclaim::Plan { parts, rounds, round, elements: args.elements, seed: args.seed, structure, left_out };
+    let plan = reclaim::Plan::of(args, Structure::Array, parts, (rounds, round), left_out);
     plan.check_memory()?;
     Ok(Some(plan))
 }

@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus};
+use stillpoint_peers::Element;
 
-use crate::peers::group;
+use crate::peers::{self, group};
 
 /// The usual number of elements.
 const ELEMENTS: usize = 1 << 22;
 /// Fewer would make every lookup meet a fresh element.
 const LEAST_ELEMENTS: usize = 1 << 8;
+/// With the 20 µs of work before each, deletes take up to this many a second.
+const MOST_DELETES: u32 = 40_000;
+/// Objects of the lab are no smaller: it is their header.
+const LEAST_BYTES: usize = size_of::<Element>();
 /// More threads than this on one machine measure nothing but its scheduler.
 pub(crate) const MAX_READERS: usize = 1024;
 
@@ -86,13 +91,21 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) inside: Vec<Inside>,
 
-    /// Number of elements in the array of `reclaim`, and of entries in `table`, a power of two
+    /// Number of elements in the structures of `reclaim`, and of entries in `table`, a power of two
     #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = parse_elements)]
     pub(crate) elements: usize,
 
     /// What the readers of `reclaim` look up in
-    #[arg(long, value_enum, default_value_t = Structure::Array)]
+    #[arg(long, value_enum, default_value_t = Structure::Table)]
     pub(crate) structure: Structure,
+
+    /// Deletes a second in `reclaim`
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
+    pub(crate) deletes: u32,
+
+    /// Bytes of an object in `reclaim`, a multiple of 8; what is more than 64 lies in an allocation of its own
+    #[arg(long, value_name = "N", default_value_t = LEAST_BYTES, value_parser = parse_bytes)]
+    pub(crate) bytes: usize,
 
     /// Seed of the random keys
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -151,10 +164,10 @@ impl Inside {
 /// What the readers look up in, and the writer replaces in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
-    /// A plain array of pointers
-    Array,
-    /// stillpoint's hash table, and DPDK's rte_hash
+    /// A lock-free hash table: stillpoint's, liburcu's cds_lfht, DPDK's rte_hash, papaya
     Table,
+    /// A plain array of pointers, for peers without a table too
+    Array,
 }
 
 impl Structure {
@@ -165,11 +178,21 @@ impl Structure {
         }
     }
 
-    /// Whether a contender can work on it.
+    /// The other one.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Array => Self::Table,
+            Self::Table => Self::Array,
+        }
+    }
+
+    /// Whether a contender that is built in can work on it.
     pub(crate) fn has(self, contender: &str) -> bool {
-        self == Self::Array
-            || group(contender) == "stillpoint"
-            || stillpoint_peers::table::RECLAIMING.contains(&contender)
+        let of_peers = match self {
+            Self::Array => peers::has_array,
+            Self::Table => peers::has_table,
+        };
+        group(contender) == "stillpoint" || of_peers(contender)
     }
 }
 
@@ -186,6 +209,13 @@ fn parse_section(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(section) if (0.1..=1_000_000.0).contains(&section) => Ok(section),
         _ => Err("not a number of microseconds from 0.1 to 1000000".to_owned()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    match text.trim().parse::<usize>() {
+        Ok(bytes) if bytes.is_multiple_of(8) && (LEAST_BYTES..=1 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("not a multiple of 8 from {LEAST_BYTES} to {}", 1 << 20)),
     }
 }
 

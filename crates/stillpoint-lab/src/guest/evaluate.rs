@@ -52,7 +52,8 @@ pub(super) fn run(order: &Order) -> Result<Vec<Measured>, String> {
         |number| order.seed.wrapping_add(number as u64),
         |subject, &seed| {
             let policy = subject.entry.policy;
-            let round = Round { policy, setting: &setting, elements: order.elements, duration, seed, delays };
+            let (elements, deletes_per_s) = (order.elements, round::RATE);
+            let round = Round { policy, setting: &setting, elements, deletes_per_s, duration, seed, delays };
             measure(subject, &round)
         },
     );

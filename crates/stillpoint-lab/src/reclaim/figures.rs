@@ -8,8 +8,11 @@ const DELAY: Up = Up::less("delay_us_mean", "mean delay from unlink to free, in 
     .between("delay_us_mean_least", "delay_us_mean_most");
 const LOOKUPS: Up = Up::more("lookups_per_s", "lookups a second, of all readers");
 const READERS: Across = Across::param("readers", "readers");
-const COMMON: Figure =
-    Figure { experiment: "reclaim", beside: &["policy", "cores", "elements", "round_s"], ..Figure::PLAIN };
+const COMMON: Figure = Figure {
+    experiment: "reclaim",
+    beside: &["policy", "cores", "elements", "round_s", "deletes_per_s", "bytes"],
+    ..Figure::PLAIN
+};
 
 pub(crate) const FIGURES: &[&Figure] = &[
     &Figure {
@@ -36,7 +39,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "C: readers over several CPUs",
         across: Across::param("cores", "CPUs"),
         up: DELAY,
-        beside: &["policy", "elements", "round_s"],
+        beside: &["policy", "elements", "round_s", "deletes_per_s", "bytes"],
         words: "The talk, with 8 readers on 1, 2, 4 and 8 CPUs: DPDK frees 29 to 72 % sooner than liburcu.",
         ..COMMON
     },

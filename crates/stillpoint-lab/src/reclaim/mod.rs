@@ -1,7 +1,7 @@
 //! The experiment `reclaim`: how long after its unlink an object is freed.
 //!
-//! An array of four million elements; readers look random keys up, one after the other; a writer replaces
-//! random elements, 5,000 times a second, and hands the old ones to the scheme under test. The same loops, keys,
+//! A lock-free hash table of four million elements, or an array; readers look random keys up, one after the other; a writer
+//! replaces random elements, 5,000 times a second, and hands the old ones to the scheme under test. The same loops, keys,
 //! CPUs and schedule for every contender, in rounds, in an order that rotates.
 
 mod figures;
@@ -25,7 +25,7 @@ use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::Distribution;
-use stillpoint_peers::table::rte_hash_reclaiming;
+use stillpoint_peers::table::make_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::experiment::Structure;
@@ -40,6 +40,9 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         stillpoint_harness::output::tell(line);
     }
+    if plan.parts.is_empty() {
+        return Ok(Vec::new()); // of a run of all experiments, nothing is for this one
+    }
     let progress = Progress::new(plan.steps());
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
     progress.stage(&building);
@@ -53,14 +56,14 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     });
     drop(progress);
     if !silent {
-        show::notes(&field.contenders);
+        show::notes(plan, &field.contenders);
     }
     Ok(rows)
 }
 
 /// For rte_hash: DPDK's memory, of huge pages where they can be had. It belongs to the process from then on.
 fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
-    let tables = plan.of_dpdk().count();
+    let tables = plan.tables_of_dpdk();
     let (Some(&cpu), true) = (cpus::allowed().first(), tables > 0) else { return Ok(None) };
     // As for the experiment `table`, for each of them.
     let megabytes = ((plan.elements * 96 * tables) >> 20) + 64 * tables;
@@ -88,27 +91,26 @@ struct Field {
 
 impl Field {
     fn build(plan: &Plan) -> Result<Self, Stop> {
-        let capacity = (plan.round.as_secs_f64() * f64::from(round::RATE)) as usize + 1024;
+        let capacity = (plan.round.as_secs_f64() * f64::from(plan.deletes_per_s)) as usize + 1024;
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(capacity)));
-        let readers = plan.most_readers();
+        let (readers, recipe) = (plan.most_readers(), plan.recipe(delays));
         let takes_part = |name: &str| plan.has(|entry| entry == name);
-        // Side by side, in threads of their own, so that both arrays come from fresh heaps of the same kind.
+        // Side by side, in threads of their own, so that all structures come from fresh heaps of the same kind.
         let (ours, theirs) = thread::scope(|scope| {
             let ours = plan.has(is_ours).then(|| {
                 scope.spawn(|| {
                     Ok(match plan.structure {
-                        Structure::Array => ours::contenders(plan.elements, delays, takes_part),
-                        Structure::Table => ours::contenders_on_table(plan.elements, delays, takes_part),
+                        Structure::Array => ours::contenders(plan.elements, recipe, takes_part),
+                        Structure::Table => ours::contenders_on_table(plan.elements, recipe, takes_part),
                     })
                 })
             });
             let theirs = plan.has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {
                     if plan.structure == Structure::Table {
-                        let make = |name| rte_hash_reclaiming(name, plan.elements, delays, readers);
-                        return plan.of_dpdk().map(make).collect();
+                        return make_reclaiming(takes_part, plan.elements, recipe, readers);
                     }
-                    let slots = Arc::new(Slots::new(plan.elements, delays));
+                    let slots = Arc::new(Slots::made_by(plan.elements, recipe));
                     let wanted = catalogue().into_iter().filter(|entry| takes_part(entry.name));
                     Ok(wanted.map(|entry| entry.make(&slots, readers)).collect())
                 })
@@ -147,6 +149,7 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
                 policy: entry.policy,
                 setting,
                 elements: plan.elements,
+                deletes_per_s: plan.deletes_per_s,
                 duration: plan.round,
                 seed,
                 delays: field.delays,
@@ -167,6 +170,8 @@ fn row(plan: &Plan, part: &Part, name: &str, entry: &Entry, rounds: Result<Vec<O
         .with("cores", part.setting.cores)
         .with("structure", plan.structure.name())
         .with("elements", plan.elements)
+        .with("bytes", plan.bytes)
+        .with("deletes_per_s", plan.deletes_per_s)
         .with("rounds", rounds.as_ref().map_or(plan.rounds as usize, Vec::len))
         .with("round_s", number(plan.round.as_secs_f64()))
         .measured(rounds, |row, rounds| figures(row, &rounds, plan.round.as_secs_f64()))

@@ -42,9 +42,9 @@ impl Policy {
 pub(crate) enum Quick {
     /// In every scenario.
     Always,
-    /// In `own-core` alone, where nothing is preempted.
+    /// Only in `own-core`, where nothing is preempted.
     OwnCore,
-    /// In `one-core` alone, where most readers are.
+    /// Only in `one-core`, where most readers are.
     OneCore,
     Never,
 }
@@ -83,6 +83,7 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("crossbeam-epoch", Policy::Poll, Quick::Never),
     entry("seize", Policy::Poll, Quick::Never),
     entry("haphazard", Policy::Poll, Quick::Always),
+    entry("papaya", Policy::Poll, Quick::Always),
 ];
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::format::bytes;
 use stillpoint_harness::output::json::Row;
+use stillpoint_peers::{Delays, Element, Recipe};
 
 use crate::experiment::{self, asked_for};
 use crate::experiment::{BenchArgs, Experiment, Structure};
@@ -18,15 +19,16 @@ use crate::reclaim::ours;
 use crate::reclaim::setting::{Setting, settings};
 
 pub(crate) const BUDGET: Budget = Budget {
-    set_up: Duration::from_secs(6),
+    // Up to ten tables are filled.
+    set_up: Duration::from_secs(15),
     // Starting and ending up to 16 threads on one CPU, and the last delays of the slowest contender.
     round_overhead: Duration::from_millis(120),
     usual_row: Duration::from_millis(1_200),
     quick_row: Duration::from_millis(2_400),
 };
 
-/// Bytes of one element with its share of the allocator's memory, and of the pointer to it: an object of one
-/// aligned cache line takes up to three of them in the C library's allocator.
+/// Bytes of one element with its share of the allocator's memory, and of the pointer or bucket that leads to it: an object of
+/// one aligned cache line takes up to three of them in the C library's allocator.
 const BYTES_PER_ELEMENT: u64 = 208;
 
 pub(crate) type Part = rounds::Part<Setting, &'static Entry>;
@@ -39,6 +41,9 @@ pub(crate) struct Plan {
     /// Time of one round.
     pub(crate) round: Duration,
     pub(crate) elements: usize,
+    /// Of each object.
+    pub(crate) bytes: usize,
+    pub(crate) deletes_per_s: u32,
     pub(crate) seed: u64,
     pub(crate) structure: Structure,
     /// What is not part of the run, and why; a line each.
@@ -59,16 +64,18 @@ impl experiment::Plan for Plan {
         let (structure, asked) = (args.structure, &args.contenders);
         let unfit: Vec<&str> =
             present.iter().map(|entry| entry.name).filter(|name| !structure.has(name)).collect();
-        let named = unfit.iter().find(|name| asked.iter().any(|asked| asked == *name));
-        if named.is_some() || unfit.len() == present.len() {
-            let name = named.or(unfit.first()).copied().unwrap_or_default();
-            return Err(Stop::usage(format!("{name} works on the array alone: leave --structure table out")));
-        }
         if !unfit.is_empty() {
-            left_out.push(format!("left out of the table: {}", unfit.join(", ")));
+            let (names, here, other) = (unfit.join(", "), structure.name(), structure.other().name());
+            let reason = format!("left out of --structure {here}: {names} (--structure {other} has them)");
+            // In a run of all experiments, another one may have them.
+            let is_named = unfit.iter().any(|name| asked.iter().any(|asked| asked == name));
+            if args.experiment != Experiment::All && (is_named || unfit.len() == present.len()) {
+                return Err(Stop::usage(reason));
+            }
+            left_out.push(reason);
         }
         present.retain(|entry| structure.has(entry.name));
-        let (settings, too_large) = settings(cpus, scenarios, &args.readers, args.length.full)?;
+        let (settings, too_large) = settings(cpus, scenarios, &args.readers, &args.length)?;
         left_out.extend(too_large.into_iter().map(|reason| format!("left out: {reason}")));
 
         let whole = !args.length.quick || !args.contenders.is_empty();
@@ -84,10 +91,10 @@ impl experiment::Plan for Plan {
                 contenders: present.iter().copied().filter(|entry| takes_part(entry, &setting)).collect(),
                 setting,
             })
+            .filter(|part: &Part| !part.contenders.is_empty())
             .collect();
-        let (rounds, round) = BUDGET.timing(&args.length, rounds::rows(&parts));
-        let plan =
-            Self { parts, rounds, round, elements: args.elements, seed: args.seed, structure, left_out };
+        let timing = BUDGET.timing(&args.length, rounds::rows(&parts));
+        let plan = Self::of(args, structure, parts, timing, left_out);
         plan.check_memory()?;
         Ok(plan)
     }
@@ -98,6 +105,23 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
+    /// These parts, with what else was asked for.
+    pub(crate) fn of(
+        args: &BenchArgs,
+        structure: Structure,
+        parts: Vec<Part>,
+        (rounds, round): (u32, Duration),
+        left_out: Vec<String>,
+    ) -> Self {
+        let BenchArgs { elements, bytes, deletes: deletes_per_s, seed, .. } = *args;
+        Self { parts, rounds, round, elements, bytes, deletes_per_s, seed, structure, left_out }
+    }
+
+    /// How its objects are made.
+    pub(crate) fn recipe(&self, delays: &'static Delays) -> Recipe {
+        Recipe { words: (self.bytes - Element::bytes_with_body(0)) / 8, delays }
+    }
+
     /// Number of rounds of all rows together.
     pub(crate) fn steps(&self) -> usize {
         rounds::rows(&self.parts) * self.rounds as usize
@@ -107,10 +131,31 @@ impl Plan {
         self.parts.iter().flat_map(|part| &part.contenders).any(|entry| of_this_kind(entry.name))
     }
 
-    /// The contenders that need a table of DPDK's.
-    pub(crate) fn of_dpdk(&self) -> impl Iterator<Item = &'static str> {
-        let tables = stillpoint_peers::table::RECLAIMING.iter().copied();
-        tables.filter(|name| self.structure == Structure::Table && self.has(|entry| entry == *name))
+    /// The contenders, each once.
+    fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> =
+            self.parts.iter().flat_map(|part| &part.contenders).map(|entry| entry.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Number of tables of DPDK's.
+    pub(crate) fn tables_of_dpdk(&self) -> usize {
+        let is_one = |name: &&str| self.structure == Structure::Table && peers::group(name) == "dpdk";
+        self.names().iter().filter(|name| is_one(name)).count()
+    }
+
+    /// Number of structures, each with all elements.
+    fn structures(&self) -> usize {
+        let names = self.names();
+        let ours = ours::structures(names.iter().copied());
+        let theirs = names.iter().filter(|name| !is_ours(name));
+        ours + match self.structure {
+            Structure::Array => theirs.count().min(1),
+            // A table each, but for flavours that several contenders share.
+            Structure::Table => theirs.filter(|name| !name.starts_with("liburcu/qsbr+")).count(),
+        }
     }
 
     /// The largest number of readers in any setting.
@@ -119,14 +164,8 @@ impl Plan {
     }
 
     pub(crate) fn check_memory(&self) -> Result<(), Stop> {
-        let names = self.parts.iter().flat_map(|part| &part.contenders).map(|entry| entry.name);
-        let theirs = match self.structure {
-            Structure::Array => usize::from(self.has(|name| !is_ours(name))),
-            // A table each.
-            Structure::Table => self.of_dpdk().count(),
-        };
-        let arrays = (ours::arrays(names) + theirs) as u64;
-        let needed = arrays * self.elements as u64 * BYTES_PER_ELEMENT;
+        let body = (self.bytes - Element::bytes_with_body(0)) as u64;
+        let needed = self.structures() as u64 * self.elements as u64 * (BYTES_PER_ELEMENT + body);
         match proc::memory("MemAvailable") {
             Some(available) if needed > available => Err(Stop::usage(format!(
                 "{} elements need {} of memory and {} are available: give --elements a smaller number",
@@ -182,8 +221,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_cannot_work_on_the_structure_is_an_error_unless_another_experiment_may_have_it() {
+        let plan = |line: &str| experiment::plan::<Plan>(&BenchArgs::read(line), &[0, 1]);
+        for line in ["reclaim --contenders seize", "reclaim --contenders stillpoint,seize"] {
+            let reason = plan(line).unwrap_err().to_string();
+            assert!(reason.contains("left out of --structure table: seize (--structure array"), "{reason}");
+        }
+        assert_eq!(plan("reclaim --contenders seize --structure array").unwrap().unwrap().parts.len(), 5);
+        let beside = plan("all --contenders seize").unwrap().unwrap();
+        assert!(beside.parts.is_empty() && beside.left_out.len() == 1, "{beside:?}");
+        assert!(experiment::Plan::run(&beside, true).unwrap().is_empty());
+    }
+
+    #[test]
+    fn objects_have_the_size_that_is_asked_for_and_so_has_memory() {
+        let plan = |line: &str| experiment::plan::<Plan>(&BenchArgs::read(line), &[0, 1]);
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
+        let recipe = plan("reclaim --bytes 320").unwrap().unwrap().recipe(delays);
+        assert_eq!(Element::bytes_with_body(recipe.words), 320);
+        let reason = plan("reclaim --bytes 1048576").unwrap_err().to_string();
+        assert!(reason.contains("are available: give --elements a smaller number"), "{reason}");
+    }
+
+    #[test]
     fn runs_fit_on_two_cpus() {
-        assert!(BUDGET.fits(false, 4 * CONTENDERS.len()));
-        assert!(BUDGET.fits(true, 11 + 3 * 6 + 2));
+        assert!(BUDGET.fits(false, 5 * CONTENDERS.len()));
+        assert!(BUDGET.fits(true, 14 + 2 * 10 + 9));
     }
 }

@@ -16,13 +16,12 @@ use crate::experiment::readers::{beside_readers, mismatches};
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
 
-/// Deletes a second.
+/// Deletes a second, unless another number is asked for.
 pub(crate) const RATE: u32 = 5_000;
-const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
 /// The writer's other work before each delete.
 const WORK: Duration = Duration::from_micros(20);
 /// How long the readers go on after the last delete, so that the delays of the last objects count in full.
-const TAIL: Duration = Duration::from_millis(300);
+const TAIL: Duration = Duration::from_millis(600);
 
 /// What to run.
 #[derive(Debug)]
@@ -30,9 +29,17 @@ pub(crate) struct Round<'a> {
     pub(crate) policy: Policy,
     pub(crate) setting: &'a Setting,
     pub(crate) elements: usize,
+    pub(crate) deletes_per_s: u32,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
     pub(crate) delays: &'static Delays,
+}
+
+impl Round<'_> {
+    /// From one delete to the next.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1) / self.deletes_per_s
+    }
 }
 
 /// What a round gave.
@@ -125,7 +132,7 @@ fn write(writer: &mut dyn Writer, round: &Round<'_>, begin: Instant) -> Written 
         writer.replace(keys.draw() as usize & (round.elements - 1));
         written.deletes += 1;
         written.peak_pending = written.peak_pending.max(written.deletes.saturating_sub(round.delays.freed()));
-        next += INTERVAL;
+        next += round.interval();
         wait(writer, round.policy, next.min(end));
         if Instant::now() >= end || interrupt::requested() {
             return written;
@@ -140,7 +147,7 @@ fn finish_delays(writer: &mut dyn Writer, round: &Round<'_>, deletes: usize) {
         if round.policy == Policy::Delete {
             writer.poll();
         }
-        wait(writer, round.policy, Instant::now() + INTERVAL);
+        wait(writer, round.policy, Instant::now() + round.interval());
     }
 }
 
@@ -173,15 +180,71 @@ mod tests {
     use super::*;
     use crate::defective::{Defect, Defective};
     use stillpoint_harness::machine::cpus;
+    use stillpoint_peers::Recipe;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100)));
+        run_over(&Defective::full(256, delays, defect), delays, 5)
+    }
+
+    fn run_over(
+        contender: &dyn Contender,
+        delays: &'static Delays,
+        milliseconds: u64,
+    ) -> Result<Outcome, String> {
         let cpu = cpus::allowed()[0];
         let setting = Setting { scenario: "spread", reader_cpus: vec![cpu; 2], writer_cpu: cpu, cores: 1 };
-        let duration = Duration::from_millis(5);
-        let contender = Defective::full(256, delays, defect);
-        let policy = Policy::Background;
-        run(&contender, &Round { policy, setting: &setting, elements: 256, duration, seed: 1, delays })
+        let duration = Duration::from_millis(milliseconds);
+        let (policy, setting, elements, deletes_per_s) = (Policy::Background, &setting, 256, RATE);
+        run(contender, &Round { policy, setting, elements, deletes_per_s, duration, seed: 1, delays })
+    }
+
+    /// liburcu's is broken in two ways: nothing is freed, or what is freed can still be found.
+    #[test]
+    fn a_table_counts_and_a_broken_one_voids_the_round() {
+        use stillpoint_peers::table::{Broken, broken_lfht, make_reclaiming};
+        let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
+        let recipe = Recipe::plain(delays);
+        // DPDK is initialised once per process, elsewhere.
+        let sound = make_reclaiming(|name| !name.starts_with("dpdk/"), 256, recipe, 2).unwrap();
+        // On a busy machine, readers come to read only in a longer round.
+        fn runs(
+            contender: &dyn Contender,
+            delays: &'static Delays,
+        ) -> impl Iterator<Item = Result<Outcome, String>> {
+            (0..10).map(move |doubled| run_over(contender, delays, 20 << doubled))
+        }
+        for contender in &sound {
+            let outcome =
+                runs(&**contender, delays).map(Result::unwrap).find(|outcome| outcome.lookups_per_s > 0.0);
+            let outcome = outcome.expect("nobody has read for ten seconds");
+            assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{}", contender.name());
+        }
+        let is_there = sound.iter().any(|contender| contender.name() == "liburcu/qsbr");
+        for (broken, expected) in
+            [(Broken::Leaks, "objects were deleted and 0 freed"), (Broken::StaysLinked, "lookups found an")]
+        {
+            match broken_lfht(broken, 256, recipe) {
+                Ok(contender) => {
+                    let reason = runs(&*contender, delays).find_map(Result::err).expect("it counts");
+                    assert!(reason.contains(expected), "{broken:?}: {reason}");
+                }
+                Err(reason) => assert!(!is_there, "{reason}"),
+            }
+        }
+    }
+
+    #[test]
+    fn deletes_keep_the_pace_that_is_asked_for() {
+        let interval = |deletes_per_s| {
+            let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
+            let setting = Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1 };
+            let (policy, duration) = (Policy::Poll, Duration::ZERO);
+            Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays }
+                .interval()
+        };
+        assert_eq!(interval(RATE), Duration::from_micros(200));
+        assert_eq!(interval(20_000), Duration::from_micros(50));
     }
 
     #[test]

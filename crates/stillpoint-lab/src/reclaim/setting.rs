@@ -1,6 +1,7 @@
 //! Who runs where: the settings of the scenarios on the CPUs of this machine.
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::LengthFlags;
 use stillpoint_harness::machine::cpus::format_list;
 
 use crate::experiment::in_scenario;
@@ -56,29 +57,24 @@ impl Setting {
 const SPREAD_READERS: usize = 8;
 
 /// The settings of the scenarios asked for (all when none are), on `cpus`, with the numbers of readers asked for, those
-/// whose figures are compared, or those of `full` curves; and a line for each scenario that these CPUs cannot hold.
+/// whose figures are compared, or those of whole curves; and a line for each scenario that these CPUs cannot hold.
 ///
 /// A scenario that was asked for by name and cannot be held is an error.
 pub(crate) fn settings(
     cpus: &[usize],
     scenarios: &[String],
     readers: &[usize],
-    full: bool,
+    length: &LengthFlags,
 ) -> Result<(Vec<Setting>, Vec<String>), Stop> {
     let (mut settings, mut left_out) = (Vec::new(), Vec::new());
     let asked = |name: &str| in_scenario(name, scenarios);
-    let or_else = |usual: &[usize], whole: &[usize]| match readers {
-        [] if full => whole.to_vec(),
-        [] => usual.to_vec(),
-        asked => asked.to_vec(),
-    };
     let Some((&writer, others)) = cpus.split_last() else {
         return Err(Stop::usage("no CPU was chosen to measure on"));
     };
 
     if asked(OWN_CORE) {
         let doubling: Vec<usize> = doubling_up_to(others.len());
-        let counts = or_else(&usual_own_core(others.len()), &doubling);
+        let counts = length.asked_or(readers, &usual_own_core(others.len()), &doubling);
         let fitting: Vec<usize> = counts.iter().copied().filter(|&count| count <= others.len()).collect();
         if fitting.is_empty() {
             let needed = counts.iter().min().map_or(2, |count| count + 1);
@@ -90,7 +86,8 @@ pub(crate) fn settings(
     if asked(ONE_CORE) {
         match others.first() {
             Some(&cpu) => settings.extend(
-                or_else(&[8, 16], &[1, 2, 4, 8, 16])
+                length
+                    .asked_or(readers, &[8, 16], &[1, 2, 4, 8, 16, 32])
                     .into_iter()
                     .map(|count| Setting::new(ONE_CORE, count, &[cpu], writer)),
             ),
@@ -98,12 +95,11 @@ pub(crate) fn settings(
         }
     }
     if asked(SPREAD) {
-        // On one CPU there is nothing to spread over; with more, that point of the curve is one-core's.
-        let over: Vec<usize> = match doubling_up_to(cpus.len().min(SPREAD_READERS)).split_off(1) {
-            over if over.is_empty() => vec![1],
-            over => over,
-        };
-        for count in or_else(&[SPREAD_READERS], &[SPREAD_READERS]) {
+        let mut over = doubling_up_to(cpus.len().min(SPREAD_READERS));
+        if length.quick && over.len() > 1 {
+            over.remove(0); // on one CPU, all compete for it with the writer
+        }
+        for count in length.asked_or(readers, &[SPREAD_READERS], &[SPREAD_READERS]) {
             // A reader runs on one CPU: more CPUs than readers would be the same setting again.
             let mut over: Vec<usize> = over.iter().map(|&cores| cores.min(count)).collect();
             over.dedup();
@@ -140,27 +136,38 @@ fn doubling_up_to(most: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn usual(cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
-        let (settings, _) = settings(cpus, &[], &[], false).unwrap();
+    const USUAL: LengthFlags = LengthFlags { quick: false, full: false, duration: None, rounds: None };
+    const QUICK: LengthFlags = LengthFlags { quick: true, ..USUAL };
+    const FULL: LengthFlags = LengthFlags { full: true, ..USUAL };
+
+    fn of(cpus: &[usize], length: &LengthFlags) -> Vec<(&'static str, usize, usize)> {
+        let (settings, _) = settings(cpus, &[], &[], length).unwrap();
         settings.iter().map(|s| (s.scenario, s.readers(), s.cores)).collect()
     }
 
     #[test]
     fn two_cpus_hold_every_scenario() {
-        assert_eq!(usual(&[0, 1]), [(OWN_CORE, 1, 1), (ONE_CORE, 8, 1), (ONE_CORE, 16, 1), (SPREAD, 8, 2)]);
+        let quick = [(OWN_CORE, 1, 1), (ONE_CORE, 8, 1), (ONE_CORE, 16, 1), (SPREAD, 8, 2)];
+        assert_eq!(of(&[0, 1], &QUICK), quick);
+        let [own_core, eight, sixteen, spread] = quick;
+        assert_eq!(of(&[0, 1], &USUAL), [own_core, eight, sixteen, (SPREAD, 8, 1), spread]);
+        let whole = of(&[0, 1], &FULL);
+        let one_core: Vec<usize> = whole.iter().filter(|s| s.0 == ONE_CORE).map(|s| s.1).collect();
+        assert_eq!(one_core, [1, 2, 4, 8, 16, 32]);
     }
 
     #[test]
     fn more_cpus_add_the_curve_of_figure_c() {
         let cpus: Vec<usize> = (0..16).collect();
-        let spread: Vec<usize> = usual(&cpus).iter().filter(|s| s.0 == SPREAD).map(|s| s.2).collect();
-        assert_eq!(spread, [2, 4, 8]);
-        assert!(usual(&cpus).contains(&(OWN_CORE, 8, 8)));
+        let usual = of(&cpus, &USUAL);
+        let spread: Vec<usize> = usual.iter().filter(|s| s.0 == SPREAD).map(|s| s.2).collect();
+        assert_eq!(spread, [1, 2, 4, 8]);
+        assert!(usual.contains(&(OWN_CORE, 8, 8)));
     }
 
     #[test]
     fn the_writer_has_a_cpu_of_its_own_but_in_spread() {
-        let (settings, left_out) = settings(&[3, 5, 7], &[], &[], true).unwrap();
+        let (settings, left_out) = settings(&[3, 5, 7], &[], &[], &FULL).unwrap();
         assert!(left_out.is_empty());
         for setting in settings {
             assert_eq!(setting.writer_cpu, 7);
@@ -170,21 +177,21 @@ mod tests {
 
     #[test]
     fn spread_goes_round_robin() {
-        let (settings, _) = settings(&[4, 6], &[SPREAD.to_owned()], &[3], false).unwrap();
+        let (settings, _) = settings(&[4, 6], &[SPREAD.to_owned()], &[3], &QUICK).unwrap();
         assert_eq!(settings[0].reader_cpus, [4, 6, 4]);
     }
 
     #[test]
     fn spread_uses_no_more_cpus_than_it_has_readers() {
         let cpus: Vec<usize> = (0..16).collect();
-        let (settings, _) = settings(&cpus, &[SPREAD.to_owned()], &[1, 3], false).unwrap();
+        let (settings, _) = settings(&cpus, &[SPREAD.to_owned()], &[1, 3], &QUICK).unwrap();
         let spread: Vec<(usize, usize)> = settings.iter().map(|s| (s.readers(), s.cores)).collect();
         assert_eq!(spread, [(1, 1), (3, 2), (3, 3)]);
     }
 
     #[test]
     fn one_cpu_leaves_out_what_it_cannot_hold() {
-        let (settings, left_out) = settings(&[0], &[], &[], false).unwrap();
+        let (settings, left_out) = settings(&[0], &[], &[], &USUAL).unwrap();
         assert_eq!(settings.iter().map(|s| s.scenario).collect::<Vec<_>>(), [SPREAD]);
         assert_eq!(left_out.len(), 2);
     }
@@ -192,8 +199,8 @@ mod tests {
     #[test]
     fn a_scenario_asked_for_by_name_must_fit() {
         let asked = [OWN_CORE.to_owned()];
-        let message = settings(&[0, 1], &asked, &[8], false).unwrap_err().to_string();
+        let message = settings(&[0, 1], &asked, &[8], &USUAL).unwrap_err().to_string();
         assert!(message.contains("own-core needs 9 CPUs"), "{message}");
-        assert!(settings(&[0, 1], &asked, &[1, 8], false).is_ok(), "the fitting number was enough");
+        assert!(settings(&[0, 1], &asked, &[1, 8], &USUAL).is_ok(), "the fitting number was enough");
     }
 }

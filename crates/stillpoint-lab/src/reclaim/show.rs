@@ -1,14 +1,16 @@
 //! The tables and charts of the experiment.
 
 use stillpoint_harness::experiment::show;
+use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::chart::{self, Bar};
-use stillpoint_harness::output::format::{micros, percent_below, rate};
+use stillpoint_harness::output::format::{bytes, micros, percent_below, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::{self, Column};
 use stillpoint_harness::output::{heading, say};
 use stillpoint_peers::Contender;
 
 use crate::experiment::Structure;
+use crate::reclaim::Plan;
 use crate::reclaim::names::BASELINE;
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;
@@ -66,7 +68,23 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
 }
 
 /// Prints the handicaps of the contenders.
-pub(crate) fn notes(contenders: &[Box<dyn Contender>]) {
+pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
+    let resident = proc::resident_bytes()
+        .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
+    say(format!(
+        "{} elements of {} bytes in each {}, filled once{resident}. {} deletes a second.",
+        plan.elements,
+        plan.bytes,
+        plan.structure.name(),
+        plan.deletes_per_s
+    ));
+    if plan.structure == Structure::Table {
+        say(
+            "Tables: stillpoint::table; liburcu's cds_lfht, a bucket for each element and no resizing, written in read-side \
+             sections; DPDK's rte_hash, lock-free; papaya. stillpoint::table asks for transparent huge pages, rte_hash has \
+             reserved ones where it may; malloc, which the others and the elements of rte_hash are from, has small ones.",
+        );
+    }
     say(
         "vs liburcu: by how much the mean delay lies below that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
     );

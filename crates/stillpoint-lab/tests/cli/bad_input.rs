@@ -49,6 +49,8 @@ fn numbers_that_make_no_sense_are_refused() {
     refused(&["bench", "reclaim", "--duration", "soon"], &["'soon'"]);
     refused(&["bench", "reclaim", "--duration", "2h"], &["1h"]);
     refused(&["bench", "reclaim", "--elements", "1000"], &["power of two"]);
+    refused(&["bench", "reclaim", "--deletes", "0"], &["'0'", "1..=40000"]);
+    refused(&["bench", "reclaim", "--bytes", "63"], &["'63'", "a multiple of 8 from 64"]);
     refused(&["bench", "preempt", "--sections", "0"], &["'0'", "0.1"]);
     refused(&["bench", "preempt", "--sections", "5,NaN"], &["'NaN'"]);
     refused(&["bench", "preempt", "--inside", "often"], &["'often'", "always", "half", "blocked"]);

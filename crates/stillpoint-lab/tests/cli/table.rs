@@ -300,33 +300,54 @@ fn threads_are_those_asked_for_and_no_more_than_the_cpus() {
     assert!(stderr(&refused).contains("more than the CPUs"), "{}", stderr(&refused));
 }
 
-/// `bench reclaim` on hash tables: stillpoint's own, and rte_hash.
+/// `bench reclaim` on hash tables, which is what it does when it is not told otherwise.
 #[test]
-fn reclaim_runs_on_tables_too() {
+fn reclaim_runs_on_tables() {
     let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let before = huge_pages();
-    let arguments = ["bench", "reclaim", "--structure", "table", "--scenarios", "spread", "--readers", "2"];
-    let short = ["--elements", "256", "--duration", "20ms", "--rounds", "2", "--json"];
-    let result = json(&run(&[&arguments[..], &short].concat()));
+    let arguments =
+        ["bench", "reclaim", "--scenarios", "spread", "--readers", "2", "--deletes", "2500", "--bytes"];
+    let short = ["256", "--elements", "256", "--duration", "80ms", "--rounds", "2", "--json"];
+    let output = run(&[&arguments[..], &short].concat());
+    let result = json(&output);
     let rows = result["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
     let ours = ["protected", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"];
     let ours: Vec<String> = ours.iter().map(|name| format!("stillpoint/{name}")).collect();
-    for name in ours.iter().map(String::as_str).chain(stillpoint_peers::table::RECLAIMING.iter().copied()) {
+    for name in ours.iter().map(String::as_str).chain(stillpoint_peers::table::reclaiming()) {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
-    assert!(!names.contains(&"seize"), "it works on the array alone");
+    assert!(!names.contains(&"seize"), "it has no table");
+    let told = stderr(&output);
+    for part in ["left out of --structure table: ", "seize", "--structure array has them"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
     for row in rows {
-        assert_eq!(row["params"]["structure"], "table");
+        let params = &row["params"];
+        assert_eq!((&params["structure"], &params["bytes"]), (&"table".into(), &256.into()), "{row}");
+        assert_eq!(params["deletes_per_s"], 2500, "{row}");
         assert!(row.get("void").is_none(), "{row}");
         assert_eq!(row["metrics"]["deletes"], row["metrics"]["freed"], "{row}");
+        // In 40 ms; a busy machine has fewer.
+        assert!((1.0..=101.0).contains(&number(&row["metrics"], "deletes")), "{row}");
         assert!(number(&row["metrics"], "lookups_per_s") > 0.0, "{row}");
     }
     assert_eq!(huge_pages(), before);
 
-    let refused = run(&["bench", "reclaim", "--structure", "table", "--contenders", "seize"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("seize works on the array alone"), "{}", stderr(&refused));
+    for (more, reason) in [
+        (
+            ["--contenders", "seize"].as_slice(),
+            "left out of --structure table: seize (--structure array has them)",
+        ),
+        (
+            &["--structure", "array", "--contenders", "papaya"],
+            "left out of --structure array: papaya (--structure table",
+        ),
+    ] {
+        let refused = run(&[&["bench", "reclaim"], more].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(reason), "{}", stderr(&refused));
+    }
 }
 
 fn huge_pages() -> Option<u64> {

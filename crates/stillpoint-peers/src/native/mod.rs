@@ -14,6 +14,8 @@ pub(crate) mod dpdk;
 #[cfg(peer_c)]
 pub(crate) mod header;
 #[cfg(peer_urcu)]
+pub(crate) mod lfht;
+#[cfg(peer_urcu)]
 pub(crate) mod urcu;
 #[cfg(peer_urcu)]
 mod urcu_sync;

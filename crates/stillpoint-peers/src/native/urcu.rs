@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use super::lfht::{self, Functions, Lfht, RawLinked, RawTable};
 use super::{RawElement, RawJob, RawSections};
-use crate::element::free_by_head;
+use crate::element::{free_by_head, free_element};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Work, Writer};
 
 /// `struct call_rcu_data`.
@@ -15,7 +16,7 @@ struct Worker {
     opaque: [u8; 0],
 }
 
-type Release = unsafe extern "C" fn(*mut c_void);
+pub(super) type Release = unsafe extern "C" fn(*mut c_void);
 
 /// The functions of c/urcu_flavour.h.
 pub(super) struct Flavour {
@@ -28,6 +29,8 @@ pub(super) struct Flavour {
     read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
     synchronize: unsafe extern "C" fn(),
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
+    /// What it can do with hash tables; the drop-in has none.
+    pub(super) tables: Option<Functions>,
 }
 
 /// A flavour, by what the names of its functions begin with.
@@ -53,7 +56,40 @@ macro_rules! flavour {
             #[link_name = concat!($prefix, "worker_cpu_ns")]
             fn worker_cpu_ns(worker: *mut Worker) -> u64;
         }
-        Flavour { join, leave, read, worker, retire, barrier, read_sections, synchronize, worker_cpu_ns }
+        let tables = None;
+        Flavour {
+            join,
+            leave,
+            read,
+            worker,
+            retire,
+            barrier,
+            read_sections,
+            synchronize,
+            worker_cpu_ns,
+            tables,
+        }
+    }};
+}
+
+/// The functions of a flavour for its tables, by what their names begin with.
+macro_rules! tables {
+    ($prefix:literal) => {{
+        unsafe extern "C" {
+            #[link_name = concat!($prefix, "table_new")]
+            fn new(buckets: u64) -> *mut RawTable;
+            #[link_name = concat!($prefix, "table_free")]
+            fn free(table: *mut RawTable);
+            #[link_name = concat!($prefix, "table_link")]
+            fn link(table: *mut RawTable, linked: *mut RawLinked);
+            #[link_name = concat!($prefix, "table_unlink")]
+            fn unlink(table: *mut RawTable, key: u64) -> *mut RawLinked;
+            #[link_name = concat!($prefix, "table_read")]
+            fn read(table: *mut RawTable, job: *const RawJob<'_>) -> ReadOutcome;
+            #[link_name = concat!($prefix, "table_read_sections")]
+            fn read_sections(table: *mut RawTable, job: *const RawSections<'_>) -> ReadOutcome;
+        }
+        Functions { new, free, link, unlink, read, read_sections }
     }};
 }
 
@@ -91,168 +127,213 @@ macro_rules! timed {
     };
 }
 
-pub(super) static QSBR: Flavour = flavour!("stillpoint_urcu_qsbr_");
-static MEMB: Flavour = flavour!("stillpoint_urcu_memb_");
+/// A flavour with tables.
+macro_rules! flavour_with_tables {
+    ($prefix:literal) => {
+        Flavour { tables: Some(tables!($prefix)), ..flavour!($prefix) }
+    };
+}
+
+pub(super) static QSBR: Flavour = flavour_with_tables!("stillpoint_urcu_qsbr_");
+static MEMB: Flavour = flavour_with_tables!("stillpoint_urcu_memb_");
+static MB: Flavour = flavour_with_tables!("stillpoint_urcu_mb_");
 static OUR_QSBR: Flavour = flavour!("stillpoint_drop_in_qsbr_");
 static OUR_MEMB: Flavour = flavour!("stillpoint_drop_in_memb_");
 static BOOSTED: Flavour = flavour!("stillpoint_drop_in_boosted_");
-static MB: Flavour = flavour!("stillpoint_urcu_mb_");
 
 pub(super) const PEER: &str = "liburcu";
 const NAME_QSBR: &str = "liburcu/qsbr";
-const NAME_REALTIME: &str = "liburcu/qsbr+rt";
 const NAME_MEMB: &str = "liburcu/memb";
 const NAME_MB: &str = "liburcu/mb";
 const NAME_OUR_QSBR: &str = "drop-in/urcu-qsbr";
 const NAME_OUR_MEMB: &str = "drop-in/urcu-memb";
-const NAME_BOOSTED: &str = "drop-in/urcu-mb+boost";
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
-        name: NAME_QSBR,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &QSBR,
-                realtime: false,
-                name: NAME_QSBR,
-                note: "call_rcu: its worker is woken by futex and waits 10 ms between batches",
-            })
-        },
+/// A contender that hands everything to `call_rcu`.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) flavour: &'static Flavour,
+    realtime: bool,
+    note: &'static str,
+}
+
+const fn kind(name: &'static str, flavour: &'static Flavour, note: &'static str) -> Kind {
+    Kind { name, flavour, realtime: false, note }
+}
+
+pub(super) static KINDS: [Kind; 7] = [
+    kind(NAME_QSBR, &QSBR, "call_rcu: its worker is woken by futex and waits 10 ms between batches"),
+    Kind {
+        name: "liburcu/qsbr+rt",
+        flavour: &QSBR,
+        realtime: true,
+        note: "call_rcu with URCU_CALL_RCU_RT: its worker polls every 10 ms, from the first use on",
     },
-    super::urcu_sync::ENTRY,
-    Entry {
-        name: NAME_REALTIME,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &QSBR,
-                realtime: true,
-                name: NAME_REALTIME,
-                note: "call_rcu with URCU_CALL_RCU_RT: its worker polls every 10 ms, from the first use on",
-            })
-        },
-    },
-    Entry {
-        name: NAME_MEMB,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &MEMB,
-                realtime: false,
-                name: NAME_MEMB,
-                note: "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier",
-            })
-        },
-    },
-    Entry {
-        name: NAME_MB,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &MB,
-                realtime: false,
-                name: NAME_MB,
-                note: "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
-            })
-        },
-    },
-    Entry {
-        name: NAME_OUR_QSBR,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &OUR_QSBR,
-                realtime: false,
-                name: NAME_OUR_QSBR,
-                note: "the same program as liburcu/qsbr, compiled against stillpoint's headers",
-            })
-        },
-    },
-    Entry {
-        name: NAME_OUR_MEMB,
-        peer: PEER,
-        make: |slots, _| {
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &OUR_MEMB,
-                realtime: false,
-                name: NAME_OUR_MEMB,
-                note: "the same program as liburcu/memb, compiled against stillpoint's headers",
-            })
-        },
-    },
-    Entry {
-        name: NAME_BOOSTED,
-        peer: PEER,
-        make: |slots, _| {
-            static CONFIGURED: Once = Once::new();
-            CONFIGURED.call_once(|| {
-                // Whoever offers this contender has asked whether this process may boost.
-                stillpoint_drop_in_boosted_configure();
-            });
-            Box::new(Urcu {
-                slots: Arc::clone(slots),
-                flavour: &BOOSTED,
-                realtime: false,
-                name: NAME_BOOSTED,
-                note: "flavour mb, whose preempted readers are raised to a real-time priority",
-            })
-        },
-    },
+    kind(
+        NAME_MEMB,
+        &MEMB,
+        "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier",
+    ),
+    kind(
+        NAME_MB,
+        &MB,
+        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
+    ),
+    kind(NAME_OUR_QSBR, &OUR_QSBR, "the same program as liburcu/qsbr, compiled against stillpoint's headers"),
+    kind(NAME_OUR_MEMB, &OUR_MEMB, "the same program as liburcu/memb, compiled against stillpoint's headers"),
+    kind(
+        "drop-in/urcu-mb+boost",
+        &BOOSTED,
+        "flavour mb, whose preempted readers are raised to a real-time priority",
+    ),
 ];
+
+/// The entry of a kind over an array.
+macro_rules! entry {
+    ($at:literal) => {
+        Entry {
+            name: KINDS[$at].name,
+            peer: PEER,
+            make: |slots, _| {
+                let (field, kind) = (Field::Slots(Arc::clone(slots)), &KINDS[$at]);
+                if std::ptr::eq(kind.flavour, &BOOSTED) {
+                    static CONFIGURED: Once = Once::new();
+                    CONFIGURED.call_once(|| {
+                        // Whoever offers this contender has asked whether this process may boost.
+                        stillpoint_drop_in_boosted_configure();
+                    });
+                }
+                Box::new(Urcu { field, kind })
+            },
+        }
+    };
+}
+
+pub(crate) const ENTRIES: &[Entry] =
+    &[entry!(0), super::urcu_sync::ENTRY, entry!(1), entry!(2), entry!(3), entry!(4), entry!(5), entry!(6)];
 
 unsafe extern "C" {
     safe fn stillpoint_drop_in_boosted_configure() -> bool;
 }
 
-struct Urcu {
-    slots: Arc<Slots>,
-    flavour: &'static Flavour,
-    realtime: bool,
-    name: &'static str,
-    note: &'static str,
+/// What is looked up in.
+pub(super) enum Field {
+    Slots(Arc<Slots>),
+    Table(Arc<Lfht>),
 }
 
-impl Flavour {
+impl Field {
     /// Reads as [`Contender::read`] says.
     ///
     /// # Safety
-    /// Replaced elements of these slots are freed after a grace period of this flavour.
+    /// What is unlinked here is freed after a grace period of this flavour.
     pub(super) unsafe fn read(
-        &'static self,
-        slots: &Slots,
+        &self,
+        flavour: &'static Flavour,
         job: &ReadJob<'_>,
         ready: &dyn Fn(),
     ) -> ReadOutcome {
-        let _membership = Membership::new(self);
+        let _membership = Membership::new(flavour);
         ready();
         // SAFETY: the thread is registered; the job borrows what it points to; the caller's promise.
-        unsafe { (self.read)(&RawJob::new(slots, job)) }
+        unsafe {
+            match self {
+                Self::Slots(slots) => (flavour.read)(&RawJob::new(slots, job)),
+                Self::Table(table) => table.read(&RawJob::without_slots(table.elements, job)),
+            }
+        }
     }
 
     /// Reads as [`Contender::read_sections`] says.
     ///
     /// # Safety
-    /// As for [`read`](Flavour::read).
+    /// As for [`read`](Field::read).
     pub(super) unsafe fn read_sections(
-        &'static self,
-        slots: &Slots,
+        &self,
+        flavour: &'static Flavour,
         job: &ReadJob<'_>,
         work: &Work,
         ready: &dyn Fn(),
     ) -> ReadOutcome {
-        let _membership = Membership::new(self);
+        let _membership = Membership::new(flavour);
         ready();
         // SAFETY: as in `read`; the work is borrowed, too.
-        unsafe { (self.read_sections)(&RawSections::new(slots, job, work)) }
+        unsafe {
+            match self {
+                Self::Slots(slots) => (flavour.read_sections)(&RawSections::new(slots, job, work)),
+                Self::Table(table) => {
+                    let job = RawJob::without_slots(table.elements, job);
+                    table.read_sections(&RawSections::reading(job, work))
+                }
+            }
+        }
     }
 
+    /// Links `new` at `index`, or nothing, and hands what was there over, stamped. In a table it is handed over before `new` is
+    /// linked.
+    pub(super) fn publish(
+        &self,
+        index: usize,
+        new: Option<Box<Element>>,
+        registered: &Membership,
+        mut hand_over: impl FnMut(*mut Element),
+    ) {
+        match self {
+            Self::Slots(slots) => {
+                if let Some(old) = slots.publish(index, new) {
+                    hand_over(old);
+                }
+            }
+            Self::Table(table) => {
+                if let Some(old) = table.unlink(index, registered) {
+                    // SAFETY: it was linked until now, and is freed after it was handed over.
+                    unsafe { (*old).stamp_unlinked() };
+                    hand_over(old);
+                }
+                if let Some(new) = new {
+                    table.link(*new, registered);
+                }
+            }
+        }
+    }
+
+    /// A new element for `index`.
+    pub(super) fn element(&self, index: usize) -> Box<Element> {
+        let recipe = match self {
+            Self::Slots(slots) => slots.recipe(),
+            Self::Table(table) => table.recipe,
+        };
+        Box::new(recipe.element(index as u64))
+    }
+
+    /// What frees an element that was handed over, by its head.
+    fn release(&self) -> Release {
+        match self {
+            Self::Slots(_) => free_by_head,
+            Self::Table(_) => lfht::free_by_head,
+        }
+    }
+
+    /// Frees an element that was handed over.
+    ///
+    /// # Safety
+    /// It was handed over by this field, is freed once, and no reader can hold it any more.
+    pub(super) unsafe fn free(&self, element: *mut Element) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Slots(_) => free_element(element),
+                Self::Table(_) => lfht::free(element),
+            }
+        }
+    }
+}
+
+pub(super) struct Urcu {
+    pub(super) field: Field,
+    pub(super) kind: &'static Kind,
+}
+
+impl Flavour {
     /// Waits for a grace period.
     pub(super) fn synchronize(&self) {
         // SAFETY: a reader of this flavour does nothing but `read` and `read_sections`, which do not call this.
@@ -261,13 +342,13 @@ impl Flavour {
 }
 
 /// The registration of the thread that made it.
-struct Membership {
+pub(super) struct Membership {
     flavour: &'static Flavour,
     bound_to_thread: PhantomData<*const ()>,
 }
 
 impl Membership {
-    fn new(flavour: &'static Flavour) -> Self {
+    pub(super) fn new(flavour: &'static Flavour) -> Self {
         // SAFETY: the thread leaves when `self` is dropped, on this thread, as `self` is not `Send`.
         unsafe { (flavour.join)() };
         Self { flavour, bound_to_thread: PhantomData }
@@ -283,21 +364,21 @@ impl Drop for Membership {
 
 impl Contender for Urcu {
     fn name(&self) -> &'static str {
-        self.name
+        self.kind.name
     }
 
     fn note(&self) -> &'static str {
-        self.note
+        self.kind.note
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: they are freed only by this flavour's `call_rcu`.
-        unsafe { self.flavour.read(&self.slots, job, ready) }
+        unsafe { self.field.read(self.kind.flavour, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: as in `read`.
-        unsafe { self.flavour.read_sections(&self.slots, job, work, ready) }
+        unsafe { self.field.read_sections(self.kind.flavour, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {
@@ -305,41 +386,35 @@ impl Contender for Urcu {
     }
 
     fn synchronize(&self) {
-        self.flavour.synchronize();
+        self.kind.flavour.synchronize();
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        let membership = Membership::new(self.flavour);
+        let membership = Membership::new(self.kind.flavour);
         // SAFETY: the thread is registered.
-        let worker = unsafe { (self.flavour.worker)(self.realtime) };
-        Box::new(UrcuWriter { urcu: self, worker, _membership: membership })
+        let worker = unsafe { (self.kind.flavour.worker)(self.kind.realtime) };
+        Box::new(UrcuWriter { urcu: self, worker, membership })
     }
 }
 
 struct UrcuWriter<'a> {
     urcu: &'a Urcu,
     worker: *mut Worker,
-    _membership: Membership,
-}
-
-impl UrcuWriter<'_> {
-    /// Takes over an element that was unlinked just now.
-    fn retire(&mut self, old: *mut Element) {
-        // SAFETY: the thread is registered, the workers live as long as the process, and `old` is unlinked and
-        // handed over once.
-        unsafe { (self.urcu.flavour.retire)(self.worker, old.cast(), free_by_head) };
-    }
+    membership: Membership,
 }
 
 impl Writer for UrcuWriter<'_> {
     fn replace(&mut self, index: usize) {
-        self.retire(self.urcu.slots.replace(index));
+        self.publish(index, Some(self.urcu.field.element(index)));
     }
 
     fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.urcu.slots.publish(index, new) {
-            self.retire(old);
-        }
+        let Urcu { field, kind } = self.urcu;
+        field.publish(index, new, &self.membership, |old| {
+            // SAFETY: the thread is registered, the workers live as long as the process, and `old` was unlinked just now
+            // and is handed over once.
+            unsafe { (kind.flavour.retire)(self.worker, old.cast(), field.release()) };
+        });
     }
 
     /// Nothing to do: the worker frees.
@@ -347,18 +422,55 @@ impl Writer for UrcuWriter<'_> {
 
     fn drain(&mut self) {
         // SAFETY: the thread is not inside a read-side critical section.
-        unsafe { (self.urcu.flavour.barrier)() };
+        unsafe { (self.urcu.kind.flavour.barrier)() };
     }
 
     fn worker_cpu_time(&self) -> Duration {
         // SAFETY: the workers live as long as the process.
-        Duration::from_nanos(unsafe { (self.urcu.flavour.worker_cpu_ns)(self.worker) })
+        Duration::from_nanos(unsafe { (self.urcu.kind.flavour.worker_cpu_ns)(self.worker) })
     }
 }
 
 impl Drop for UrcuWriter<'_> {
     fn drop(&mut self) {
         self.drain();
+    }
+}
+
+/// Broken ones, for tests of whoever measures.
+static LEAKS: Flavour = Flavour { retire: forget, ..flavour_with_tables!("stillpoint_urcu_qsbr_") };
+pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS, "");
+static STAYS: Flavour = Flavour {
+    retire: poison,
+    tables: Some(Functions { unlink: find, ..tables!("stillpoint_urcu_qsbr_") }),
+    ..flavour!("stillpoint_urcu_qsbr_")
+};
+pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS, "");
+
+unsafe extern "C" fn forget(_worker: *mut Worker, _element: *mut RawElement, _release: Release) {}
+
+/// What a freed element looks like while its memory is still there.
+///
+/// # Safety
+/// The element is alive, and nobody else writes it.
+unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _release: Release) {
+    // SAFETY: the caller's promise; readers only look at words that are atomics, or stay as they are.
+    unsafe { std::ptr::drop_in_place(element.cast::<Element>()) };
+}
+
+/// Takes an element out and links it again.
+///
+/// # Safety
+/// As for [`Functions::unlink`].
+unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
+    let functions = tables!("stillpoint_urcu_qsbr_");
+    // SAFETY: the caller's promise. Nobody has freed the element, so that a reader that comes from it finds its way.
+    unsafe {
+        let linked = (functions.unlink)(table, key);
+        if !linked.is_null() {
+            (functions.link)(table, linked);
+        }
+        linked
     }
 }
 

@@ -7,29 +7,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::urcu::QSBR;
-use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Work, Writer, free_element};
+use super::urcu::{Field, Flavour, Membership, QSBR};
+use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Work, Writer};
 
 pub(crate) const NAME: &str = "liburcu/qsbr+sync";
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: NAME,
-    peer: super::urcu::PEER,
-    make: |slots, _| {
-        Box::new(Synchronizing {
-            slots: Arc::clone(slots),
-            queue: Mutex::default(),
-            arrived: Condvar::new(),
-            freed: Condvar::new(),
-        })
-    },
-};
+pub(crate) const ENTRY: Entry =
+    Entry { name: NAME, peer: super::urcu::PEER, make: |slots, _| over(Field::Slots(Arc::clone(slots))) };
+
+pub(super) static FLAVOUR: &Flavour = &QSBR;
+
+pub(super) fn over(field: Field) -> Box<dyn Contender> {
+    Box::new(Synchronizing { field, queue: Mutex::default(), arrived: Condvar::new(), freed: Condvar::new() })
+}
 
 /// How long the thread sleeps before it looks for its end, of which nobody tells it.
 const LOOK_FOR_THE_END: Duration = Duration::from_millis(10);
 
 struct Synchronizing {
-    slots: Arc<Slots>,
+    field: Field,
     queue: Mutex<Queue>,
     arrived: Condvar,
     freed: Condvar,
@@ -67,7 +63,7 @@ impl Synchronizing {
         self.synchronize();
         for Unlinked(element) in unlinked {
             // SAFETY: unlinked before the grace period, which has ended, and taken out of the queue once.
-            unsafe { free_element(element) };
+            unsafe { self.field.free(element) };
         }
         self.queue().taken -= count;
         self.freed.notify_all();
@@ -85,12 +81,12 @@ impl Contender for Synchronizing {
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: they are freed only by `free_all`, after a grace period.
-        unsafe { QSBR.read(&self.slots, job, ready) }
+        unsafe { self.field.read(FLAVOUR, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: as in `read`.
-        unsafe { QSBR.read_sections(&self.slots, job, work, ready) }
+        unsafe { self.field.read_sections(FLAVOUR, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {
@@ -98,11 +94,11 @@ impl Contender for Synchronizing {
     }
 
     fn synchronize(&self) {
-        QSBR.synchronize();
+        FLAVOUR.synchronize();
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(SynchronizingWriter { contender: self })
+        Box::new(SynchronizingWriter { contender: self, membership: Membership::new(FLAVOUR) })
     }
 
     fn background(&self, stop: &AtomicBool) {
@@ -125,20 +121,19 @@ impl Contender for Synchronizing {
     }
 }
 
-/// Only hands over: it reads nothing, and need not be registered.
+/// Hands over, and is registered for the sections in which it writes a table; it is offline between them.
 struct SynchronizingWriter<'a> {
     contender: &'a Synchronizing,
+    membership: Membership,
 }
 
 impl Writer for SynchronizingWriter<'_> {
     fn replace(&mut self, index: usize) {
-        self.contender.retire(self.contender.slots.replace(index));
+        self.publish(index, Some(self.contender.field.element(index)));
     }
 
     fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.contender.slots.publish(index, new) {
-            self.contender.retire(old);
-        }
+        self.contender.field.publish(index, new, &self.membership, |old| self.contender.retire(old));
     }
 
     /// Nothing to do: the background thread frees.

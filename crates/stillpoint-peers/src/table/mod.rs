@@ -1,4 +1,4 @@
-//! Hash tables of others behind one trait, for the experiment `table`.
+//! Hash tables of others behind one trait, for the experiment `table`, and as contenders of `reclaim`.
 
 mod collection;
 mod map;
@@ -10,19 +10,15 @@ mod dpdk;
 #[path = "no_dpdk.rs"]
 mod dpdk;
 
-#[cfg(peer_dpdk)]
 mod reclaim;
 
 #[cfg(peer_dpdk)]
 pub(crate) use dpdk::ThreadNumber;
 
 pub use collection::Collected;
-#[cfg(not(peer_dpdk))]
-pub use dpdk::{RECLAIMING, rte_hash_reclaiming};
 pub use dpdk::{initialise_dpdk, rte_hash};
 pub use map::{Bound, Looped, Map, ReadBy, TableKey, TableValue};
-#[cfg(peer_dpdk)]
-pub use reclaim::{RECLAIMING, rte_hash_reclaiming};
+pub use reclaim::{Broken, broken_lfht, make_reclaiming, reclaiming};
 pub use rust::{Dash, Papaya, Scc};
 
 use std::hint::black_box;

@@ -281,6 +281,9 @@ pub fn charts(figures: &[&'static Figure], rows: &[Row]) -> Vec<Chart> {
     figures.iter().flat_map(|figure| of_figure(figure, rows)).collect()
 }
 
+/// Parameters and their values.
+type Setting = Vec<(String, String)>;
+
 fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
     let is_here = |row: &&Row| {
         row.experiment == figure.experiment
@@ -289,7 +292,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
             && row.void.is_none()
             && control::contender(&row.contender) == row.contender
     };
-    let mut settings: Vec<(Vec<(String, String)>, Vec<&Row>)> = Vec::new();
+    let mut settings: Vec<(Setting, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(is_here) {
         let setting = figure.setting(row);
         match settings.iter_mut().find(|(known, _)| *known == setting) {
@@ -305,7 +308,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
         }
         [] => Vec::new(),
     };
-    let chart = |(setting, rows): (Vec<(String, String)>, Vec<&Row>)| {
+    let chart = |(setting, rows): (Setting, Vec<&Row>)| {
         let content = figure.content(&setting, &rows)?;
         let setting = setting.into_iter().filter(|(name, _)| !constant.contains(name)).collect();
         Some(Chart { figure, setting, content })
@@ -315,7 +318,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
 
 impl Figure {
     /// The parameters of a row that make a chart of its own.
-    fn setting(&self, row: &Row) -> Vec<(String, String)> {
+    fn setting(&self, row: &Row) -> Setting {
         let is_across = |name: &str| match self.across {
             Across::Numbers { of: Number::Param(param), .. } => name == param,
             Across::Params(params) => params.contains(&name),

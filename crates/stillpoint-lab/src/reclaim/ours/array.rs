@@ -4,7 +4,7 @@ use std::thread;
 
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
 use stillpoint_peers::{
-    Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
+    Element, Lookups, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
 };
 
 use super::contender::{Field, drain, without_rest};
@@ -14,7 +14,7 @@ use super::{BURST, Reading};
 pub(super) struct Cells {
     domain: Domain,
     cells: RcuArray<Element>,
-    delays: &'static Delays,
+    recipe: Recipe,
 }
 
 impl Cells {
@@ -22,10 +22,10 @@ impl Cells {
         domain: Domain,
         cells: usize,
         element: impl Fn(usize) -> Option<Box<Element>>,
-        delays: &'static Delays,
+        recipe: Recipe,
     ) -> Self {
         let cells = RcuArray::new_in(&domain, cells, element);
-        Self { domain, cells, delays }
+        Self { domain, cells, recipe }
     }
 
     #[inline(never)]
@@ -77,7 +77,7 @@ impl Cells {
     }
 
     fn replace(&self, index: usize) -> Option<Retired<Element>> {
-        self.publish(index, Some(Box::new(Element::new(index as u64, self.delays))))
+        self.publish(index, Some(Box::new(self.recipe.element(index as u64))))
     }
 
     /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.

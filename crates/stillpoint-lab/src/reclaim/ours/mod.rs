@@ -5,7 +5,7 @@ mod contender;
 mod table;
 
 use stillpoint::rcu::{Boost, BuildError, Domain};
-use stillpoint_peers::{Contender, Delays, Element};
+use stillpoint_peers::{Contender, Delays, Element, Recipe};
 
 use self::array::Cells;
 use self::contender::over;
@@ -40,10 +40,10 @@ pub(crate) fn refusal(name: &str) -> Option<BuildError> {
 /// The contenders that are wanted over an array, with an element in each cell.
 pub(crate) fn contenders(
     elements: usize,
-    delays: &'static Delays,
+    recipe: Recipe,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|boost| Cells::new(boosting(boost), elements, filled(delays), delays), wanted)
+    over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
 }
 
 /// The same, and all of them in this domain.
@@ -53,25 +53,26 @@ pub(crate) fn contenders_of(
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|_| Cells::new(domain.clone(), elements, filled(delays), delays), wanted)
+    let recipe = Recipe::plain(delays);
+    over(|_| Cells::new(domain.clone(), elements, filled(recipe), recipe), wanted)
 }
 
 /// The contender of this name, over an array of empty cells; `None` if there is no such name.
 pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
-    over(|boost| Cells::new(boosting(boost), cells, |_| None, delays), |of| of == name).pop()
+    over(|boost| Cells::new(boosting(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
 }
 
 /// The contenders that are wanted over a table that has all elements.
 pub(super) fn contenders_on_table(
     elements: usize,
-    delays: &'static Delays,
+    recipe: Recipe,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|boost| OfTable::new(boosting(boost), elements, delays), wanted)
+    over(|boost| OfTable::new(boosting(boost), elements, recipe), wanted)
 }
 
-fn filled(delays: &'static Delays) -> impl Fn(usize) -> Option<Box<Element>> {
-    move |key| Some(Box::new(Element::new(key as u64, delays)))
+fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
+    move |key| Some(Box::new(recipe.element(key as u64)))
 }
 
 const FENCES: &str = "a heavy fence for each delete";
@@ -95,8 +96,8 @@ pub(super) fn boosting(boost: Boost) -> Domain {
     Domain::builder().boost(boost).build().expect("the plan leaves out what is refused")
 }
 
-/// Number of arrays that the contenders among `names` need.
-pub(crate) fn arrays<'n>(names: impl Iterator<Item = &'n str>) -> usize {
+/// Number of structures that the contenders among `names` need.
+pub(crate) fn structures<'n>(names: impl Iterator<Item = &'n str>) -> usize {
     let mut boosts: Vec<Boost> = Vec::new();
     for boost in names.filter(|name| name.starts_with("stillpoint/")).map(boost_of) {
         if !boosts.contains(&boost) {
@@ -120,8 +121,9 @@ mod tests {
     #[test]
     fn every_contender_frees_all_that_it_replaced() {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
-        check(contenders(256, delays, |name| refusal(name).is_none()), delays);
-        let on_table = contenders_on_table(256, delays, |name| refusal(name).is_none());
+        let recipe = Recipe { words: 3, delays };
+        check(contenders(256, recipe, |name| refusal(name).is_none()), delays);
+        let on_table = contenders_on_table(256, recipe, |name| refusal(name).is_none());
         check(on_table, delays);
     }
 
@@ -157,6 +159,7 @@ mod tests {
                 });
                 assert_eq!(delays.freed(), 500, "{}", contender.name());
                 assert_eq!(delays.take().len(), 500);
+                assert_eq!(delays.freed_bytes() % Element::bytes_with_body(3), 0);
                 assert_eq!(outcome.mismatches, 0, "{}", contender.name());
                 lookups += outcome.lookups;
             }

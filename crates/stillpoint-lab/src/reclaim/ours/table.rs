@@ -5,7 +5,7 @@ use std::thread;
 use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
 use stillpoint_peers::{
-    Delays, Element, Lookups, ReadJob, ReadOutcome, Work, Writer, read_sections, read_until_stopped,
+    Element, Lookups, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
 };
 
 use super::contender::{Field, drain, without_rest};
@@ -16,7 +16,7 @@ pub(super) struct OfTable {
     domain: Domain,
     table: Table<u64, Element>,
     elements: usize,
-    delays: &'static Delays,
+    recipe: Recipe,
 }
 
 /// A key that is removed for the moment is no mismatch.
@@ -25,15 +25,15 @@ fn is_right(element: Option<&Element>, index: usize) -> bool {
 }
 
 impl OfTable {
-    pub(super) fn new(domain: Domain, elements: usize, delays: &'static Delays) -> Self {
+    pub(super) fn new(domain: Domain, elements: usize, recipe: Recipe) -> Self {
         let table = Table::with_capacity_in(&domain, elements);
-        let field = Self { domain, table, elements, delays };
+        let field = Self { domain, table, elements, recipe };
         (0..elements).for_each(|index| field.insert(index));
         field
     }
 
     fn insert(&self, index: usize) {
-        self.link(index, Element::new(index as u64, self.delays));
+        self.link(index, self.recipe.element(index as u64));
     }
 
     /// The slot of a removed element may still be in use: the table takes another one then.

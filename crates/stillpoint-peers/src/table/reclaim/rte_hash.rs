@@ -1,13 +1,15 @@
 //! `rte_hash` as a contender of the experiment `reclaim`.
 
-use std::collections::VecDeque;
 use std::ffi::{CString, c_char};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::{hint, thread};
 
-use super::dpdk::ThreadNumber;
 use crate::native::{RawElement, RawJob, RawSections};
-use crate::{Contender, Delays, Element, ReadJob, ReadOutcome, Work, Writer, free_element};
+use crate::table::ThreadNumber;
+use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, free_element};
 
 #[repr(C)]
 struct RawMap {
@@ -25,6 +27,7 @@ unsafe extern "C" {
         entries: u32,
         readers: u32,
         defer_queue: bool,
+        two_threads: bool,
         free_element: unsafe extern "C" fn(*mut RawElement),
     ) -> *mut RawMap;
     fn stillpoint_map_free(map: *mut RawMap);
@@ -42,27 +45,21 @@ unsafe extern "C" {
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
 }
 
-/// The names of the contenders that [`rte_hash_reclaiming`] makes.
-pub const RECLAIMING: &[&str] = &["dpdk/rcu", "dpdk/rcu+poll"];
+/// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes, the others through a queue of the writer's own.
+pub(super) const NAMES: [&str; 3] = ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background"];
 
-/// A contender of `reclaim` over an `rte_hash` of `elements` elements, with lock-free readers: `dpdk/rcu` with
-/// `rte_hash_rcu_qsbr_add`, which frees at later deletes, `dpdk/rcu+poll` with a queue of the writer's own. DPDK's
-/// environment abstraction layer has been initialised.
-///
-/// # Errors
-/// When there is no memory for it.
-///
-/// # Panics
-/// If there is no such contender.
-pub fn rte_hash_reclaiming(
-    name: &str,
+/// Those that are wanted, each over a table of its own, with lock-free readers.
+pub(super) fn contenders(
+    wanted: impl Fn(&str) -> bool,
     elements: usize,
-    delays: &'static Delays,
+    recipe: Recipe,
     max_readers: usize,
-) -> Result<Box<dyn Contender>, String> {
-    let at = RECLAIMING.iter().position(|known| *known == name);
-    let at = at.unwrap_or_else(|| panic!("rte_hash is no contender `{name}`"));
-    Ok(Box::new(Map::new(at, elements, delays, max_readers)?))
+) -> Result<Vec<Box<dyn Contender>>, String> {
+    let wanted = (0..NAMES.len()).filter(|&kind| wanted(NAMES[kind]));
+    let make = |kind| -> Result<Box<dyn Contender>, String> {
+        Ok(Box::new(Map::new(kind, elements, recipe, max_readers)?))
+    };
+    wanted.map(make).collect()
 }
 
 /// As [`free_element`], which it calls.
@@ -76,15 +73,28 @@ unsafe extern "C" fn free_raw(element: *mut RawElement) {
 
 /// Frees deleted elements at the deletes, through the table's own defer queue.
 const AT_DELETE: usize = 0;
+/// Frees them on a second thread.
+const IN_BACKGROUND: usize = 2;
 
 struct Map {
     raw: NonNull<RawMap>,
     kind: usize,
     elements: usize,
-    delays: &'static Delays,
+    recipe: Recipe,
     /// Which ids have a reader.
     taken: Box<[AtomicBool]>,
     has_writer: AtomicBool,
+    /// From the writer to whoever frees; unused with a defer queue.
+    queue: Sender<Pending>,
+    waiting: Mutex<Waiting>,
+    /// What was freed through the queue.
+    freed: AtomicU64,
+}
+
+/// What waits to be freed, oldest first: tokens only grow.
+struct Waiting {
+    oldest: Option<Pending>,
+    others: Receiver<Pending>,
 }
 
 // SAFETY: the table is for one writer and many readers; `writer` sees to the one.
@@ -93,7 +103,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    fn new(kind: usize, elements: usize, delays: &'static Delays, readers: usize) -> Result<Self, String> {
+    fn new(kind: usize, elements: usize, recipe: Recipe, readers: usize) -> Result<Self, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let no_room = || "rte_hash found no memory: reserve more huge pages".to_owned();
         // Relaxed: any number that was not used before.
@@ -104,15 +114,20 @@ impl Map {
         let readers = readers.max(1);
         // SAFETY: the name is a string, which the table copies; the function frees what `add` gives it.
         let raw = unsafe {
-            stillpoint_map_new(name.as_ptr(), entries, readers as u32, kind == AT_DELETE, free_raw)
+            let (defer_queue, two_threads) = (kind == AT_DELETE, kind == IN_BACKGROUND);
+            stillpoint_map_new(name.as_ptr(), entries, readers as u32, defer_queue, two_threads, free_raw)
         };
+        let (queue, others) = channel();
         let map = Self {
             raw: NonNull::new(raw).ok_or_else(no_room)?,
             kind,
             elements,
-            delays,
+            recipe,
             taken: (0..readers).map(|_| AtomicBool::new(false)).collect(),
             has_writer: AtomicBool::new(false),
+            queue,
+            waiting: Mutex::new(Waiting { oldest: None, others }),
+            freed: AtomicU64::new(0),
         };
         let _number = ThreadNumber::take();
         let all = (0..elements as u64).all(|key| map.add(key));
@@ -129,7 +144,7 @@ impl Map {
     }
 
     fn add(&self, key: u64) -> bool {
-        self.link(key, Box::new(Element::new(key, self.delays))).is_ok()
+        self.link(key, Box::new(self.recipe.element(key))).is_ok()
     }
 
     /// Hands the element back when there is no room.
@@ -141,6 +156,34 @@ impl Map {
         } else {
             // SAFETY: from a box, and not published.
             Err(unsafe { Box::from_raw(element) })
+        }
+    }
+
+    /// Frees the oldest element that waits, if its token is complete. By a thread that has a number of DPDK's.
+    fn step(&self, waiting: &mut Waiting) -> bool {
+        let Some(oldest) = waiting.oldest.take().or_else(|| waiting.others.try_recv().ok()) else {
+            return false;
+        };
+        // SAFETY: the variable is alive.
+        if !unsafe { stillpoint_dpdk_check(self.qsbr(), oldest.token) } {
+            waiting.oldest = Some(oldest);
+            return false;
+        }
+        // SAFETY: every reader has reported a quiescent state since the deletion; the position is free for the only writer,
+        // or for another thread than the writer in a table for two.
+        unsafe {
+            stillpoint_map_free_position(self.raw(), oldest.position);
+            free_element(oldest.element);
+        }
+        // Release pairs with the acquire load in `MapWriter::freed`.
+        self.freed.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Frees what is ready, unless another thread is at it.
+    fn free_ready(&self) {
+        if let Ok(mut waiting) = self.waiting.try_lock() {
+            while self.step(&mut waiting) {}
         }
     }
 }
@@ -172,12 +215,16 @@ impl Drop for MapReader<'_> {
 
 impl Contender for Map {
     fn name(&self) -> &'static str {
-        RECLAIMING[self.kind]
+        NAMES[self.kind]
     }
 
     fn note(&self) -> &'static str {
         match self.kind {
             AT_DELETE => "rte_hash with rte_hash_rcu_qsbr_add: delays include the deletion itself",
+            IN_BACKGROUND => {
+                "rte_hash with a channel to a second thread, which checks token after token; it spins and never sleeps, as \
+                 DPDK's threads do"
+            }
             _ => "rte_hash with a FIFO of tokens, checked from the oldest on whenever the writer polls",
         }
     }
@@ -198,13 +245,28 @@ impl Contender for Map {
         unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
     }
 
+    fn background(&self, stop: &AtomicBool) {
+        let _number = ThreadNumber::take();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the flag carries no data.
+        while !stop.load(Ordering::Relaxed) {
+            if !self.step(&mut waiting) {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    fn needs_background(&self) -> bool {
+        self.kind == IN_BACKGROUND
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         // Acquire pairs with the release in `MapWriter`'s drop.
         assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", self.name());
         let number = ThreadNumber::take();
-        // SAFETY: by the only writer.
-        let freed_before = unsafe { stillpoint_map_freed(self.raw()) };
-        Box::new(MapWriter { map: self, pending: VecDeque::new(), deletes: 0, freed_before, _number: number })
+        let mut writer = MapWriter { map: self, deletes: 0, freed_before: 0, _number: number };
+        writer.freed_before = writer.freed();
+        Box::new(writer)
     }
 }
 
@@ -230,17 +292,28 @@ struct Pending {
     token: u64,
 }
 
+// SAFETY: elements are `Send`, and whoever has this one frees it.
+unsafe impl Send for Pending {}
+
 struct MapWriter<'a> {
     map: &'a Map,
-    /// Oldest first; empty with a defer queue.
-    pending: VecDeque<Pending>,
     deletes: u64,
     freed_before: u64,
     _number: ThreadNumber,
 }
 
 impl MapWriter<'_> {
-    /// The defer queue frees at deletes alone: a key that nobody looks for is deleted, and has nothing to be freed.
+    /// How many deleted elements were freed since the map was made.
+    fn freed(&self) -> u64 {
+        if self.map.kind == AT_DELETE {
+            // SAFETY: by the only writer.
+            return unsafe { stillpoint_map_freed(self.map.raw()) };
+        }
+        // Acquire pairs with the count in `Map::step`: the free has happened.
+        self.map.freed.load(Ordering::Acquire)
+    }
+
+    /// The defer queue frees only at deletes: a key that nobody looks for is deleted, and has nothing to be freed.
     fn press(&self) {
         let spare = self.map.elements as u64;
         // SAFETY: by the only writer; the data of the spare key is null.
@@ -250,9 +323,14 @@ impl MapWriter<'_> {
             }
         }
     }
-}
 
-impl MapWriter<'_> {
+    fn free_some(&self) {
+        match self.map.kind {
+            AT_DELETE => self.press(),
+            _ => self.map.free_ready(),
+        }
+    }
+
     /// Deletes what is there, and hands it to whoever frees.
     fn delete(&mut self, key: u64) {
         let raw = self.map.raw();
@@ -271,26 +349,26 @@ impl MapWriter<'_> {
         assert!(position >= 0, "rte_hash has lost key {key}");
         self.deletes += 1;
         if self.map.kind != AT_DELETE {
-            // SAFETY: freed in `poll` alone.
+            // SAFETY: freed only in `Map::step`, after it was sent there.
             unsafe { (*element).stamp_unlinked() };
             // SAFETY: the variable is alive.
             let token = unsafe { stillpoint_dpdk_start(self.map.qsbr()) };
-            self.pending.push_back(Pending { element, position, token });
+            // The receiver lives as long as the map.
+            let _ = self.map.queue.send(Pending { element, position, token });
         }
     }
 
     fn link(&mut self, key: u64, mut element: Box<Element>) {
         while let Err(handed_back) = self.map.link(key, element) {
             element = handed_back;
-            self.poll();
+            self.free_some();
         }
     }
 }
 
 impl Writer for MapWriter<'_> {
     fn replace(&mut self, index: usize) {
-        let key = index as u64;
-        self.publish(index, Some(Box::new(Element::new(key, self.map.delays))));
+        self.publish(index, Some(Box::new(self.map.recipe.element(index as u64))));
     }
 
     fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
@@ -301,35 +379,16 @@ impl Writer for MapWriter<'_> {
     }
 
     fn poll(&mut self) {
-        if self.map.kind == AT_DELETE {
-            return self.press();
-        }
-        while let Some(oldest) = self.pending.front() {
-            // SAFETY: the variable is alive.
-            if !unsafe { stillpoint_dpdk_check(self.map.qsbr(), oldest.token) } {
-                return;
-            }
-            // SAFETY: every reader has reported a quiescent state since the deletion.
-            unsafe {
-                stillpoint_map_free_position(self.map.raw(), oldest.position);
-                free_element(oldest.element);
-            }
-            self.pending.pop_front();
+        if self.map.kind != IN_BACKGROUND {
+            self.free_some();
         }
     }
 
+    /// Frees by itself what a background thread has not taken, which may have ended.
     fn drain(&mut self) {
-        // SAFETY: by the only writer.
-        let freed = || unsafe { stillpoint_map_freed(self.map.raw()) } - self.freed_before;
-        if self.map.kind == AT_DELETE {
-            while freed() < self.deletes {
-                self.press();
-                std::thread::yield_now();
-            }
-        }
-        while !self.pending.is_empty() {
-            self.poll();
-            std::thread::yield_now();
+        while self.freed() - self.freed_before < self.deletes {
+            self.free_some();
+            thread::yield_now();
         }
     }
 }

@@ -1,0 +1,61 @@
+//! Hash tables of others as contenders of the experiment `reclaim`.
+
+mod papaya;
+#[cfg(peer_dpdk)]
+mod rte_hash;
+
+use crate::{Contender, Recipe};
+
+/// The names of all that this build has.
+pub fn reclaiming() -> Vec<&'static str> {
+    let names = std::iter::once(papaya::NAME);
+    #[cfg(peer_urcu)]
+    let names = names.chain(crate::native::lfht::names());
+    #[cfg(peer_dpdk)]
+    let names = names.chain(rte_hash::NAMES);
+    names.collect()
+}
+
+/// Those of them that are wanted, over tables of `elements` elements, a power of two, for up to `max_readers` readers at the
+/// same time. Of DPDK, its environment abstraction layer has been initialised.
+///
+/// # Errors
+/// When there is no memory for them.
+pub fn make_reclaiming(
+    wanted: impl Fn(&str) -> bool,
+    elements: usize,
+    recipe: Recipe,
+    max_readers: usize,
+) -> Result<Vec<Box<dyn Contender>>, String> {
+    let mut made: Vec<Box<dyn Contender>> = Vec::new();
+    #[cfg(peer_urcu)]
+    made.extend(crate::native::lfht::contenders(&wanted, elements, recipe)?);
+    #[cfg(peer_dpdk)]
+    made.extend(rte_hash::contenders(&wanted, elements, recipe, max_readers)?);
+    #[cfg(not(peer_dpdk))]
+    let _ = max_readers;
+    if wanted(papaya::NAME) {
+        made.push(Box::new(papaya::Papaya::new(elements, recipe)));
+    }
+    Ok(made)
+}
+
+/// What is wrong with a broken contender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// What was unlinked is never freed.
+    Leaks,
+    /// What is freed can still be found; its memory stays.
+    StaysLinked,
+}
+
+/// `liburcu/qsbr` over its table with a defect, to see that whoever measures notices it. The table is never freed.
+///
+/// # Errors
+/// When there is no memory for it, or no liburcu in this build.
+pub fn broken_lfht(broken: Broken, elements: usize, recipe: Recipe) -> Result<Box<dyn Contender>, String> {
+    #[cfg(peer_urcu)]
+    return crate::native::lfht::broken(broken, elements, recipe);
+    #[cfg(not(peer_urcu))]
+    Err(format!("{broken:?}: this build has no liburcu for {elements} elements of {} words", recipe.words))
+}

@@ -1,0 +1,94 @@
+//! papaya's table, whose entries are freed by seize.
+
+use foldhash::quality::RandomState;
+use papaya::{Guard, HashMap, ResizeMode};
+
+use crate::{
+    Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
+};
+
+pub(super) const NAME: &str = "papaya";
+
+pub(super) struct Papaya {
+    map: HashMap<u64, Element, RandomState>,
+    elements: usize,
+    recipe: Recipe,
+}
+
+impl Papaya {
+    pub(super) fn new(elements: usize, recipe: Recipe) -> Self {
+        let hasher = RandomState::default();
+        // A resize that is not finished keeps removed entries. With half of its room free, a large table has none in a run.
+        let map =
+            HashMap::builder().capacity(elements).hasher(hasher).resize_mode(ResizeMode::Blocking).build();
+        let pinned = map.pin();
+        for key in 0..elements as u64 {
+            pinned.insert(key, recipe.element(key));
+        }
+        drop(pinned);
+        Self { map, elements, recipe }
+    }
+}
+
+impl Contender for Papaya {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn note(&self) -> &'static str {
+        "pinned for each lookup; entries are freed by seize, in batches of 32"
+    }
+
+    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        ready();
+        read_until_stopped(job, self.elements, |index| {
+            let key = index as u64;
+            self.map.pin().get(&key).is_none_or(|element| element.holds(key))
+        })
+    }
+
+    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
+        ready();
+        read_sections(job, work, self.elements, |index| {
+            work.inside(self.map.pin().get(&(index as u64)), index)
+        })
+    }
+
+    fn writer(&self) -> Box<dyn Writer + '_> {
+        Box::new(PapayaWriter(self))
+    }
+}
+
+struct PapayaWriter<'a>(&'a Papaya);
+
+impl Writer for PapayaWriter<'_> {
+    fn replace(&mut self, index: usize) {
+        let new = self.0.recipe.element(index as u64);
+        self.publish(index, Some(Box::new(new)));
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        let pinned = self.0.map.pin();
+        if let Some(old) = pinned.remove(&(index as u64)) {
+            old.stamp_unlinked();
+        }
+        if let Some(new) = new {
+            pinned.insert(index as u64, *new);
+        }
+    }
+
+    fn poll(&mut self) {
+        self.0.map.guard().flush();
+    }
+
+    /// With no reader inside, the batch is freed when the guard that flushed it is dropped.
+    fn drain(&mut self) {
+        self.poll();
+    }
+}
+
+impl Drop for PapayaWriter<'_> {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
