@@ -31,7 +31,13 @@ use crate::experiment::OnHugePages;
 
 /// What is drawn of the results of all commands.
 fn figures() -> Vec<&'static Figure> {
-    [bench::figures(), guest::FIGURES.to_vec(), stillpoint_torture::FIGURES.to_vec()].concat()
+    [
+        bench::figures(),
+        guest::FIGURES.to_vec(),
+        stillpoint_torture::FIGURES.to_vec(),
+        simulate::FIGURES.to_vec(),
+    ]
+    .concat()
 }
 
 fn main() -> ExitCode {

@@ -58,19 +58,16 @@ fn tables_figures_csv_and_json_hold_the_same_points() {
             );
         }
     }
-    for figure in [
-        "receivers.svg",
-        "initiators.svg",
-        "synchronize.svg",
-        "synchronize-beside-flat.svg",
-        "sensitivity.svg",
-    ] {
-        let text = fs::read_to_string(folder.path().join(figure)).unwrap();
-        assert!(text.starts_with("<svg") && text.contains("1 socket x 4 cores"), "{figure}");
+    for figure in ["receivers", "initiators", "jitter", "synchronize", "synchronize-beside-flat"] {
+        let file = |ending: &str| folder.path().join(format!("simulated-{figure}{ending}"));
+        let text = fs::read_to_string(file(".svg")).unwrap();
+        assert!(text.starts_with("<svg") && text.contains("Simulated"), "{figure}");
+        assert!(file("-dark.png").metadata().is_ok_and(|file| file.len() > 1000), "{figure}");
     }
+    let text = fs::read_to_string(folder.path().join("sensitivity.svg")).unwrap();
+    assert!(text.starts_with("<svg") && text.contains("1 socket x 4 cores"));
     let lines = fs::read_to_string(&csv).unwrap().lines().count();
-    let figures: usize = rows.iter().map(|row| row["metrics"].as_object().unwrap().len()).sum();
-    assert_eq!(lines, figures + 1);
+    assert_eq!(lines, rows.len() + 1);
 
     // The parameters that were used give the same figures again: the threshold that was found is among them.
     let again = ["simulate", "membarrier", "--machine", &used, "--operations", "5", "--json"];
@@ -178,7 +175,9 @@ fn nonsense_is_refused_with_its_name() {
     with(&["--receivers", "0"], &["0"]);
     with(&["--frequencies", "often"], &["'often'"]);
     with(&["--contenders", "ring"], &["ring", "tree+flat-ack"]);
-    with(&["--figures", "/nonexistent"], &["/nonexistent", "not a folder"]);
-    with(&["--csv", "/nonexistent/rows.csv"], &["cannot write /nonexistent/rows.csv"]);
+    // A file is no folder.
+    let below = format!("{machine}/below");
+    with(&["--figures", &below], &[&below, "cannot write into"]);
+    with(&["--csv", &below], &[&below, "cannot write"]);
     refused(&["simulate", "weather"], &["'weather'", "membarrier"]);
 }

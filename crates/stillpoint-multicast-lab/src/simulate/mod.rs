@@ -22,7 +22,6 @@ mod published;
 mod rows;
 mod sensitivity;
 mod show;
-mod table_file;
 mod task;
 mod world;
 
@@ -31,10 +30,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::Machine;
-use stillpoint_harness::output::json::{self, Row, Target};
+use stillpoint_harness::output::json::{self, Row};
+use stillpoint_harness::output::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
+pub use self::figures::FIGURES;
 use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
 pub use self::options::Options;
@@ -73,7 +74,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         origin.other = (Confidence::Fitted, format!("scaled to {}", file.display()));
     }
     let plan = rows::Plan::new(options, &simulated)?;
-    let target = Target::open(options.json.json.as_deref())?;
+    let results = Results::open(&options.results)?;
     options.check_outputs()?;
     let needs_threshold = plan.has(HYBRID) || options.write.is_some();
     if simulated.multicast.hybrid_threshold.is_none() && needs_threshold {
@@ -85,23 +86,19 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     rows.extend(plan.run(&simulated));
     let analysis = plan.analyse(&simulated);
 
-    if !target.takes_stdout() {
+    if !results.takes_stdout() {
         show::all(&simulated, &inputs, &published, &rows, analysis.as_ref());
     }
     rows.extend(inputs::rows(&inputs).into_iter().chain(published::rows(&published)));
     rows.extend(analysis.iter().flat_map(Analysis::rows));
     if let Some(file) = &options.write {
-        options::write(file, &simulated.text()?)?;
+        results::write(file, simulated.text()?.as_bytes())?;
     }
-    if let Some(file) = &options.csv {
-        options::write(file, &table_file::text(&rows))?;
+    if let (Some(folder), Some((name, text))) = (&options.results.figures, figures::draw(&simulated, &rows)?)
+    {
+        results::write(&folder.join(name), text.as_bytes())?;
     }
-    if let Some(folder) = &options.figures {
-        for (name, text) in figures::draw(&simulated, &rows)? {
-            options::write(&folder.join(name), &text)?;
-        }
-    }
-    target.write(&here, &rows, Extra { simulated: &simulated })?;
+    results.write(&here, &rows, Extra { simulated: &simulated }, FIGURES)?;
     if interrupt::requested() {
         output::tell(format!("interrupted: {} rows were simulated", rows.len()));
     }

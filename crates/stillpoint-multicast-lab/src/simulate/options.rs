@@ -1,11 +1,11 @@
 //! The flags of `stillpoint simulate`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::flags::JsonFlag;
+use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::output::json;
 
 use super::{contender, rows};
@@ -71,38 +71,21 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 
-    /// Draw the figures as SVG into FOLDER, which must exist
-    #[arg(long, value_name = "FOLDER")]
-    pub(super) figures: Option<PathBuf>,
-
-    /// Write the rows as CSV to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(super) csv: Option<PathBuf>,
-
     /// Write the parameters that were used to FILE
     #[arg(long, value_name = "FILE")]
     pub(super) write: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(super) json: JsonFlag,
+    pub(super) results: ResultFlags,
 }
 
 impl Options {
-    /// Checks the places for results, so that none is found to be missing after the work.
+    /// Checks the place for the parameters, so that it is not found to be missing after the work.
     pub(super) fn check_outputs(&self) -> Result<(), Stop> {
-        if let Some(folder) = self.figures.as_deref().filter(|folder| !folder.is_dir()) {
-            return Err(Stop::usage(format!("cannot draw into {}: it is not a folder", folder.display())));
-        }
-        for file in [&self.csv, &self.write].into_iter().flatten() {
-            json::probe(file).map_err(|error| json::cannot_write(file, &error))?;
-        }
-        Ok(())
+        self.write
+            .iter()
+            .try_for_each(|file| json::probe(file).map_err(|error| json::cannot_write(file, &error)))
     }
-}
-
-/// Writes a result.
-pub(super) fn write(file: &Path, text: &str) -> Result<(), Stop> {
-    json::store(file, text.as_bytes()).map_err(|error| json::cannot_write(file, &error))
 }
 
 fn parse_place(text: &str) -> Result<Place, String> {
