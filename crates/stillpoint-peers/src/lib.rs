@@ -40,3 +40,8 @@ pub use element::{Element, Recipe, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};
 pub use micro::{Micro, Timed, micro, timed};
 pub use sections::{Work, read_sections};
+
+/// The programs of the book that are for Rust's peers, and what has become of them.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/from-rust.md")]
+mod from_rust {}

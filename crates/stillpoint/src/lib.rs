@@ -90,6 +90,30 @@ extern crate alloc;
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
+/// Those of the book, page by page. Pages about other crates are with these.
+#[cfg(doctest)]
+mod book {
+    macro_rules! pages {
+        ($($page:literal as $name:ident),+ $(,)?) => {
+            $(#[doc = include_str!(concat!("../../../docs/guide/", $page, ".md"))] mod $name {})+
+        };
+    }
+
+    pages! {
+        "boosting" as boosting,
+        "guest" as guest,
+        "limits" as limits,
+        "multicast" as multicast,
+        "patterns" as patterns,
+        "pool" as pool,
+        "rcu" as rcu,
+        "table" as table,
+        "timer" as timer,
+        "tuning" as tuning,
+        "waiting" as waiting,
+    }
+}
+
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod busted;

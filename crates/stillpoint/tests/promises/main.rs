@@ -5,6 +5,7 @@
 
 #[macro_use]
 mod rows;
+mod book;
 mod complete;
 mod examples;
 mod generic;

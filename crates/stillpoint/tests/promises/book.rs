@@ -1,0 +1,144 @@
+//! Every page is in the book, every link leads somewhere, and every program of it is compiled.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::complete::folder;
+
+/// The `.md` files below `folder`.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        folder.read_dir().expect("the folder is there").map(|entry| entry.expect("it can be read").path());
+    let of = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() => pages(&path),
+        Some(extension) if extension == "md" => vec![path],
+        _ => Vec::new(),
+    };
+    entries.flat_map(of).collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The lines outside programs.
+fn prose(text: &str) -> String {
+    let mut is_program = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_program ^= is_fence;
+        !is_fence && !is_program
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is shown, and where it leads.
+fn links(text: &str) -> Vec<(String, String)> {
+    let text = prose(text);
+    let of = |(at, _): (usize, &str)| {
+        let shown = text[..at].rsplit('[').next().unwrap_or_default();
+        let target = text[at + 2..].split(')').next().unwrap_or_default();
+        (shown.to_owned(), target.to_owned())
+    };
+    text.match_indices("](").map(of).collect()
+}
+
+/// The name of a heading in links.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let of = |line: &str| line.starts_with('#').then(|| anchor(line.trim_start_matches('#')));
+    prose(text).lines().filter_map(of).collect()
+}
+
+/// Why a link of `page` leads nowhere.
+fn wrong(page: &Path, shown: &str, target: &str) -> Option<&'static str> {
+    if target.starts_with("https://") {
+        return None;
+    }
+    let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+    let folder = page.parent().expect("a page is in a folder");
+    let file = if path.is_empty() { page.to_owned() } else { folder.join(path) };
+    if !file.exists() {
+        return Some("there is no such file");
+    }
+    if !heading.is_empty() && !anchors(&read(&file)).contains(heading) {
+        return Some("there is no such heading");
+    }
+    // A test, by its name; what names its own file is none.
+    let name = shown.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or_default();
+    let is_function = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let is_source = file.extension().is_some_and(|extension| extension == "rs");
+    let is_test = is_function && is_source && !path.contains(name);
+    (is_test && !read(&file).contains(&format!("fn {name}("))).then_some("there is no such test")
+}
+
+#[test]
+fn every_page_is_in_the_summary_once() {
+    let docs = folder("../../docs");
+    let summary = docs.join("SUMMARY.md");
+    let mut listed: Vec<PathBuf> =
+        links(&read(&summary)).into_iter().map(|(_, target)| docs.join(target)).collect();
+    let mut there = pages(&docs);
+    there.retain(|page| *page != summary);
+    listed.sort();
+    there.sort();
+    assert!(there.len() > 20, "the pages are not where they were: {there:?}");
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut pages = pages(&folder("../../docs"));
+    let others = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "kernel/README.md"];
+    pages.extend(others.map(|name| folder("../..").join(name)));
+    let (mut wrongs, mut count) = (Vec::new(), 0);
+    for page in &pages {
+        for (shown, target) in links(&read(page)) {
+            count += 1;
+            let why = wrong(page, &shown, &target);
+            wrongs.extend(why.map(|why| format!("{}: {target}: {why} ({shown})", page.display())));
+        }
+    }
+    assert!(count > 300, "links are not found as they are written: {count}");
+    assert!(wrongs.is_empty(), "{wrongs:#?}");
+}
+
+/// Either by the documentation of the library, or by that of the crate that a page is about.
+#[test]
+fn every_program_in_rust_is_compiled() {
+    let crates =
+        folder("..").read_dir().expect("it is there").map(|entry| entry.expect("it can be read").path());
+    let sources: String =
+        crates.filter_map(|path| fs::read_to_string(path.join("src/lib.rs")).ok()).collect();
+    let mut with_programs = 0;
+    for page in pages(&folder("../../docs")) {
+        if read(&page).contains("```rust\n") {
+            with_programs += 1;
+            let stem = page.file_stem().expect("a page has a name").to_string_lossy();
+            let names = [format!("\"{stem}\" as "), format!("docs/guide/{stem}.md\")")];
+            assert!(names.iter().any(|name| sources.contains(name)), "{stem}.md is in no src/lib.rs");
+        }
+    }
+    assert!(with_programs > 10, "programs are not found as they are written: {with_programs}");
+}
+
+#[test]
+fn what_leads_nowhere_is_found() {
+    let page = folder("../../docs/guide/rcu.md");
+    let text = "[a](limits.md) ![b\nc](x.svg)\n```\n[no](no)\n```\n[`f`](y.rs#z)";
+    let found: Vec<_> = links(text).into_iter().map(|(shown, target)| format!("{shown}: {target}")).collect();
+    assert_eq!(found, ["a: limits.md", "b\nc: x.svg", "`f`: y.rs#z"]);
+    assert_eq!(anchor(" In the `kernel's` own_one"), "in-the-kernels-own_one");
+    assert_eq!(wrong(&page, "", "limits.md#backpressure"), None);
+    assert_eq!(wrong(&page, "", "#the-reader"), None);
+    assert!(wrong(&page, "", "no.md").is_some());
+    assert!(wrong(&page, "", "limits.md#no").is_some());
+    let this = "../../crates/stillpoint/tests/promises/book.rs";
+    assert_eq!(wrong(&page, "`what_leads_nowhere_is_found`", this), None);
+    assert!(wrong(&page, "`what_leads_nowhere_is_there`", this).is_some());
+}
