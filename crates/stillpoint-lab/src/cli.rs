@@ -133,6 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_the_book_names_are_read() {
+        let page = include_str!("../../../docs/guide/published-works.md");
+        let all = command();
+        let is_command = |words: &&str| {
+            words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some())
+        };
+        let commands: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_command).collect();
+        assert!(commands.len() > 30, "commands are not found as they are written: {commands:?}");
+        for words in commands {
+            if let Err(error) = read(["stillpoint"].into_iter().chain(words.split(' '))) {
+                panic!("{words}: {error}");
+            }
+        }
+    }
+
+    #[test]
     fn errors_take_one_line() {
         let message = read(["stillpoint", "bench", "nothing"]).unwrap_err().to_string();
         let line = one_line(&message);
