@@ -136,9 +136,8 @@ mod tests {
     fn commands_that_the_book_names_are_read() {
         let page = include_str!("../../../docs/guide/published-works.md");
         let all = command();
-        let is_command = |words: &&str| {
-            words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some())
-        };
+        let is_command =
+            |words: &&str| words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some());
         let commands: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_command).collect();
         assert!(commands.len() > 30, "commands are not found as they are written: {commands:?}");
         for words in commands {
