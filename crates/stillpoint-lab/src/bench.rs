@@ -10,7 +10,7 @@ use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::{self, Read, Row};
-use stillpoint_harness::output::results::{self, Results};
+use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
@@ -177,6 +177,15 @@ fn peers_line(machine: &Machine) -> String {
 mod tests {
     use super::*;
     use crate::experiment::{asked_for, contenders, plan};
+
+    #[test]
+    fn figures_of_all_experiments_have_names_of_their_own() {
+        let mut names: Vec<&str> = figures().iter().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
 
     #[test]
     fn the_time_left_is_that_of_the_others() {

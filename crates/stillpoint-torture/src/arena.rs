@@ -223,6 +223,12 @@ impl Context {
         self.made.load(RELAXED)
     }
 
+    /// Objects that are unlinked and not destroyed. Looks at every record.
+    pub(crate) fn waiting(&self) -> usize {
+        let ages = self.records.iter().map(|record| age_in(record.state.load(RELAXED)));
+        ages.filter(|&age| age != LINKED && age != DEAD).count()
+    }
+
     pub(crate) fn destroyed(&self) -> u64 {
         self.destroyed_by_age().iter().sum()
     }

@@ -71,7 +71,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::Nothing;
-use stillpoint_harness::output::results::Results;
+use stillpoint_harness::results::Results;
 
 use self::arena::Context;
 use self::course::Course;

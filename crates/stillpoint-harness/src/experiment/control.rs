@@ -3,13 +3,10 @@
 
 use serde::Serialize;
 
-use crate::output::json::Row;
+use crate::output::json::{AGAIN, Row};
 use crate::output::say;
 use crate::output::table;
 use crate::stats::median;
-
-/// What the name of the second one ends with.
-const AGAIN: &str = " (again)";
 
 /// The contenders of a setting, and behind them the first one again.
 pub fn with_control(mut names: Vec<String>) -> Vec<String> {
@@ -52,7 +49,7 @@ pub fn controls(rows: &[Row]) -> Vec<Control> {
     let mut found: Vec<(&Row, &str, Vec<f64>)> = Vec::new();
     let is_of_rounds =
         |metric: &str| ["_least", "_most", "_q1", "_q3"].iter().any(|end| metric.ends_with(end));
-    for again in rows.iter().filter(|row| row.contender.ends_with(AGAIN)) {
+    for again in rows.iter().filter(|row| row.is_control()) {
         let is_first = |row: &&Row| {
             row.contender == contender(&again.contender)
                 && (&row.experiment, &row.scenario, &row.params)

@@ -15,6 +15,9 @@ use crate::stats::{Distribution, median};
 /// The version of the format; it changes only when a tool that reads the old one would be misled.
 const SCHEMA: u32 = 1;
 
+/// What the name of a contender that is measured a second time ends with.
+pub(crate) const AGAIN: &str = " (again)";
+
 /// One measured row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
@@ -107,6 +110,11 @@ impl Row {
     /// The same where the reason takes a line of its own.
     pub fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
+    }
+
+    /// Whether its contender was measured before: a control, and no contender.
+    pub fn is_control(&self) -> bool {
+        self.contender.ends_with(AGAIN)
     }
 
     /// A parameter that is a number.

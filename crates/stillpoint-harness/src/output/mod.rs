@@ -6,7 +6,6 @@ pub mod figures;
 pub mod format;
 pub mod json;
 pub mod progress;
-pub mod results;
 pub mod table;
 
 use std::io::Write;

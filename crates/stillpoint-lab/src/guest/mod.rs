@@ -22,9 +22,9 @@ use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::json;
-use stillpoint_harness::output::results::Results;
 use stillpoint_harness::qemu::needs::{self, Needs};
 use stillpoint_harness::qemu::{self, Accel};
+use stillpoint_harness::results::Results;
 use stillpoint_harness::{interrupt, output};
 
 use self::lab::{Lab, Ran};

@@ -14,7 +14,8 @@ use clap::Args;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::{self, Read};
-use stillpoint_harness::output::{results, say};
+use stillpoint_harness::output::say;
+use stillpoint_harness::results;
 
 /// The flags of `stillpoint report`.
 #[derive(Debug, Args)]

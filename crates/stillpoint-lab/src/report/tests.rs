@@ -2,7 +2,8 @@ use serde_json::json;
 use stillpoint_harness::output::json::Row;
 
 use super::*;
-use crate::bench;
+use crate::experiment::Plan;
+use crate::micro;
 
 fn read(rows: Vec<Row>) -> Read {
     let text = json!({
@@ -21,7 +22,7 @@ fn cost(scenario: &str, contender: &str, nanoseconds: f64) -> Row {
 }
 
 fn page(rows: Vec<Row>) -> String {
-    page::text(&[read(rows)], &bench::figures()).unwrap()
+    page::text(&[read(rows)], micro::Plan::FIGURES).unwrap()
 }
 
 #[test]
@@ -75,13 +76,4 @@ fn all_rows_are_in_the_page() {
     let data = &page[from..from + page[from..].find("</script>").unwrap()];
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data[0]["rows"], serde_json::to_value(rows).unwrap());
-}
-
-#[test]
-fn figures_of_all_experiments_have_names_of_their_own() {
-    let mut names: Vec<&str> = bench::figures().iter().map(|figure| figure.name).collect();
-    names.sort_unstable();
-    let all = names.len();
-    names.dedup();
-    assert_eq!(names.len(), all);
 }

@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
+use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up, bring_letters};
 use stillpoint_harness::output::json::Row;
 
 use super::machine::Machine;
@@ -151,6 +151,7 @@ fn conclusions(machine: &Machine, rows: &[Row]) -> Result<Option<String>, String
     }
     let least = points.iter().map(|point| point.0).fold(0.5, f64::min) * 0.9;
     let most = points.iter().map(|point| point.0).fold(2.0, f64::max) * 1.1;
+    bring_letters();
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();

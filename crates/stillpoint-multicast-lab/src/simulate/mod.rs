@@ -31,7 +31,7 @@ use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::{self, Row};
-use stillpoint_harness::output::results::{self, Results};
+use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;

@@ -114,8 +114,8 @@ pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
     Ok(file)
 }
 
-/// Letters: a machine may have none of its own.
-fn bring_letters() {
+/// Brings letters of the font "sans-serif": a machine may have none of its own.
+pub fn bring_letters() {
     static ONCE: Once = Once::new();
     // It is refused only if it is no font, which the tests would see: then nothing is drawn.
     ONCE.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));

@@ -9,9 +9,8 @@ mod verdict;
 use serde_json::Value;
 
 use super::json::Row;
-use crate::experiment::control;
 
-pub use self::draw::{Ground, png, svg};
+pub use self::draw::{Ground, bring_letters, png, svg};
 pub use self::verdict::Verdict;
 
 /// What is drawn, of which rows.
@@ -290,7 +289,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
             && figure.scenarios.contains(&row.scenario.as_str())
             && !figure.without.contains(&row.contender.as_str())
             && row.void.is_none()
-            && control::contender(&row.contender) == row.contender
+            && !row.is_control()
     };
     let mut settings: Vec<(Setting, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(is_here) {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::figures::{self, Figure, Ground};
-use super::json::{self, Row, Target, cannot_write};
-use super::{csv, tell};
 use crate::error::Stop;
 use crate::flags::ResultFlags;
+use crate::output::figures::{self, Figure, Ground};
+use crate::output::json::{self, Row, Target, cannot_write};
+use crate::output::{csv, tell};
 
 /// The places that were asked for. All were looked at before the work began, so that none is found to be missing after it.
 #[derive(Debug)]
