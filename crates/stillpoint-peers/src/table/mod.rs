@@ -14,7 +14,7 @@ mod dpdk;
 mod reclaim;
 
 #[cfg(peer_dpdk)]
-pub(crate) use dpdk::ThreadNumber;
+pub(crate) use dpdk::{ThreadNumber, initialise_eal};
 
 pub use collection::Collected;
 #[cfg(not(peer_dpdk))]
