@@ -83,6 +83,44 @@ uint64_t NAME(manage)(size_t times)
     return fired - before;
 }
 
+/* Where the numbers of timers that fire are put. */
+static uint32_t *expired;
+
+static void collect(struct rte_timer *timer, void *argument)
+{
+    (void)timer;
+    *expired++ = (uint32_t)(uintptr_t)argument;
+}
+
+/* Arms the timers of these numbers, each to fire after so many cycles; the number of those that could be. */
+size_t NAME(touch)(struct rte_timer *timers, const uint32_t *which, size_t number, uint64_t delay)
+{
+    unsigned lcore = rte_lcore_id();
+    size_t done = 0;
+
+    for (size_t i = 0; i < number; i++)
+        done += rte_timer_reset(&timers[which[i]], delay, SINGLE, lcore, collect, (void *)(uintptr_t)which[i]) == 0;
+    return done;
+}
+
+/* Fires what is due of those; the number of timers, of which there must be room for all. */
+size_t NAME(collect)(uint32_t *numbers)
+{
+    expired = numbers;
+    (void)rte_timer_manage();
+    return (size_t)(expired - numbers);
+}
+
+uint64_t NAME(cycles)(void)
+{
+    return rte_get_timer_cycles();
+}
+
+uint64_t NAME(hertz)(void)
+{
+    return rte_get_timer_hz();
+}
+
 /* Waits until so many cycles have passed. */
 void NAME(wait)(uint64_t cycles)
 {

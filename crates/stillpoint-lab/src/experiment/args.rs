@@ -95,6 +95,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = parse_elements)]
     pub(crate) elements: usize,
 
+    /// Number of connections of `timer`, the application [default: a million, with --quick 100,000]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
+    pub(crate) connections: Option<usize>,
+
     /// What the readers of `reclaim` look up in
     #[arg(long, value_enum, default_value_t = Structure::Table)]
     pub(crate) structure: Structure,
@@ -202,6 +206,13 @@ fn parse_readers(text: &str) -> Result<usize, String> {
         Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
         Ok(_) => Err(format!("more than {MAX_READERS} readers make no sense here")),
         Err(_) => Err("not a number of readers".to_owned()),
+    }
+}
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    match text.trim().parse::<usize>() {
+        Ok(connections @ 1_000..=100_000_000) => Ok(connections),
+        _ => Err("not a number of connections from 1000 to 100000000".to_owned()),
     }
 }
 

@@ -116,6 +116,15 @@ pub(crate) fn prepare_child(
     cpus::pin(cpu)
 }
 
+/// What the allocator keeps of objects that are gone would otherwise be used for the next ones, and not seen to grow.
+pub(crate) fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call has no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// What can be asked for where there are these contenders: their names and their groups, each once.
 pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
     let mut values: Vec<&str> = Vec::new();

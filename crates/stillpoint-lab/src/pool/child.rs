@@ -8,7 +8,7 @@ use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::OBJECT;
 
-use super::Plan;
+use super::{Plan, TRANSMIT};
 use crate::experiment::{OnHugePages, has_dpdk};
 
 #[derive(Serialize, Deserialize)]
@@ -51,13 +51,44 @@ impl child::Order for Order {
 
 /// Runs a plan in a child. Returns its rows, and notes to print below them.
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
+    let (mut rows, mut notes) = on_huge_pages(&plan.only(false))?;
+    let transmission = plan.only(true);
+    if !transmission.settings.is_empty() && !interrupt::requested() {
+        let on = OnHugePages { plan: transmission, megabytes: 0, huge_pages: false };
+        let (further, more) = until_all_end(on)?;
+        rows.extend(further);
+        notes.extend(more.into_iter().map(|note| format!("{TRANSMIT}: {note}")));
+    }
+    Ok((rows, notes))
+}
+
+fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
+    if plan.settings.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
     // Eight pools of DPDK at the most, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
     let pool = plan.objects() * (OBJECT + 64);
     let for_dpdk = if has_dpdk(&plan.contenders) { ((8 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
-    let ours = 3 * ((pool >> 20) + 8);
+    let ours = 4 * ((pool >> 20) + 8);
     let pages = HugePages::reserve(for_dpdk + ours);
-    let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let on = OnHugePages { plan: plan.clone(), megabytes: for_dpdk, huge_pages: pages.is_some() };
+    let (rows, mut notes) = until_all_end(on)?;
+    let settings = <Order as child::Order>::ENVIRONMENT.iter().map(|(name, value)| format!("{name}={value}"));
+    let settings = settings.collect::<Vec<_>>().join(", ");
+    notes.push(format!("Huge pages for every allocator of the process: {settings}"));
+    notes.push(match &pages {
+        Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
+        None => {
+            "No huge pages could be reserved, which cripples dpdk/bucket: run as root, or set vm.nr_hugepages"
+                .to_owned()
+        }
+    });
+    Ok((rows, notes))
+}
+
+/// Asks one child after the other, each without those that held up the ones before it.
+fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop> {
+    let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let mut order = Order { on, first: 0, without: Vec::new() };
     while let Some(answer) = child::ask(&order)? {
         rows.extend(answer.rows);
@@ -72,15 +103,5 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
             break;
         }
     }
-    let settings = <Order as child::Order>::ENVIRONMENT.iter().map(|(name, value)| format!("{name}={value}"));
-    let settings = settings.collect::<Vec<_>>().join(", ");
-    notes.push(format!("Huge pages for every allocator of the process: {settings}"));
-    notes.push(match &pages {
-        Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
-        None => {
-            "No huge pages could be reserved, which cripples dpdk/bucket: run as root, or set vm.nr_hugepages"
-                .to_owned()
-        }
-    });
     Ok((rows, notes))
 }

@@ -6,6 +6,8 @@ const RATE: Up = Up::more("objects_per_s", "objects a second");
 const BURSTS: Across = Across::Params(&["get", "put"]);
 const COMMON: Figure =
     Figure { experiment: "pool", up: RATE, beside: &["block"], named: &["cache"], ..Figure::PLAIN };
+/// Whose blocks go out and back whole, as ours of 31 do.
+const BLOCKS: &str = "RFC: bucket, blocks of 15, least";
 const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31.";
 
 pub(crate) const FIGURES: &[&Figure] = &[
@@ -39,6 +41,23 @@ pub(crate) const FIGURES: &[&Figure] = &[
         scenarios: &["contiguous"],
         title: "Blocks of contiguous objects out, objects back",
         across: BURSTS,
+        published: &[
+            Published {
+                name: BLOCKS,
+                setting: &[("cores", "1")],
+                points: Points::Names(&[("get 31, put 1", 123e6), ("get 31, put 31", 374e6)]),
+            },
+            Published {
+                name: BLOCKS,
+                setting: &[("cores", "2")],
+                points: Points::Names(&[("get 31, put 1", 245e6), ("get 31, put 31", 751e6)]),
+            },
+            Published {
+                name: BLOCKS,
+                setting: &[("cores", "4")],
+                points: Points::Names(&[("get 31, put 1", 462e6), ("get 31, put 31", 1432e6)]),
+            },
+        ],
         words: WORDS,
         ..COMMON
     },
@@ -54,6 +73,14 @@ pub(crate) const FIGURES: &[&Figure] = &[
         scenarios: &["private"],
         title: "Objects out and back, each thread for itself",
         across: Across::param("cores", "CPUs"),
+        ..COMMON
+    },
+    &Figure {
+        name: "pool-transmit",
+        scenarios: &[super::TRANSMIT],
+        title: "Packets from a mempool to DPDK's null device",
+        across: Across::param("cores", "CPUs"),
+        up: Up::more("packets_per_s", "packets a second"),
         ..COMMON
     },
     &Figure {

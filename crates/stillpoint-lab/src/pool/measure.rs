@@ -21,6 +21,7 @@ use super::pipe::{BULK, Pipe};
 use super::plan::{CACHE, Plan, Setting};
 use super::watch::Report;
 use crate::experiment::{OnHugePages, prepare_child};
+use crate::peers;
 
 /// A pool, and the name of its rows.
 struct Entrant {
@@ -30,7 +31,17 @@ struct Entrant {
 
 pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> {
     let OnHugePages { plan, megabytes, huge_pages } = &order.on;
-    prepare_child(&plan.contenders, &plan.cpus, *megabytes, *huge_pages)?;
+    if plan.transmits() {
+        let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
+        if let Err(why) = pool::initialise_transmission(cpu, queues(plan)) {
+            // As below.
+            let _ = report.send(Report::Measured(Vec::new(), vec![format!("left out: {why}")]));
+            return Ok(());
+        }
+        cpus::pin(cpu)?;
+    } else {
+        prepare_child(&plan.contenders, &plan.cpus, *megabytes, *huge_pages)?;
+    }
     let progress = Progress::new(plan.settings.len());
     let mut stage = "";
     let settings = plan.settings.iter().enumerate().skip(order.first);
@@ -67,15 +78,28 @@ fn note(contender: &dyn PoolContender) -> String {
     format!("{}{cache}{block}: {}", contender.name(), contender.note())
 }
 
+/// Transmit queues: one for each thread.
+fn queues(plan: &Plan) -> u16 {
+    plan.settings.iter().map(|setting| setting.threads as u16).max().unwrap_or(1)
+}
+
 /// The pools, and what is to be said of those that are missing.
 fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), String> {
     let objects = plan.objects();
     let mut entrants = Vec::new();
     let mut notes = Vec::new();
-    for name in with_control(plan.contenders.clone()) {
+    let mut contenders = plan.contenders.clone();
+    if plan.transmits() {
+        contenders.retain(|name| peers::needs_dpdk(name));
+    }
+    for name in with_control(contenders) {
         let mut add = |pool: Box<dyn PoolContender>| entrants.push(Entrant { name: name.clone(), pool });
         match contender(&name) {
-            "stillpoint/pool" => add(Box::new(Bare::with_capacity(objects)?)),
+            "stillpoint/pool" => {
+                for cache in [0, CACHE] {
+                    add(Box::new(Bare::with_capacity(objects, cache)?));
+                }
+            }
             "stillpoint/pool+obj" => add(Box::new(Typed::with_capacity(objects)?)),
             "mimalloc" => match pool::mimalloc() {
                 Ok(mimalloc) => add(mimalloc),
@@ -87,7 +111,11 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), St
                 let driver = contender.rsplit('/').next().unwrap_or(contender);
                 for cache in [0, CACHE] {
                     // Without huge pages there may be too little memory for all of them.
-                    match pool::mempool(driver, objects, cache, huge_pages) {
+                    let made = match plan.transmits() {
+                        true => pool::transmitter(driver, objects, cache, queues(plan)),
+                        false => pool::mempool(driver, objects, cache, huge_pages),
+                    };
+                    match made {
                         Ok(mempool) => add(mempool),
                         Err(why) => notes.push(format!("{name}, cache {cache} left out: {why}")),
                     }
@@ -271,7 +299,7 @@ fn row(plan: &Plan, setting: &Setting, entrant: &Entrant, slices: &[Slice]) -> R
     }
     if !rates.is_empty() {
         let rate = median(rates);
-        row.put("objects_per_s", rate, 0);
+        row.put(if plan.transmits() { "packets_per_s" } else { "objects_per_s" }, rate, 0);
         row.put("ns_per_op", setting.threads as f64 * 1e9 / rate, 3);
     }
     row

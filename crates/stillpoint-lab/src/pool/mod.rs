@@ -28,4 +28,8 @@ pub(crate) const CONTENDERS: &[&str] = &[
 ];
 
 /// What the threads do.
-pub(crate) const SCENARIOS: &[&str] = &["plain", "contiguous", "single", "private", "producer-consumer"];
+pub(crate) const SCENARIOS: &[&str] =
+    &["plain", "contiguous", "single", "private", "producer-consumer", TRANSMIT];
+
+/// Packets from a mempool to DPDK's null device. It has a child process of its own, since DPDK is initialised in another way.
+const TRANSMIT: &str = "transmit";

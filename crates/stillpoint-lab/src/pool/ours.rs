@@ -12,8 +12,8 @@ use super::plan::CACHE;
 /// As large as the buckets of DPDK, so that blocks are of the same number of objects.
 const BUCKET: usize = 64 << 10;
 
-fn sized<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
-    builder.bucket_bytes(BUCKET).cache(CACHE)
+fn sized<P>(builder: PoolBuilder<P>, cache: usize) -> PoolBuilder<P> {
+    builder.bucket_bytes(BUCKET).cache(cache)
 }
 
 fn note(info: &Info) -> String {
@@ -25,8 +25,11 @@ fn note(info: &Info) -> String {
 pub(super) struct Bare(RawPool);
 
 impl Bare {
-    pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        sized(RawPool::builder(objects, OBJECT, 64)).build().map(Self).map_err(|error| error.to_string())
+    pub(super) fn with_capacity(objects: usize, cache: usize) -> Result<Self, String> {
+        sized(RawPool::builder(objects, OBJECT, 64), cache)
+            .build()
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -170,7 +173,10 @@ pub(super) struct Typed(Pool<Buffer>);
 
 impl Typed {
     pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        sized(Pool::builder(objects, || [0; OBJECT / 8])).build().map(Self).map_err(|error| error.to_string())
+        sized(Pool::builder(objects, || [0; OBJECT / 8]), CACHE)
+            .build()
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 }
 

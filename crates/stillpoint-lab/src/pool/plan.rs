@@ -9,8 +9,8 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::Shape;
 
-use super::{CONTENDERS, SCENARIOS, child, show};
-use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+use super::{CONTENDERS, SCENARIOS, TRANSMIT, child, show};
+use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
 use crate::peers;
 
 /// Objects that a cache of DPDK holds at most, and ours.
@@ -58,9 +58,16 @@ impl experiment::Plan for Plan {
         let length = &args.length;
         let asked =
             |setting: &Setting| in_scenario(&setting.scenario, scenarios) && setting.threads <= cpus.len();
-        let settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
+        let mut settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
         if settings.is_empty() {
             return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
+        }
+        if !has_dpdk(&contenders) {
+            settings.retain(|setting| setting.scenario != TRANSMIT);
+        }
+        if settings.is_empty() {
+            let why = peers::missing_dpdk("dpdk/ring").unwrap_or_else(|| "it was not asked for".to_owned());
+            return Err(Stop::usage(format!("{TRANSMIT} is DPDK's: {why}")));
         }
         let rounds = length.rounds_or(3, 5, 15);
         let slice = length.slice(rounds, Duration::from_millis(if length.full { 20 } else { 5 }));
@@ -77,6 +84,18 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
+    /// The same with those settings only that are of the transmission, or with the others.
+    pub(super) fn only(&self, transmission: bool) -> Self {
+        let mut plan = self.clone();
+        plan.settings.retain(|setting| (setting.scenario == TRANSMIT) == transmission);
+        plan
+    }
+
+    /// Whether its settings are those of the transmission.
+    pub(super) fn transmits(&self) -> bool {
+        self.settings.first().is_some_and(|setting| setting.scenario == TRANSMIT)
+    }
+
     /// Objects of each pool: as many as all threads keep, and what caches hold beside that.
     pub(super) fn objects(&self) -> usize {
         let most = self.settings.iter().map(|setting| setting.keep * setting.threads).max().unwrap_or(0);
@@ -84,20 +103,28 @@ impl Plan {
     }
 }
 
-/// Every setting, the ones that have a bar to reach first.
+/// Every setting, the ones that have a bar to reach first. On several cores, a usual run keeps one number of objects only.
 fn settings(length: &LengthFlags) -> Vec<Setting> {
-    let keeps: &[usize] = length.pick(&[465], &[30, 465, 4_030], &[30, 62, 465, 4_030, 32_767]);
+    let keeps: &[usize] = length.pick(&[465], &[30, 60, 465, 4_030], &[30, 60, 465, 4_030, 32_767]);
     let mut all = Vec::new();
     let mut add = |scenario: usize, keep: usize, get: usize, put: usize, threads: usize| {
         all.push(Setting { scenario: SCENARIOS[scenario].to_owned(), keep, get, put, threads });
     };
+    let cores = |keep: usize| -> &[usize] {
+        let usual: &[usize] = if keep == 465 { &[1, 2, 4] } else { &[1] };
+        length.pick(&[1], usual, &[1, 2, 4])
+    };
     for &keep in keeps {
-        for get in [15, 31] {
-            [1, 15, 31].into_iter().for_each(|put| add(0, keep, get, put, 1));
+        for &threads in cores(keep) {
+            for get in [15, 31] {
+                [1, 15, 31].into_iter().for_each(|put| add(0, keep, get, put, threads));
+            }
         }
     }
     for &keep in keeps.iter().filter(|&&keep| keep >= 31) {
-        [1, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, 1));
+        for &threads in cores(keep) {
+            [1, 15, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, threads));
+        }
     }
     add(2, 1, 1, 1, 1);
     for &keep in keeps {
@@ -106,5 +133,6 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
         }
     }
     add(4, 31, 31, 31, 2);
+    [1, 2, 4].into_iter().for_each(|threads| add(5, 32, 32, 1, threads));
     all
 }

@@ -5,21 +5,30 @@ use stillpoint_harness::output::format::rate;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
-use super::CONTENDERS;
+use super::{CONTENDERS, TRANSMIT};
 
 /// Prints a table for each scenario and number of objects kept.
 pub(super) fn tables(rows: &[Row], notes: &[String]) {
-    for rows in rows.chunk_by(|a, b| a.scenario == b.scenario && a.params["keep"] == b.params["keep"]) {
+    let same = |a: &Row, b: &Row| {
+        let same = |param: &str| a.params[param] == b.params[param];
+        a.scenario == b.scenario && same("keep") && (same("cores") || cores_are_columns(a))
+    };
+    for rows in rows.chunk_by(same) {
         of_rows(rows);
     }
     say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
     notes.iter().for_each(say);
 }
 
+/// Whether the numbers of cores stand beside each other.
+fn cores_are_columns(row: &Row) -> bool {
+    ["private", TRANSMIT].contains(&row.scenario.as_str())
+}
+
 /// How a column is headed.
 fn column(row: &Row) -> String {
-    match (row.scenario.as_str(), &row.params["put"]) {
-        ("private", _) => format!("cores: {}", row.params["cores"]),
+    match (cores_are_columns(row), &row.params["put"]) {
+        (true, _) => format!("cores: {}", row.params["cores"]),
         (_, whole) if *whole == 0 => format!("{}, whole", row.params["get"]),
         (_, put) => format!("{}, {put}", row.params["get"]),
     }
@@ -34,6 +43,7 @@ fn line(row: &Row) -> (Option<usize>, &str, Option<u64>) {
 fn cell(row: &Row) -> String {
     match row.metrics.get("unfinished") {
         Some(reason) => reason.as_str().unwrap_or_default().to_owned(),
+        None if row.scenario == TRANSMIT => row.shown_or_void("packets_per_s", rate),
         None => row.shown_or_void("objects_per_s", rate),
     }
 }
@@ -56,6 +66,15 @@ fn of_rows(rows: &[Row]) {
         [of_line[0].contender.clone(), cache].into_iter().chain(cells).collect::<Vec<String>>()
     });
     let Row { scenario, params, .. } = &rows[0];
-    let caption = format!("Pool: {scenario}, {} objects kept; objects a second", params["keep"]);
+    let caption = match params["cores"].as_u64() {
+        _ if scenario == TRANSMIT => "Pool: transmit, bursts of 32; packets a second".to_owned(),
+        Some(cores @ 2..) if !cores_are_columns(&rows[0]) => {
+            format!(
+                "Pool: {scenario}, {} objects kept by each of {cores} threads; objects a second",
+                params["keep"]
+            )
+        }
+        _ => format!("Pool: {scenario}, {} objects kept; objects a second", params["keep"]),
+    };
     table::of_lines(&caption, &header, 1, lines);
 }

@@ -15,7 +15,7 @@ use stillpoint_peers::table::{Dash, Looped, Map, Papaya, ReadBy, Scc, TableConte
 
 use super::ours::Ours;
 use super::{FEW, Plan, Setting};
-use crate::experiment::prepare_child;
+use crate::experiment::{give_memory_back, prepare_child};
 
 /// A slice that took longer is not asked for again: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,15 +116,6 @@ fn make<K: TableKey + Copy>(name: &str, entries: usize) -> Result<Box<dyn TableC
         "scc" => Box::new(Looped(Scc::<K, u64>::with_capacity(entries))),
         name => return Err(format!("there is no contender {name}")),
     })
-}
-
-/// What the allocator keeps of tables that are gone would otherwise be used for the next one, and not seen to grow.
-fn give_memory_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: the call has no precondition.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// What one thread does in a slice.

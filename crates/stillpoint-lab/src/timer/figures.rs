@@ -5,6 +5,14 @@ use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up}
 const CYCLES: Up = Up::less("", "TSC cycles");
 const COMMON: Figure =
     Figure { experiment: "timer", beside: &["time"], without: &["floor"], ..Figure::PLAIN };
+/// An application's, whose time is real for everybody.
+const APPLICATION: Figure = Figure {
+    experiment: "timer",
+    scenarios: &["connections"],
+    beside: &["time", "timeout_ms"],
+    ..Figure::PLAIN
+};
+const CHOICE: Across = Across::Params(&["choice"]);
 /// With as many timers as its authors had.
 const TEN_THOUSAND: &[(&str, &str)] = &[("timers", "10000")];
 
@@ -67,5 +75,26 @@ pub(crate) const FIGURES: &[&Figure] = &[
             points: Points::Names(&[("add, at the source", 64.0), ("add, at the target", 13.0)]),
         }],
         ..COMMON
+    },
+    &Figure {
+        name: "connections",
+        title: "Connections whose timeouts packets set anew: packets for a second of work",
+        across: CHOICE,
+        up: Up::more("packets_per_s", "packets a second"),
+        ..APPLICATION
+    },
+    &Figure {
+        name: "connections-poll",
+        title: "The same: the longest poll",
+        across: CHOICE,
+        up: Up::less("poll_us_max", "µs"),
+        ..APPLICATION
+    },
+    &Figure {
+        name: "connections-memory",
+        title: "The same: memory",
+        across: CHOICE,
+        up: Up::less("bytes_per_connection", "bytes a connection"),
+        ..APPLICATION
     },
 ];

@@ -16,7 +16,7 @@ use stillpoint_peers::timer::{
 use super::cycles::Bracket;
 use super::floor::Floor;
 use super::ours::{Ours, Queue, Time};
-use super::{HOUR, Plan, SPAN, remote, steady, time};
+use super::{HOUR, Plan, SPAN, connections, remote, steady, time};
 use crate::experiment::prepare_child;
 
 /// Operations of a slice at least.
@@ -33,7 +33,9 @@ pub(super) type Figures = BTreeMap<&'static str, f64>;
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     prepare_child(&plan.contenders, &plan.cpus, 64, false)?;
     let steady = steady::TIMERS.len() * steady::rounds(plan) as usize;
-    let rounds = plan.timers.len() * plan.rounds as usize + steady;
+    let application = connections::CHOICES * connections::rounds(plan) as usize;
+    let single = if plan.has("own") { plan.timers.len() * plan.rounds as usize } else { 0 };
+    let rounds = single + steady + application;
     let progress = Progress::new(rounds * with_control(plan.contenders.clone()).len());
     let mut rows = Vec::new();
     if plan.has("own") {
@@ -48,6 +50,9 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     if plan.has("remote") && !interrupt::requested() {
         progress.stage("timer: two threads");
         rows.extend(remote::run(plan)?);
+    }
+    if plan.has("connections") && !interrupt::requested() {
+        rows.extend(connections::run(plan, &progress));
     }
     Ok(rows)
 }

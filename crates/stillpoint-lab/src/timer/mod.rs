@@ -3,6 +3,7 @@
 //! All contenders get the same random delays, in ticks of their own, in a child process. Short slices of each follow each
 //! other in rotated order; what has fired and what was cancelled must be what was added.
 
+mod connections;
 mod cycles;
 mod figures;
 mod floor;
@@ -50,9 +51,9 @@ fn time(name: &str) -> &'static str {
     }
 }
 
-/// One thread with timers of its own; the same with timeouts of one length that never end; and two threads of which one adds
-/// to the other's wheel.
-pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote"];
+/// One thread with timers of its own; the same with timeouts of one length that never end; two threads of which one adds
+/// to the other's wheel; and an application.
+pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote", "connections"];
 
 /// The longest delay, in ticks.
 const SPAN: u64 = 1_000_000;
@@ -65,6 +66,7 @@ pub(crate) struct Plan {
     scenarios: Vec<String>,
     contenders: Vec<String>,
     timers: Vec<usize>,
+    connections: usize,
     rounds: u32,
     cpus: Vec<usize>,
     seed: u64,
@@ -103,6 +105,7 @@ impl experiment::Plan for Plan {
             scenarios: asked.map(|&name| name.to_owned()).collect(),
             contenders,
             timers: timers.to_vec(),
+            connections: args.connections.unwrap_or(args.length.pick(100_000, 1_000_000, 1_000_000)),
             rounds: args.length.rounds_or(5, 7, 21),
             cpus: cpus.to_vec(),
             seed: args.seed,
@@ -128,6 +131,7 @@ impl Plan {
             scenarios: vec!["own".to_owned()],
             contenders,
             timers: vec![10_000],
+            connections: 0,
             rounds: args.length.rounds_or(5, 7, 21),
             cpus: cpus.to_vec(),
             seed: args.seed,

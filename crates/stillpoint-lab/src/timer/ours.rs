@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use stillpoint::timer::{Clock, Key, Limit, TimerService, Wheel};
-use stillpoint_peers::timer::TimerContender;
+use stillpoint_peers::timer::{IdleTimers, TimerContender};
 
 pub(super) struct Ours {
     wheel: Wheel<u64>,
@@ -248,5 +248,50 @@ impl TimerContender for Queue {
 
     fn forget(&mut self) {
         self.keys.clear();
+    }
+}
+
+/// Timers of connections. The application tells the time, which it reads once for each burst.
+pub(super) struct Idle {
+    wheel: Wheel<u32>,
+    keys: Vec<Option<Key>>,
+    begin: Instant,
+}
+
+impl Idle {
+    /// Timers that a poll fires at most, and moves at most of each level.
+    const LIMIT: usize = 256;
+
+    pub(super) fn new(connections: usize) -> Self {
+        let wheel = Wheel::with_capacity(0, connections);
+        Self { wheel, keys: vec![None; connections], begin: Instant::now() }
+    }
+}
+
+impl IdleTimers for Idle {
+    fn clock(&mut self) -> u64 {
+        ticks(self.begin, Instant::now())
+    }
+
+    fn tick(&self) -> u64 {
+        1
+    }
+
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
+        let key = self.wheel.add(now + timeout, connection).map_err(|full| full.to_string())?;
+        self.keys[connection as usize] = Some(key);
+        Ok(())
+    }
+
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
+        let keys = connections.iter().filter_map(|&connection| self.keys[connection as usize]);
+        keys.filter(|&key| self.wheel.reset(key, now + timeout)).count()
+    }
+
+    fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool {
+        let fired = |_: &mut Wheel<u32>, timer: stillpoint::timer::Expired<'_, u32>| {
+            expired.extend(timer.into_value());
+        };
+        self.wheel.poll(now, Limit::expiries(Self::LIMIT), fired).is_done()
     }
 }

@@ -30,6 +30,17 @@ const STEADY: &[Column] = &[
     ("latest, ms", "latest_ms"),
 ];
 
+const CONNECTIONS: &[Column] = &[
+    ("packets/s", "packets_per_s"),
+    ("poll, p50", "poll_us_p50"),
+    ("p99.9", "poll_us_p999"),
+    ("max", "poll_us_max"),
+    ("latest", "late_us_max"),
+    ("expired of 1,000", "expired_per_1000_packets"),
+    ("dropped, %", "dropped_percent"),
+    ("bytes each", "bytes_per_connection"),
+];
+
 const REMOTE: &[Column] = &[
     ("add, source", "remote_source_cycles"),
     ("add, target", "remote_target_cycles"),
@@ -66,6 +77,14 @@ pub(super) fn tables(rows: &[Row]) {
     if !remote.is_empty() {
         let caption = "Timers of another thread: TSC cycles each";
         of_rows(caption, "burst", |row| row.params["burst"].to_string(), REMOTE, &remote);
+    }
+    let connections: Vec<&Row> = rows.iter().filter(|row| row.scenario == "connections").collect();
+    for rows in connections.chunk_by(|a, b| a.params["choice"] == b.params["choice"]) {
+        let Row { params, .. } = rows[0];
+        let (timers, timeout, choice) = (&params["timers"], &params["timeout_ms"], &params["choice"]);
+        let choice = choice.as_str().unwrap_or_default();
+        let caption = format!("{timers} connections with timeouts of {timeout} ms, {choice}; times in µs");
+        of_rows(&caption, "contender", |row| row.contender.clone(), CONNECTIONS, rows);
     }
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
     say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");

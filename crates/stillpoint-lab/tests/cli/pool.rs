@@ -31,14 +31,20 @@ fn every_scenario_has_rows_of_the_agreed_form() {
             assert!(row["params"][param].is_number(), "{row}");
         }
         if row["contender"] == "stillpoint/pool" {
-            assert_eq!(
-                (&row["params"]["block"], &row["params"]["cache"]),
-                (&Value::from(31), &Value::from(512))
-            );
+            assert_eq!(row["params"]["block"], 31, "{row}");
         }
     }
-    let cells = rows.iter().filter(|row| row["scenario"] == "plain" && row["contender"] == "object-pool");
-    assert_eq!(cells.count(), 6, "bulks of 15 and 31 out, of 1, 15 and 31 back");
+    let cells = |scenario: &str, contender: &str, cache: Value| {
+        let is_one = |row: &&Value| {
+            row["scenario"] == scenario && row["contender"] == contender && row["params"]["cache"] == cache
+        };
+        rows.iter().filter(is_one).count()
+    };
+    assert_eq!(cells("plain", "object-pool", Value::Null), 6, "bulks of 15 and 31 out, of 1, 15 and 31 back");
+    for cache in [0, 512] {
+        assert_eq!(cells("plain", "stillpoint/pool", cache.into()), 6);
+        assert_eq!(cells("contiguous", "stillpoint/pool", cache.into()), 4, "1, 15, 31 and the block back");
+    }
 }
 
 /// With DPDK where it is built in; its environment prints to standard error alone.
@@ -58,6 +64,42 @@ fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
     }
     assert!(!text.contains("Pool: plain"), "what was not asked for:\n{text}");
     assert_eq!(text.contains("dpdk/bucket"), stillpoint_peers::table::HAS_DPDK, "{text}");
+}
+
+#[test]
+fn a_usual_run_has_the_shapes_of_the_autotest_on_as_many_cores_as_there_are() {
+    let result = json(&run(&tiny(&["--contenders", "object-pool", "--scenarios", "plain", "--json"])));
+    let rows = result["rows"].as_array().unwrap();
+    let count = |param: &str, value: u64| rows.iter().filter(|row| row["params"][param] == value).count();
+    for keep in [30, 60, 465, 4_030] {
+        assert!(count("keep", keep) >= 6, "{keep}: {rows:?}");
+    }
+    let several = if std::thread::available_parallelism().unwrap().get() > 1 { 2 * 6 } else { 0 };
+    // Each twice: it is its own control.
+    assert_eq!(count("cores", 2), several, "465 objects are kept by each of two threads, too");
+}
+
+#[test]
+fn packets_go_from_every_driver_to_the_null_device() {
+    let output = run(&tiny(&["--quick", "--scenarios", "transmit", "--json"]));
+    if !stillpoint_peers::table::HAS_DPDK {
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("transmit is DPDK's"), "{}", stderr(&output));
+        return;
+    }
+    let result = json(&output);
+    let rows = result["rows"].as_array().unwrap();
+    for contender in ["dpdk/bucket", "dpdk/ring", "dpdk/stack"] {
+        for cache in [0, 512] {
+            let is_one = |row: &&Value| row["contender"] == contender && row["params"]["cache"] == cache;
+            let row = rows.iter().find(is_one).unwrap_or_else(|| panic!("{contender}, {cache}"));
+            assert!(row["metrics"]["packets_per_s"].as_f64().is_some_and(|rate| rate > 1e4), "{row}");
+            assert!(row["params"]["get"] == 32 && row.get("void").is_none(), "{row}");
+        }
+    }
+    let refused = run(&tiny(&["--contenders", "stillpoint", "--scenarios", "transmit"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("transmit is DPDK's"), "{}", stderr(&refused));
 }
 
 #[test]

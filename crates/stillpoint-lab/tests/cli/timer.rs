@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::common::{json, run, stdout};
 
-const TINY: [&str; 5] = ["bench", "timer", "--quick", "--rounds", "1"];
+const TINY: [&str; 7] = ["bench", "timer", "--quick", "--rounds", "1", "--connections", "2000"];
 
 fn row<'a>(rows: &'a [Value], contender: &str, scenario: &str) -> &'a Value {
     let found = rows.iter().find(|row| row["contender"] == contender && row["scenario"] == scenario);
@@ -67,4 +67,46 @@ fn a_terminal_gets_its_tables() {
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
     }
+}
+
+/// An application: timers of connections, of which none may be lost, early or late, or its row would be void.
+#[test]
+fn silent_connections_expire_and_others_do_not() {
+    let result = json(&run(&[
+        "bench",
+        "timer",
+        "--quick",
+        "--scenarios",
+        "connections",
+        "--connections",
+        "5000",
+        "--json",
+    ]));
+    let rows = result["rows"].as_array().unwrap();
+    let mut names =
+        vec!["stillpoint/wheel", "stillpoint/wheel (again)", "tokio-util", "hierarchical_hash_wheel_timer"];
+    if stillpoint_peers::table::HAS_DPDK {
+        names.extend(["dpdk/rte_timer", "drop-in/rte_timer"]);
+    }
+    assert_eq!(rows.len(), 2 * names.len(), "{rows:?}");
+    for choice in ["uniform", "skewed"] {
+        for name in &names {
+            let is_it = |row: &&Value| row["contender"] == *name && row["params"]["choice"] == choice;
+            let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{name}, {choice}"));
+            assert!(row.get("void").is_none(), "{row}");
+            assert_eq!(
+                (&row["params"]["timers"], &row["params"]["timeout_ms"]),
+                (&5000.into(), &15.0.into())
+            );
+            for metric in ["packets_per_s", "poll_us_max", "expired_per_1000_packets"] {
+                assert!(
+                    row["metrics"][metric].as_f64().is_some_and(|figure| figure > 0.0),
+                    "{metric} in {row}"
+                );
+            }
+            assert!(row["metrics"]["bytes_per_connection"].is_number(), "{row}");
+        }
+    }
+    let refused = run(&["bench", "timer", "--connections", "12"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }

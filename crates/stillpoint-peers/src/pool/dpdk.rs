@@ -1,6 +1,6 @@
 //! DPDK's `rte_mempool`.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use super::{OBJECT, PoolContender, PoolThread, Shape};
 use crate::table::ThreadNumber;
 
 #[repr(C)]
-struct RawPool {
+pub(super) struct RawPool {
     opaque: [u8; 0],
 }
 
@@ -41,11 +41,11 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-struct Mempool {
-    pool: NonNull<RawPool>,
-    name: &'static str,
-    cache: usize,
-    huge_pages: bool,
+pub(super) struct Mempool {
+    pub(super) pool: NonNull<RawPool>,
+    pub(super) name: &'static str,
+    pub(super) cache: usize,
+    pub(super) huge_pages: bool,
 }
 
 // SAFETY: the pool is for several threads.
@@ -53,27 +53,37 @@ unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
 
+/// The contender with a driver of this name, and DPDK's name for it.
+pub(super) fn driver(name: &str) -> Result<(&'static str, &'static CStr), String> {
+    match name {
+        "bucket" => Ok(("dpdk/bucket", c"bucket")),
+        "ring" => Ok(("dpdk/ring", c"ring_mp_mc")),
+        "stack" => Ok(("dpdk/stack", c"stack")),
+        _ => Err(format!("DPDK has no driver {name} here")),
+    }
+}
+
+/// A name that no pool had before.
+pub(super) fn label() -> Result<CString, String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: any number that was not used before.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    CString::new(format!("pool{number}")).map_err(|error| error.to_string())
+}
+
 /// A mempool with the driver `bucket`, `ring` or `stack`, and caches of so many objects. The layer has to be initialised
 /// ([`initialise_dpdk`](crate::table::initialise_dpdk)).
 ///
 /// # Errors
 /// When there is no memory for it, or no such driver.
 pub fn mempool(
-    driver: &str,
+    name: &str,
     objects: usize,
     cache: usize,
     huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let (name, ops) = match driver {
-        "bucket" => ("dpdk/bucket", c"bucket"),
-        "ring" => ("dpdk/ring", c"ring_mp_mc"),
-        "stack" => ("dpdk/stack", c"stack"),
-        _ => return Err(format!("DPDK has no driver {driver} here")),
-    };
-    // Relaxed: any number that was not used before.
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let label = CString::new(format!("pool{number}")).map_err(|error| error.to_string())?;
+    let (name, ops) = driver(name)?;
+    let label = label()?;
     let count = u32::try_from(objects).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
     // SAFETY: two strings, which the pool copies.
     let pool =

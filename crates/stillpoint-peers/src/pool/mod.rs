@@ -8,10 +8,16 @@ mod dpdk;
 #[cfg(not(peer_dpdk))]
 #[path = "no_dpdk.rs"]
 mod dpdk;
+#[cfg(peer_dpdk)]
+mod transmit;
 
 pub use dpdk::mempool;
+#[cfg(not(peer_dpdk))]
+pub use dpdk::{initialise_transmission, transmitter};
 pub use mimalloc::mimalloc;
 pub use rust::{object_pool, sharded_slab};
+#[cfg(peer_dpdk)]
+pub use transmit::{initialise_transmission, transmitter};
 
 use std::hint::black_box;
 

@@ -2,6 +2,8 @@
 
 use super::PoolContender;
 
+const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
+
 /// Would make a mempool.
 ///
 /// # Errors
@@ -12,5 +14,26 @@ pub fn mempool(
     _cache: usize,
     _huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
-    Err("this build has no DPDK: install libdpdk-dev and build again".to_owned())
+    Err(ABSENT.to_owned())
+}
+
+/// Would initialise DPDK with its null device.
+///
+/// # Errors
+/// Always: this build has no DPDK.
+pub fn initialise_transmission(_cpu: usize, _threads: u16) -> Result<(), String> {
+    Err(ABSENT.to_owned())
+}
+
+/// Would make a mempool of packets.
+///
+/// # Errors
+/// Always: this build has no DPDK.
+pub fn transmitter(
+    _name: &str,
+    _packets: usize,
+    _cache: usize,
+    _queues: u16,
+) -> Result<Box<dyn PoolContender>, String> {
+    Err(ABSENT.to_owned())
 }

@@ -13,7 +13,7 @@ mod dpdk;
 mod reclaim;
 
 #[cfg(peer_dpdk)]
-pub(crate) use dpdk::ThreadNumber;
+pub(crate) use dpdk::{ThreadNumber, initialise_eal};
 
 pub use collection::Collected;
 pub use dpdk::{initialise_dpdk, rte_hash};

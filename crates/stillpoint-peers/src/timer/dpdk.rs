@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::TimerContender;
+use super::{IdleTimers, TimerContender};
 
 #[repr(C)]
 struct RawTimer {
@@ -17,6 +17,10 @@ struct Functions {
     stop: unsafe extern "C" fn(*mut RawTimer, *const u32, usize) -> usize,
     manage: unsafe extern "C" fn(usize) -> u64,
     wait: unsafe extern "C" fn(u64),
+    touch: unsafe extern "C" fn(*mut RawTimer, *const u32, usize, u64) -> usize,
+    collect: unsafe extern "C" fn(*mut u32) -> usize,
+    cycles: unsafe extern "C" fn() -> u64,
+    hertz: unsafe extern "C" fn() -> u64,
 }
 
 /// Those whose names begin so.
@@ -35,8 +39,16 @@ macro_rules! functions {
             fn manage(times: usize) -> u64;
             #[link_name = concat!($prefix, "wait")]
             fn wait(cycles: u64);
+            #[link_name = concat!($prefix, "touch")]
+            fn touch(timers: *mut RawTimer, which: *const u32, number: usize, delay: u64) -> usize;
+            #[link_name = concat!($prefix, "collect")]
+            fn collect(numbers: *mut u32) -> usize;
+            #[link_name = concat!($prefix, "cycles")]
+            fn cycles() -> u64;
+            #[link_name = concat!($prefix, "hertz")]
+            fn hertz() -> u64;
         }
-        Functions { new, free, reset, stop, manage, wait }
+        Functions { new, free, reset, stop, manage, wait, touch, collect, cycles, hertz }
     }};
 }
 
@@ -60,7 +72,7 @@ struct RteTimer {
 /// # Errors
 /// When there is no memory.
 pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    made("dpdk/rte_timer", &DPDKS, timers)
+    Ok(Box::new(RteTimer::new("dpdk/rte_timer", &DPDKS, timers)?))
 }
 
 /// The same, from the program that was compiled against stillpoint's `rte_timer.h`.
@@ -68,17 +80,80 @@ pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
 /// # Errors
 /// When there is no memory.
 pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    made("drop-in/rte_timer", &OURS, timers)
+    Ok(Box::new(RteTimer::new("drop-in/rte_timer", &OURS, timers)?))
 }
 
-fn made(
-    name: &'static str,
-    functions: &'static Functions,
-    number: usize,
-) -> Result<Box<dyn TimerContender>, String> {
-    // SAFETY: any number will do.
-    let timers = NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
-    Ok(Box::new(RteTimer { name, functions, timers, number, added: 0 }))
+/// The timers of so many connections, DPDK's or stillpoint's under its names.
+///
+/// # Errors
+/// When there is no memory.
+pub fn idle_rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn IdleTimers>, String> {
+    let (name, functions) = if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
+    let timers = RteTimer::new(name, functions, timers)?;
+    // SAFETY: the layer was initialised, or there would be no timers.
+    let (begin, hertz) = unsafe { ((functions.cycles)(), (functions.hertz)()) };
+    Ok(Box::new(Idle { timers, begin, hertz, latest: 0 }))
+}
+
+impl RteTimer {
+    fn new(name: &'static str, functions: &'static Functions, number: usize) -> Result<Self, String> {
+        // SAFETY: any number will do.
+        let timers =
+            NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
+        Ok(Self { name, functions, timers, number, added: 0 })
+    }
+}
+
+/// Each call reads the counter by itself: a timer is armed some time after the one that the caller has read.
+struct Idle {
+    timers: RteTimer,
+    begin: u64,
+    hertz: u64,
+    /// The longest of these times.
+    latest: u64,
+}
+
+impl IdleTimers for Idle {
+    fn clock(&mut self) -> u64 {
+        // SAFETY: as when this was made.
+        let cycles = unsafe { (self.timers.functions.cycles)() } - self.begin;
+        (u128::from(cycles) * 1_000_000_000 / u128::from(self.hertz)) as u64
+    }
+
+    /// A nanosecond for the rounding of cycles, and what has passed before it was armed.
+    fn tick(&self) -> u64 {
+        1 + self.latest
+    }
+
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
+        match self.packets(&[connection], now, timeout) {
+            1 => Ok(()),
+            _ => Err("rte_timer_reset refused a timer".to_owned()),
+        }
+    }
+
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
+        let RteTimer { functions, timers, number, .. } = &self.timers;
+        assert!(connections.iter().all(|&which| (which as usize) < *number), "a timer that was not made");
+        // Never before the timeout is over.
+        let delay = (u128::from(timeout) * u128::from(self.hertz)).div_ceil(1_000_000_000) as u64;
+        // SAFETY: every number is that of a timer.
+        let done =
+            unsafe { (functions.touch)(timers.as_ptr(), connections.as_ptr(), connections.len(), delay) };
+        self.latest = self.latest.max(self.clock().saturating_sub(now));
+        done
+    }
+
+    fn expire(&mut self, _now: u64, expired: &mut Vec<u32>) -> bool {
+        expired.reserve(self.timers.number);
+        let fired = expired.len();
+        // SAFETY: no timer fires twice in a call, and there is room for all of them.
+        unsafe {
+            let more = (self.timers.functions.collect)(expired.as_mut_ptr().add(fired));
+            expired.set_len(fired + more);
+        }
+        true
+    }
 }
 
 impl TimerContender for RteTimer {

@@ -8,7 +8,7 @@ mod dpdk;
 #[path = "no_dpdk.rs"]
 mod dpdk;
 
-pub use dpdk::{rte_timer, rte_timer_drop_in};
+pub use dpdk::{idle_rte_timer, rte_timer, rte_timer_drop_in};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
 /// What can be asked of a contender besides adding and cancelling.
@@ -74,4 +74,25 @@ pub trait TimerContender {
         let _ = (delay, count);
         Ok(())
     }
+}
+
+/// Timers of connections, one each, which a packet sets anew. Times are nanoseconds of [`clock`](Self::clock).
+pub trait IdleTimers {
+    /// The time, as the contender's users read it.
+    fn clock(&mut self) -> u64;
+
+    /// How much later than at its deadline a timer may be due: deadlines are rounded, or counted from a later time.
+    fn tick(&self) -> u64;
+
+    /// Adds the timer of a connection that has none, for `timeout` after `now`.
+    ///
+    /// # Errors
+    /// When it was refused.
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String>;
+
+    /// Sets the timers of these connections for `timeout` after `now`, in this order; how many of them were there.
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize;
+
+    /// Fires what is due at `now`, and appends the connections to `expired`. False when something was left for the next call.
+    fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool;
 }

@@ -1,6 +1,7 @@
 //! The Rust peers.
 
-use std::task::{Context, Waker};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hierarchical_hash_wheel_timer::IdOnlyTimerEntry;
@@ -9,7 +10,7 @@ use hierarchical_hash_wheel_timer::wheels::cancellable::QuadWheelWithOverflow;
 use nexus_timer::{BoundedWheel, TimerHandle, WheelBuilder};
 use tokio_util::time::DelayQueue;
 
-use super::{Ability, TimerContender};
+use super::{Ability, IdleTimers, TimerContender};
 
 /// The wheel of `nexus-timer`, with ticks of a microsecond. It is told the time; or its caller reads the clock at each
 /// addition, reset and poll, and is ahead of it.
@@ -213,16 +214,127 @@ impl TimerContender for DelayQueues {
     }
 }
 
+const MILLISECOND: u64 = 1_000_000;
+
+impl DelayQueues {
+    /// The time of its runtime so many nanoseconds after the beginning.
+    fn at(&self, time: u64) -> tokio::time::Instant {
+        self.begin + Duration::from_nanos(time)
+    }
+}
+
+impl IdleTimers for DelayQueues {
+    fn clock(&mut self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    /// The queue rounds up to milliseconds since it was made, and its runtime to its own.
+    fn tick(&self) -> u64 {
+        2 * MILLISECOND
+    }
+
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
+        let at = self.at(now + timeout);
+        let _inside = self.runtime.enter();
+        let key = self.queue.insert_at(u64::from(connection), at);
+        let place = connection as usize;
+        self.keys.resize(self.keys.len().max(place + 1), None);
+        self.keys[place] = Some(key);
+        Ok(())
+    }
+
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
+        let at = self.at(now + timeout);
+        let _inside = self.runtime.enter();
+        let keys = connections.iter().filter_map(|&connection| self.keys[connection as usize].as_ref());
+        keys.map(|key| self.queue.reset_at(key, at)).count()
+    }
+
+    /// In the manner of a task that does other work between: it lets its runtime see the time, and takes all that is ready.
+    fn expire(&mut self, _now: u64, expired: &mut Vec<u32>) -> bool {
+        let (queue, keys) = (&mut self.queue, &mut self.keys);
+        let ready = std::future::poll_fn(|context| {
+            while let Poll::Ready(Some(timer)) = queue.poll_expired(context) {
+                let connection = timer.into_inner() as u32;
+                keys[connection as usize] = None;
+                expired.push(connection);
+            }
+            Poll::Ready(())
+        });
+        self.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            tokio::task::unconstrained(ready).await;
+        });
+        true
+    }
+}
+
 /// The cancellable wheel of `hierarchical_hash_wheel_timer`, with ticks of a millisecond.
 pub struct HashWheel {
     wheel: QuadWheelWithOverflow<IdOnlyTimerEntry<u64>>,
     added: u64,
+    begin: Instant,
+    /// Milliseconds since the beginning that the wheel has seen.
+    now: u64,
 }
 
 impl HashWheel {
     /// It takes memory as timers are added.
     pub fn new() -> Self {
-        Self { wheel: QuadWheelWithOverflow::new(), added: 0 }
+        Self { wheel: QuadWheelWithOverflow::new(), added: 0, begin: Instant::now(), now: 0 }
+    }
+}
+
+impl HashWheel {
+    /// Lets time pass, and hands over what fires at each tick.
+    fn pass(&mut self, ticks: u64, mut fired: impl FnMut(Vec<Rc<IdOnlyTimerEntry<u64>>>)) {
+        let mut left = ticks;
+        while left > 0 {
+            match self.wheel.can_skip() {
+                Skip::Empty => break,
+                Skip::Millis(skip) => {
+                    let skip = u64::from(skip).min(left);
+                    self.wheel.skip(skip as u32);
+                    left -= skip;
+                }
+                Skip::None => {
+                    fired(self.wheel.tick());
+                    left -= 1;
+                }
+            }
+        }
+    }
+}
+
+impl IdleTimers for HashWheel {
+    fn clock(&mut self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn tick(&self) -> u64 {
+        MILLISECOND
+    }
+
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
+        // Delays count from the last tick; rounded up, a timer is not early.
+        let delay = (now + timeout).div_ceil(MILLISECOND) - self.now;
+        let entry = IdOnlyTimerEntry { id: u64::from(connection), delay: Duration::from_millis(delay) };
+        self.wheel.insert(entry).map_err(|_| "a timer was refused".to_owned())
+    }
+
+    /// There is no reset: a timer is cancelled, and another one added.
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
+        let mut anew = |&&connection: &&u32| {
+            self.wheel.cancel(&u64::from(connection)).is_ok() && self.open(connection, now, timeout).is_ok()
+        };
+        connections.iter().filter(&mut anew).count()
+    }
+
+    fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool {
+        let to = now / MILLISECOND;
+        self.pass(to - self.now, |timers| expired.extend(timers.iter().map(|timer| timer.id as u32)));
+        self.now = to;
+        true
     }
 }
 
@@ -263,21 +375,8 @@ impl TimerContender for HashWheel {
     }
 
     fn expire(&mut self, ticks: u64) -> u64 {
-        let (mut left, mut fired) = (ticks, 0);
-        while left > 0 {
-            match self.wheel.can_skip() {
-                Skip::Empty => break,
-                Skip::Millis(skip) => {
-                    let skip = u64::from(skip).min(left);
-                    self.wheel.skip(skip as u32);
-                    left -= skip;
-                }
-                Skip::None => {
-                    fired += self.wheel.tick().len() as u64;
-                    left -= 1;
-                }
-            }
-        }
+        let mut fired = 0;
+        self.pass(ticks, |timers| fired += timers.len() as u64);
         fired
     }
 

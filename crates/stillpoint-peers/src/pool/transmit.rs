@@ -1,0 +1,124 @@
+//! Packets of DPDK's `rte_mempool`, sent to its null device.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::dpdk::{Mempool, RawPool, driver, label};
+use super::{PoolContender, PoolThread, Shape};
+use crate::table::{ThreadNumber, initialise_eal};
+
+unsafe extern "C" {
+    safe fn stillpoint_transmit_begin(queues: u16) -> c_int;
+    fn stillpoint_transmit_pool(
+        name: *const c_char,
+        driver: *const c_char,
+        count: u32,
+        cache: u32,
+    ) -> *mut RawPool;
+    fn stillpoint_transmit(
+        pool: *mut RawPool,
+        queue: u16,
+        packets: *mut *mut u8,
+        burst: u16,
+        turns: u64,
+    ) -> bool;
+}
+
+/// Initialises DPDK's environment abstraction layer in memory without huge pages and with its null device, which gets a
+/// transmit queue for each of `threads`. The layer pins the calling thread to `cpu`.
+///
+/// # Errors
+/// When the layer or the device refuses; the layer prints its reason itself.
+pub fn initialise_transmission(cpu: usize, threads: u16) -> Result<(), String> {
+    initialise_eal(1024, &["--no-huge", "--no-shconf", "--vdev=net_null0"], cpu)?;
+    match stillpoint_transmit_begin(threads) {
+        0 => Ok(()),
+        error => Err(format!(
+            "DPDK's device net_null0 does not start: {}",
+            std::io::Error::from_raw_os_error(-error)
+        )),
+    }
+}
+
+/// A mempool of packets with the driver `bucket`, `ring` or `stack`, whose [`PoolThread::plain`] sends them: in each turn, a burst of
+/// [`Shape::get`]. The device frees them one by one. Its threads take turns at the queues: there may be as many at a time
+/// as were named to [`initialise_transmission`].
+///
+/// # Errors
+/// When there is no memory for it, or no such driver.
+pub fn transmitter(
+    name: &str,
+    packets: usize,
+    cache: usize,
+    queues: u16,
+) -> Result<Box<dyn PoolContender>, String> {
+    let (name, ops) = driver(name)?;
+    let label: CString = label()?;
+    let count = u32::try_from(packets).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
+    // SAFETY: two strings, which the pool copies.
+    let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
+    let pool = NonNull::new(pool).ok_or(format!("{name} found no memory for packets"))?;
+    let pool = Mempool { pool, name, cache, huge_pages: false };
+    Ok(Box::new(Transmitter { pool, queues, next: AtomicU16::new(0) }))
+}
+
+struct Transmitter {
+    pool: Mempool,
+    queues: u16,
+    next: AtomicU16,
+}
+
+impl PoolContender for Transmitter {
+    fn name(&self) -> &'static str {
+        self.pool.name()
+    }
+
+    fn cache(&self) -> Option<usize> {
+        self.pool.cache()
+    }
+
+    fn block(&self) -> Option<usize> {
+        self.pool.block()
+    }
+
+    fn note(&self) -> String {
+        self.pool.note()
+    }
+
+    fn thread(&self) -> Box<dyn PoolThread + '_> {
+        // Relaxed: only a number that differs from those of the threads beside this one.
+        let queue = self.next.fetch_add(1, Ordering::Relaxed) % self.queues;
+        Box::new(Thread {
+            pool: self.pool.thread(),
+            raw: self.pool.pool,
+            queue,
+            _number: ThreadNumber::take(),
+        })
+    }
+}
+
+struct Thread<'p> {
+    pool: Box<dyn PoolThread + 'p>,
+    raw: NonNull<RawPool>,
+    queue: u16,
+    _number: ThreadNumber,
+}
+
+impl PoolThread for Thread<'_> {
+    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        assert!(shape.get <= objects.len(), "there is room for a burst");
+        // SAFETY: there is room for a burst, and no other thread has this queue.
+        unsafe {
+            stillpoint_transmit(self.raw.as_ptr(), self.queue, objects.as_mut_ptr(), shape.get as u16, turns)
+        }
+    }
+
+    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
+        self.pool.get(objects)
+    }
+
+    fn put(&mut self, objects: &[*mut u8]) {
+        self.pool.put(objects);
+    }
+}
