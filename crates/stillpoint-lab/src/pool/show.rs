@@ -17,6 +17,11 @@ pub(super) fn tables(rows: &[Row], notes: &[String]) {
         of_rows(rows);
     }
     say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
+    if rows.iter().any(|row| row.scenario == TRANSMIT) {
+        say(
+            "Packets of 64 bytes, each written once, in mempools without huge pages; the device frees them one by one.",
+        );
+    }
     notes.iter().for_each(say);
 }
 

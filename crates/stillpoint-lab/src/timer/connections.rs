@@ -137,13 +137,17 @@ impl Application {
             self.open(timers, connection, now, timeout)?;
         }
         let begin = timers.clock();
-        let mut course = Course { arrival: begin, finished: begin, ..Course::default() };
+        // Some may have become due before the first poll.
+        let mut course = Course { arrival: begin, finished: 0 };
         let mut counted = Counted::default();
         let mut expired = Vec::with_capacity(connections as usize);
         let mut burst = [0; BURST];
-        while course.finished < begin + 2 * self.timeout && !interrupt::requested() {
+        while !interrupt::requested() {
             burst.fill_with(|| self.choice.draw(&mut self.random, u64::from(connections)));
             let now = course.wait(timers);
+            if now >= begin + 2 * self.timeout {
+                break;
+            }
             if now < begin + self.timeout {
                 counted = Counted::default();
             }
@@ -199,7 +203,6 @@ impl Application {
 }
 
 /// Where time has come to.
-#[derive(Default)]
 struct Course {
     /// When the next burst is there.
     arrival: u64,
@@ -275,6 +278,8 @@ mod tests {
         Ignores,
         /// It fires only in every hundredth poll.
         Sleeps,
+        /// It adds timers so slowly that the first ones are due before all are there: no fault.
+        Slow,
     }
 
     /// Every timer is looked at in each poll. Each look at the clock takes 100 ns.
@@ -303,6 +308,7 @@ mod tests {
 
         fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
             self.deadlines[connection as usize] = now + timeout;
+            self.now += if self.fault == Fault::Slow { 4_000 } else { 0 };
             if self.loses(connection) {
                 self.deadlines[connection as usize] = u64::MAX;
             }
@@ -320,7 +326,7 @@ mod tests {
 
         fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool {
             self.polls += 1;
-            if self.fault == Fault::Sleeps && self.polls % 100 != 0 {
+            if self.fault == Fault::Sleeps && !self.polls.is_multiple_of(100) {
                 return true;
             }
             for (connection, deadline) in self.deadlines.iter_mut().enumerate() {
@@ -348,6 +354,12 @@ mod tests {
         assert!(uniform["late_us_max"] <= 33.0, "{uniform:?}");
         let skewed = run(Choice::Skewed, Fault::None).unwrap();
         assert!(skewed["expired_per_1000_packets"] > 2.0 * expired, "{skewed:?}");
+    }
+
+    #[test]
+    fn what_is_due_before_the_first_poll_is_not_late() {
+        let slow = run(Choice::Uniform, Fault::Slow).unwrap();
+        assert!(slow["expired_per_1000_packets"] > 0.0, "{slow:?}");
     }
 
     #[test]

@@ -89,6 +89,12 @@ pub(super) fn tables(rows: &[Row]) {
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
     say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
     say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
+    if !connections.is_empty() {
+        say(
+            "Connections: packets by the time of work, waiting for bursts left out; a million packets a second come, in bursts of \
+             32. What a ring of 1,024 does not hold is dropped; more connections fall silent then.",
+        );
+    }
     say(
         "Contenders are compared with those that have the time from the same source: an integer costs nothing, an Instant \
          and a Duration some arithmetic, +clock and rte_timer read the clock by themselves.",
