@@ -260,7 +260,7 @@ pub(super) struct Idle {
 
 impl Idle {
     /// Timers that a poll fires at most, and moves at most of each level.
-    const LIMIT: usize = 256;
+    const LIMIT: usize = 64;
 
     pub(super) fn new(connections: usize) -> Self {
         let wheel = Wheel::with_capacity(0, connections);
