@@ -352,6 +352,7 @@ static void processes(void)
     }
     UNTIL(LOAD(v->qsbr_cnt[1].still_tid_) != 0);
     CHECK(LOAD(v->qsbr_cnt[1].still_tid_) == (uint32_t)child);
+    UNTIL(LOAD(v->qsbr_cnt[1].cnt) != 0); /* it notes its thread first */
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     int status = 1;
