@@ -172,7 +172,7 @@ fn sanitizers_have_nothing_to_say() {
         // It has eyes: a program that does not wait for its readers is reported.
         let racy = [&flags[..], &["-DWITHOUT_GRACE_PERIOD"]].concat();
         let program = compiled(CC, &source("qsbr"), &racy, &format!("racy-{kind}"));
-        let output = Command::new(&program).output().unwrap();
+        let output = Command::new("timeout").arg("900").arg(&program).output().unwrap();
         assert!(!output.status.success() && said(&output).contains("Sanitizer"), "{}", said(&output));
     }
 }

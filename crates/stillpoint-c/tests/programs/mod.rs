@@ -123,7 +123,8 @@ pub(crate) fn linked(
 /// Compiles a program, and runs it. Returns what it said.
 pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
     let program = compiled(compiler, source, flags, program);
-    let output = Command::new(&program).output().unwrap();
+    // One that hangs is a failure, too. The longest takes a minute under a sanitizer.
+    let output = Command::new("timeout").args(["--signal=ABRT", "900"]).arg(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
     said(&output)
 }
