@@ -282,6 +282,8 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
 /// after the thread's end. Then a region that was left open is never closed.
 static END: ThreadEnd = {
     unsafe extern "C" fn end(thread: *mut c_void) {
+        // A handler that locked here would have its region ended, or keep a record that is another thread's.
+        let _blocked = Blocked::all();
         // SAFETY: `still_rcu_begin_` has named it on this thread, whose thread-local memory is still there.
         let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
         // Relaxed, all: the thread's own. Destructors of a later round begin anew.
@@ -439,6 +441,10 @@ pub(crate) fn prepare_process() {
 
 /// No deleter runs while the process forks, unless it is a deleter that forks, or one that waits for the thread that does.
 unsafe extern "C" fn prepare() {
+    // Programs that use neither domain may fork where nothing may be allocated.
+    if domains().iter().all(Option::is_none) {
+        return;
+    }
     let waiting = Waiting::begin();
     let pauses = domains().map(|found| {
         found.map(|found| {

@@ -25,7 +25,7 @@
 //     anything is scheduled, even if it was scheduled before the region began.
 //   - A thread is registered by its first lock, and unregistered after the destructors of its thread-locals, in which it may lock.
 //     A region that is open then ends (but not in a process that had no pthread key left when it loaded the library by dlopen).
-//     lock and unlock may be called in signal handlers in pairs, if the thread has locked before.
+//     lock and unlock may be called in signal handlers in pairs, if the thread has locked before, and until its key destructors run.
 //   - retire neither allocates nor fails. From then on until its deleter is called, an object must not be assigned to: that would
 //     overwrite what the library keeps in it. With STILL_CHECKED, in all files of a program, this ends the program with a message, and
 //     so does a second retire; rcu_obj_base is not trivially copyable then.

@@ -191,6 +191,7 @@ void still_urcu_workers_free_(uint32_t flavour);
 void still_urcu_before_fork_(uint32_t flavour);
 void still_urcu_after_fork_parent_(uint32_t flavour);
 void still_urcu_after_fork_child_(uint32_t flavour);
+void still_urcu_forget_reset_(uint32_t flavour);
 void still_urcu_reset_after_fork_(uint32_t flavour);
 void still_urcu_register_atfork_(uint32_t flavour, struct urcu_atfork *atfork);
 void still_urcu_unregister_atfork_(uint32_t flavour, struct urcu_atfork *atfork);

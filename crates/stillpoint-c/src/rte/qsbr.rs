@@ -378,12 +378,13 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, th
         // An id that is none has no quiescent state: the readers are waited for all the same.
         if let Ok((count, ..)) = variable.id(thread_id) {
             // The caller has nothing: as its quiescent state, or going online. Step 1's fence follows.
-            tsan::release(&count.cnt);
-            let before = count.cnt.swap(variable.head().token.load(Ordering::Acquire), Ordering::AcqRel);
-            fence(Ordering::SeqCst);
-            if before == OFFLINE {
+            // Relaxed, both: a hint for reports, before the count, as in `thread_online`. The id is the calling thread's.
+            if count.cnt.load(Ordering::Relaxed) == OFFLINE {
                 count.tid.store(tid(), Ordering::Relaxed);
             }
+            tsan::release(&count.cnt);
+            count.cnt.swap(variable.head().token.load(Ordering::Acquire), Ordering::AcqRel);
+            fence(Ordering::SeqCst);
             variable.wake();
         }
         Ok(c_int::from(variable.wait(token, None)))

@@ -56,6 +56,7 @@ impl Flavour {
         if !self.is_qsbr() && self.is_ongoing() {
             return Err(self.waits_for_itself(pushed.barrier(), "in a read-side section"));
         }
+        let _barrier = self.within_barrier();
         self.while_offline(|| self.wait_behind(pushed))?;
         acquires();
         Ok(())

@@ -1,7 +1,10 @@
 //! The hooks around `fork`.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use stillpoint_sys::os;
 
 use super::flavour::of;
 use crate::border::{call, Refusal};
@@ -39,18 +42,43 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
         if flavour.is_within_callback() {
             return Err(flavour.waits_for_itself("call_rcu_before_fork", "by a callback"));
         }
-        let workers: Vec<_> = {
+        still_urcu_forget_reset_(flavour.number());
+        let (pauses, mut lock) = loop {
+            let workers: Vec<_> = {
+                let mut lock = flavour.lock();
+                if lock.is_borrowed() {
+                    return Err(
+                        flavour.waits_for_itself("call_rcu_before_fork", "between the hooks of a fork")
+                    );
+                }
+                if lock.is_forking {
+                    // One after the other: between two forks queues are served.
+                    drop(lock);
+                    os::wait(&flavour.shared.forking, 1, None);
+                    continue;
+                }
+                // From now on workers are paused when they are made, and nobody waits for the end of a pause.
+                flavour.begin_fork(&mut lock);
+                lock.live.iter().copied().chain(flavour.deferring()).collect()
+            };
+            let is_in_barrier = Cell::new(false);
+            let gives_up = || {
+                is_in_barrier.set(is_in_barrier.get() || flavour.has_inner_barrier());
+                is_in_barrier.get()
+            };
+            // Not under the lock: a callback that is running may want it.
+            let pauses: Vec<_> =
+                workers.into_iter().map(|worker| worker.queue.pause_to_fork(gives_up)).collect();
             let mut lock = flavour.lock();
-            if lock.is_borrowed() {
-                return Err(flavour.waits_for_itself("call_rcu_before_fork", "between the hooks of a fork"));
+            if !is_in_barrier.get() {
+                break (pauses, lock);
             }
-            // From now on workers are paused when they are made, and nobody waits for the end of a pause.
-            lock.forks += 1;
-            lock.live.iter().copied().chain(flavour.deferring()).collect()
+            // A callback waits for those of another queue, which is paused.
+            drop(pauses);
+            flavour.end_fork(&mut lock);
+            drop(lock);
+            flavour.wait_for_inner_barriers();
         };
-        // Not under the lock: a callback that is running may want it.
-        let pauses = workers.into_iter().map(|worker| worker.queue.pause_to_fork(|| false)).collect();
-        let mut lock = flavour.lock();
         lock.pauses = pauses;
         let hooks = lock.atfork;
         lock.keep();
@@ -72,11 +100,7 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         };
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
         drop(pauses);
-        lock.forks -= 1;
-        if lock.forks == 0 {
-            lock.born_paused.clear();
-            flavour.bury_dead(&mut lock);
-        }
+        flavour.end_fork(&mut lock);
         // Of a worker that was made meanwhile, by this thread.
         flavour.start_missing(&lock);
         drop(lock);
@@ -96,7 +120,7 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
                 flavour.name()
             )));
         };
-        lock.forks = 0;
+        flavour.end_fork_in_child(&mut lock);
         if let Some(group) = flavour.peek() {
             note_reset(flavour.number());
             // SAFETY: the only thread of a child; the queues were paused.
@@ -108,7 +132,6 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
         let hooks = lock.atfork;
         // They have ended already.
         lock.pauses.clear();
-        lock.born_paused.clear();
         drop(lock);
         // SAFETY: they are registered.
         unsafe { run(hooks, |hooks| hooks.after_fork_child) };
@@ -124,6 +147,15 @@ fn note_reset(flavour: u32) -> bool {
     let process = std::process::id();
     // Relaxed: of the thread that forked.
     RESET_IN.get(flavour as usize).is_none_or(|reset| reset.swap(process, Ordering::Relaxed) != process)
+}
+
+/// Before a `fork`: the child may have the number of the process that was reset last.
+#[no_mangle]
+pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
+    if let Some(reset) = RESET_IN.get(flavour as usize) {
+        // Relaxed: as above.
+        reset.store(0, Ordering::Relaxed);
+    }
 }
 
 /// In a child: the other threads are no readers any more.

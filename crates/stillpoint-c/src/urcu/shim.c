@@ -319,6 +319,7 @@ FLAVOUR(bp, STILL_URCU_BP)
 /* The hooks of bp alone. */
 WEAK void still_urcu_bp_before_fork(void)
 {
+    still_urcu_forget_reset_(STILL_URCU_BP);
 }
 WEAK void still_urcu_bp_after_fork_parent(void)
 {

@@ -11,12 +11,13 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
+use stillpoint_sys::os;
 use stillpoint_sys::sync::Door;
 
 use super::flavour::{Flavour, Locked};
@@ -69,6 +70,10 @@ pub(super) struct Shared {
     default: AtomicPtr<Worker>,
     of_cpus: OnceLock<Box<[AtomicPtr<Worker>]>>,
     deferred: AtomicPtr<Worker>,
+    /// 1 while a thread is counted as one that forks, 0 otherwise.
+    pub(super) forking: AtomicU32,
+    /// Barriers in callbacks.
+    inner_barriers: AtomicU32,
 }
 
 /// What the flavour's lock is for.
@@ -76,8 +81,8 @@ pub(super) struct Workers {
     /// With the default worker, and without that of deferred calls.
     pub(super) live: Vec<&'static Worker>,
     freed: Vec<&'static Worker>,
-    /// Threads between the hooks of a fork. Meanwhile queues are paused.
-    pub(super) forks: usize,
+    /// Whether a thread is about to fork, or between the hooks of that. Meanwhile queues are paused.
+    pub(super) is_forking: bool,
     /// Of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
     /// Of workers that were made since somebody was between the hooks.
@@ -89,12 +94,26 @@ pub(super) struct Workers {
 // SAFETY: the hooks' address is used under the lock.
 unsafe impl Send for Workers {}
 
+/// See [`Flavour::within_barrier`].
+pub(super) struct InnerBarrier(&'static Flavour);
+
+impl Drop for InnerBarrier {
+    fn drop(&mut self) {
+        let barriers = &self.0.shared.inner_barriers;
+        if barriers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            os::wake_all(barriers);
+        }
+    }
+}
+
 impl Shared {
     pub(super) const fn new() -> Self {
         Self {
             default: AtomicPtr::new(ptr::null_mut()),
             of_cpus: OnceLock::new(),
             deferred: AtomicPtr::new(ptr::null_mut()),
+            forking: AtomicU32::new(0),
+            inner_barriers: AtomicU32::new(0),
         }
     }
 }
@@ -104,7 +123,7 @@ impl Workers {
         Self {
             live: Vec::new(),
             freed: Vec::new(),
-            forks: 0,
+            is_forking: false,
             pauses: Vec::new(),
             born_paused: Vec::new(),
             atfork: ptr::null_mut(),
@@ -138,7 +157,7 @@ impl Worker {
 
     /// Nobody serves its queue yet: a fork that is under way need not look for it.
     fn is_born(&self, lock: &mut Locked<'_, Workers>) {
-        if lock.forks > 0 {
+        if lock.is_forking {
             lock.born_paused.push(self.queue.pause());
         }
     }
@@ -300,6 +319,56 @@ impl Flavour {
     }
 
     /// Whether the calling thread runs a callback of the flavour.
+    /// Counts the calling thread as the one that forks.
+    pub(super) fn begin_fork(&self, lock: &mut Locked<'_, Workers>) {
+        lock.is_forking = true;
+        // Relaxed: whoever sleeps on it looks again under the lock.
+        self.shared.forking.store(1, Ordering::Relaxed);
+    }
+
+    /// Nobody forks any more. The pauses of queues that were there before are over.
+    pub(super) fn end_fork(&'static self, lock: &mut Locked<'_, Workers>) {
+        self.end_fork_in_child(lock);
+        os::wake_all(&self.shared.forking);
+        self.bury_dead(lock);
+    }
+
+    /// The same in the child, in which nobody waits for that; workers that were to be buried are reset there.
+    pub(super) fn end_fork_in_child(&self, lock: &mut Locked<'_, Workers>) {
+        lock.is_forking = false;
+        // Relaxed: as above. Nobody is in a callback of a child.
+        self.shared.forking.store(0, Ordering::Relaxed);
+        lock.born_paused.clear();
+    }
+
+    /// Whether a callback waits for those of another queue.
+    pub(super) fn has_inner_barrier(&self) -> bool {
+        self.shared.inner_barriers.load(Ordering::SeqCst) != 0
+    }
+
+    pub(super) fn wait_for_inner_barriers(&self) {
+        loop {
+            match self.shared.inner_barriers.load(Ordering::SeqCst) {
+                0 => return,
+                barriers => os::wait(&self.shared.inner_barriers, barriers, None),
+            }
+        }
+    }
+
+    /// While the value lives, the calling thread is in a barrier. If it is in a callback, a fork that waits for that one gives up its
+    /// pauses: the barrier may be for a queue that it has paused.
+    pub(super) fn within_barrier(&'static self) -> Option<InnerBarrier> {
+        let mut served: Vec<_> = self.lock().live.clone();
+        served.extend(self.deferring());
+        served.retain(|worker| worker.queue.is_served_here());
+        (!served.is_empty()).then(|| {
+            // SeqCst: pairs with the look in `has_inner_barrier`, which those who are woken repeat.
+            self.shared.inner_barriers.fetch_add(1, Ordering::SeqCst);
+            served.iter().for_each(|worker| worker.wake());
+            InnerBarrier(self)
+        })
+    }
+
     pub(super) fn is_within_callback(&'static self) -> bool {
         self.peek().is_some()
             && (self.deferring().is_some_and(|worker| worker.queue.is_served_here())
@@ -367,7 +436,7 @@ impl Flavour {
     /// one or with the other, since they look under the lock. While a fork is under way, which pauses queues and then wants the lock,
     /// a worker that has something is left to the end of that.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
-        let is_put_off = lock.forks > 0 && worker.queue.pending() > 0;
+        let is_put_off = lock.is_forking && worker.queue.pending() > 0;
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).is_to_bury = is_put_off };
         if is_put_off {

@@ -375,6 +375,82 @@ static void frozen_pushes(int freed_before)
     rcu_barrier();
 }
 
+static int waits_done;
+
+static void waits_within(void *argument)
+{
+    (void)argument;
+    rcu_barrier();
+    ADD(waits_done, 1);
+}
+
+static void *defers_for_ever(void *argument)
+{
+    (void)argument;
+    rcu_register_thread();
+    CHECK(rcu_defer_register_thread() == 0);
+    while (!LOAD(stop)) {
+        defer_rcu(waits_within, NULL);
+        rcu_defer_barrier();
+    }
+    rcu_defer_unregister_thread();
+    rcu_unregister_thread();
+    return NULL;
+}
+
+/* A deferred call waits for the callbacks of call_rcu, whose queue a fork has paused. */
+static void barriers_in_deferred_calls(void)
+{
+    STORE(stop, 0);
+    pthread_t thread = started(defers_for_ever, NULL);
+    for (int round = 0; round < 50; round++) {
+        int before = LOAD(waits_done);
+        push();
+        call_rcu_before_fork();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            call_rcu_after_fork_child();
+            rcu_barrier();
+            CHECK(LOAD(called) == LOAD(pushed));
+            _exit(0);
+        }
+        call_rcu_after_fork_parent();
+        in_parent(child);
+        AWAIT(LOAD(waits_done) > before);
+    }
+    STORE(stop, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void *forks_for_ever(void *argument)
+{
+    (void)argument;
+    while (!LOAD(stop)) {
+        call_rcu_before_fork();
+        call_rcu_after_fork_parent();
+    }
+    return NULL;
+}
+
+/* Callbacks run although there is always somebody who is about to fork. */
+static void several_forkers(void)
+{
+    pthread_t threads[4];
+    STORE(stop, 0);
+    for (int each = 0; each < 4; each++)
+        threads[each] = started(forks_for_ever, NULL);
+    for (int round = 0; round < 50; round++) {
+        push();
+        rcu_barrier();
+        CHECK(LOAD(called) == LOAD(pushed));
+    }
+    STORE(stop, 1);
+    for (int each = 0; each < 4; each++)
+        CHECK(pthread_join(threads[each], NULL) == 0);
+}
+
 int main(void)
 {
     alarm(300);
@@ -387,6 +463,8 @@ int main(void)
         made_in_a_fork();
     }
     storm();
+    barriers_in_deferred_calls();
+    several_forkers();
     frozen_pushes(0);
     frozen_pushes(1);
     printf("%d workers, %d pushes, %d barriers\n", workers_made, pushed, barriers_done);

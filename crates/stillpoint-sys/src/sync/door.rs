@@ -5,6 +5,9 @@
 //! waits for. All changes in between continue the release sequence of its `leave`, so the closer, who has found the count
 //! at 0 by an acquire load, comes after what was done behind the door. *One that is after* finds the bit, and turns back.
 //!
+//! Whoever finds it closed at a first look is not counted: so each thread takes the count up once more at the most, and the
+//! closer's wait ends.
+//!
 //! The closer sleeps on the word. Who takes the count to 0 beneath the bit wakes it: the closer slept on another value, or it
 //! sees this one.
 
@@ -43,6 +46,10 @@ impl Door {
     #[inline]
     pub fn enter(&self) -> bool {
         let early = busted::is(Variant::EnterByLoad).then(|| self.0.load(Ordering::Acquire));
+        // Relaxed: a hint, so that nobody is counted for long whom a closed door turns back.
+        if early.is_none() && self.0.load(Ordering::Relaxed) & CLOSED != 0 {
+            return false;
+        }
         // Acquire: pairs with the release in `open`.
         let before = self.0.fetch_add(ONE, Ordering::Acquire);
         let is_open = early.unwrap_or(before) & CLOSED == 0;

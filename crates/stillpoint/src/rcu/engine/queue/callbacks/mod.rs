@@ -216,9 +216,7 @@ impl Callbacks {
 
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
         self.core.tend_boost();
-        if state.forks != self.turn.forks() {
-            self.mend(state);
-        }
+        self.mend_after_fork(state);
         let is_paced = self.take_in(state);
         let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);
@@ -457,6 +455,7 @@ impl Drop for Callbacks {
         let lanes: [Option<Chain>; LANES] = std::array::from_fn(|lane| self.lanes[lane].take());
         // SAFETY: the queue is dropped: nobody has the turn.
         let state = self.state.with_mut(|state| unsafe { &mut *state });
+        self.mend_after_fork(state);
         state.booster.end(&self.core);
         let segments = std::iter::from_fn(|| state.segments.pop_oldest()).map(|segment| segment.chains);
         let chains: Vec<_> = segments.chain([lanes, [None, state.held.take()]]).collect();

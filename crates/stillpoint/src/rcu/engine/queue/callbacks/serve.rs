@@ -128,11 +128,17 @@ impl Callbacks {
         loop {
             if self.turn.try_take() {
                 let serving = Serving(self);
-                // SAFETY: the turn is this call's.
-                let is_empty = self.state.with_mut(|state| self.pass_all(unsafe { &mut *state }, other));
+                let is_empty = self.state.with_mut(|state| {
+                    // SAFETY: the turn is this call's.
+                    let state = unsafe { &mut *state };
+                    self.mend_after_fork(state);
+                    self.pass_all(state, other)
+                });
                 drop(serving);
+                // Also of what was moved before a gap.
+                other.event.notify();
                 if is_empty {
-                    return other.event.notify();
+                    return;
                 }
             }
             patience.wait(self.core.event(), Next::News, None, || false);
@@ -225,7 +231,10 @@ impl Callbacks {
         if !is_mine {
             // SAFETY: nobody has the turn, and nobody takes it in the pause; another pause reads as well.
             let state = self.state.with(|state| unsafe { &*state });
-            state.segments.iter().flat_map(|segment| segment.chains).flatten().for_each(wait_for);
+            // The gaps of a state that no turn has mended since a fork are those of threads that are not here.
+            if state.forks == self.turn.forks() {
+                state.segments.iter().flat_map(|segment| segment.chains).flatten().for_each(wait_for);
+            }
         }
         for lane in &self.lanes {
             // What is pushed from now on is not waited for.
@@ -350,8 +359,14 @@ impl Callbacks {
         });
     }
 
-    /// In the child of a `fork`: gives up what is behind a push that nobody completes.
-    pub(super) fn mend(&self, state: &mut State) {
+    /// In the child of a `fork`, once: gives up what is behind a push that nobody completes.
+    pub(super) fn mend_after_fork(&self, state: &mut State) {
+        if state.forks != self.turn.forks() {
+            self.mend(state);
+        }
+    }
+
+    fn mend(&self, state: &mut State) {
         state.forks = self.turn.forks();
         let mut left = state.number_held;
         for chain in state.segments.iter_mut().flat_map(|segment| segment.chains.iter_mut().flatten()) {
