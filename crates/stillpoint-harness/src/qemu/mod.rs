@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 use crate::error::Stop;
 
-pub use self::session::{Ending, Guest, Purpose, Session, has_said};
+pub use self::session::{Ending, Guest, Purpose, START, Session, has_said};
 
 /// What runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,7 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::qemu::cpio::Archive;
 use stillpoint_harness::qemu::needs::{self, Needs};
-use stillpoint_harness::qemu::{Accel, Ending, Guest, Session};
+use stillpoint_harness::qemu::{Accel, Ending, Guest, START, Session};
 use stillpoint_harness::{interrupt, output};
 
 use super::console::{self, Report};
@@ -21,8 +21,6 @@ use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{ORDER, Order};
 
-/// Time for the start of a guest, and for what it does beside its measurements.
-const START: Duration = Duration::from_secs(120);
 /// Time for the start when the processor runs the guest, before software emulation is tried instead.
 const TRIAL: Duration = Duration::from_secs(20);
 
@@ -107,7 +105,7 @@ impl Lab {
         if self.accel == Accel::Auto {
             self.accel = Accel::Tcg;
             if needs::has_kvm() {
-                let session = self.session(setting, Accel::Kvm, TRIAL)?;
+                let session = self.session(setting, Accel::Kvm, TRIAL, |guest| guest.run())?;
                 if session.ending == Ending::Interrupted || console::has_begun(&session.console) {
                     self.accel = Accel::Kvm;
                     return judge(session, setting, Accel::Kvm);
@@ -115,11 +113,18 @@ impl Lab {
                 output::tell("/dev/kvm does not start the guest: software emulation takes its place");
             }
         }
-        let session = self.session(setting, self.accel, self.limit)?;
+        let session =
+            self.session(setting, self.accel, START.min(self.limit), |guest| guest.run_or_start_again())?;
         judge(session, setting, self.accel)
     }
 
-    fn session(&mut self, setting: &Setting, accel: Accel, start_limit: Duration) -> Result<Session, String> {
+    fn session(
+        &mut self,
+        setting: &Setting,
+        accel: Accel,
+        start_limit: Duration,
+        run: fn(&Guest<'_>) -> Result<Session, String>,
+    ) -> Result<Session, String> {
         let guest = Guest {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
@@ -132,7 +137,7 @@ impl Lab {
             start_limit,
         };
         let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
-        let session = hog::beside(hogs, || guest.run())??;
+        let session = hog::beside(hogs, || run(&guest))??;
         session.keep(self.transcript.as_mut())?;
         Ok(session)
     }

@@ -21,7 +21,7 @@ use stillpoint_harness::flags::{JsonFlag, parse_duration};
 use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::json::Target;
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_harness::qemu::{self, Accel, Ending, Guest, Purpose, needs};
+use stillpoint_harness::qemu::{self, Accel, Ending, Guest, Purpose, START, needs};
 use stillpoint_harness::{interrupt, output};
 
 use self::parts::Parts;
@@ -187,9 +187,9 @@ fn boot(
         vcpus,
         host_cpus: &cpus::allowed(),
         limit: options.limit,
-        start_limit: options.limit,
+        start_limit: options.limit.min(START),
     };
-    let session = guest.run()?;
+    let session = guest.run_or_start_again()?;
     session.keep(transcript)?;
     let report = report::read(&session.console).map_err(|reason| match &session.ending {
         Ending::Interrupted => "interrupted".to_owned(),
