@@ -21,7 +21,7 @@
 #endif
 
 static_assert(sizeof(struct still_mb_request) == 64);
-static_assert(sizeof(struct still_mb_info) == 32);
+static_assert(sizeof(struct still_mb_info) == 56);
 
 static bool is_valid(const struct still_mb_request *request)
 {
@@ -80,7 +80,7 @@ static long serve_info(void __user *user, size_t size)
 		.skips_lazy = still_mb_can_skip_lazy(),
 	};
 
-	still_mb_totals(&info.operations, &info.refused);
+	still_mb_totals(&info);
 	/* A program of another version gets as much as it has room for: the version at least. */
 	if (size < sizeof(info.version))
 		return -ENOTTY;

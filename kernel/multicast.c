@@ -37,6 +37,10 @@ module_param(refuse_every, uint, 0600);
 MODULE_PARM_DESC(refuse_every, "For tests: treat every n-th message as refused (0: none)");
 static atomic_t messages;
 
+static bool count_all;
+module_param(count_all, bool, 0600);
+MODULE_PARM_DESC(count_all, "For tests: every operation counts as if STILL_MB_COUNT were asked for");
+
 static void receive(void *info);
 
 /* Whether the message is on its way; it is not when the CPU is offline, or its csd is in use. Both cannot happen here. */
@@ -203,20 +207,29 @@ void still_mb_barrier(struct still_mb_request *request)
 		multicast(context, request, begin);
 	smp_mb();	/* pairs as the one above does, for what the caller does next */
 	request->total_ns = ktime_get_ns() - begin;
-	if (request->flags & STILL_MB_COUNT)
+	if ((request->flags & STILL_MB_COUNT) || unlikely(READ_ONCE(count_all))) {
 		count(context, request);
+		context->counted++;
+		context->depths += request->depth;
+	}
 	context->operations++;
+	context->interrupts += request->receivers;
 	preempt_enable();
 }
 
-void still_mb_totals(u64 *operations, u64 *refused)
+void still_mb_totals(struct still_mb_info *info)
 {
 	u32 cpu;
 
-	*operations = *refused = 0;
+	info->operations = info->refused = info->interrupts = info->counted = info->depths = 0;
 	for_each_possible_cpu(cpu) {
-		*operations += READ_ONCE(contexts[cpu]->operations);
-		*refused += READ_ONCE(contexts[cpu]->refused_ever);
+		const struct still_mb_context *context = contexts[cpu];
+
+		info->operations += READ_ONCE(context->operations);
+		info->refused += READ_ONCE(context->refused_ever);
+		info->interrupts += READ_ONCE(context->interrupts);
+		info->counted += READ_ONCE(context->counted);
+		info->depths += READ_ONCE(context->depths);
 	}
 }
 

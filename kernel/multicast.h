@@ -37,15 +37,15 @@ struct still_mb_context {
 	cpumask_var_t mask;	/* the receivers, for smp_call_function_many() */
 	cpumask_var_t refused;	/* receivers that no message could be sent to */
 	atomic_t refusals;
-	u64 operations, refused_ever;
+	u64 operations, refused_ever, interrupts, counted, depths;	/* sums of operations */
 	struct still_mb_node root;
 	atomic_t unacknowledged ____cacheline_aligned_in_smp;
 };
 
 int still_mb_contexts_init(void);
 void still_mb_contexts_exit(void);
-/* Sums over all CPUs. */
-void still_mb_totals(u64 *operations, u64 *refused);
+/* Fills in the sums over all CPUs. */
+void still_mb_totals(struct still_mb_info *info);
 
 /* A barrier on every receiver; fills in the results of a request that was checked. */
 void still_mb_barrier(struct still_mb_request *request);

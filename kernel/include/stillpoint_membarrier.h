@@ -61,6 +61,10 @@ struct still_mb_info {
 	__u32 skips_lazy;	/* 1 if this kernel lets the module tell lazy CPUs; else they are always receivers */
 	__u64 operations;	/* barriers since the module was loaded */
 	__u64 refused;		/* the sum of still_mb_request.refused */
+	/* What follows came later: a module that does not have it leaves it as the program has set it. */
+	__u64 interrupts;	/* the sum of still_mb_request.receivers */
+	__u64 counted;		/* operations whose depth was counted: see COUNT, and the module's parameter count_all */
+	__u64 depths;		/* the sum of still_mb_request.depth over these */
 };
 
 /* These numbers, and the first field of each structure, stay as they are in every version. */

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "../include/stillpoint_membarrier.h"
@@ -45,6 +46,13 @@ int set_online(int cpu, bool online);
 uint64_t now_ns(void);
 /* Writes a number to a parameter of the module, which goes back to 0 when the tests are ended by a signal. */
 void set_parameter(const char *name, unsigned int value);
+
+/* Runs a program to its end; its exit code, or -1, and what it printed on both outputs, of which the end is kept. */
+int run(const char *program, char *const arguments[], char *const environment[], char *text, size_t size);
+/* On one line, as a result is. */
+void flatten(char *text);
+/* What the module counted between two looks at it, in words: barriers, and interrupts and depth of each. */
+const char *counted(const struct still_mb_info *before, const struct still_mb_info *after);
 
 void check_interface(void);
 void check_errors(void);

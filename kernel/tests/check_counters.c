@@ -42,8 +42,8 @@ static struct shape expected(const struct way *way, __u32 receivers)
 	return shape(strategy, way->percent, receivers);
 }
 
-/* Checks all ways; the number of operations, or -1. */
-static int with_receivers(__u32 receivers)
+/* Checks all ways, and adds to the sums what each told; the number of operations, or -1. */
+static int with_receivers(__u32 receivers, __u64 *interrupts, __u64 *depths)
 {
 	int i, operations = 0;
 	__u32 order;
@@ -65,6 +65,8 @@ static int with_receivers(__u32 receivers)
 				return -1;
 			}
 			operations++;
+			*interrupts += got.receivers;
+			*depths += got.depth;
 		}
 	return operations;
 }
@@ -72,11 +74,14 @@ static int with_receivers(__u32 receivers)
 void check_counters(bool hotplug)
 {
 	int cpus = online_cpus(), here = -1, off, operations = 0, checked = 0;
+	struct still_mb_info before, after;
+	__u64 interrupts = 0, depths = 0;
 	bool down = false;
 
+	ioctl(device, STILL_MB_IOC_INFO, &before);
 	/* One CPU after the other goes, so that every number of receivers has its turn. */
 	for (off = cpus - 1; off >= 0; off--) {
-		here = with_receivers((__u32)off);
+		here = with_receivers((__u32)off, &interrupts, &depths);
 		if (here < 0)
 			break;
 		operations += here;
@@ -88,10 +93,19 @@ void check_counters(bool hotplug)
 	for (; down && off < cpus; off++)
 		if (off > 0)
 			set_online(off, true);
+	ioctl(device, STILL_MB_IOC_INFO, &after);
 	if (online_cpus() != cpus)
 		failed("counters", "%d of %d CPUs came back", online_cpus(), cpus);
+	else if (here >= 0 && (miscounted(after.operations - before.operations, (__u64)operations) ||
+			       miscounted(after.interrupts - before.interrupts, interrupts) ||
+			       miscounted(after.counted - before.counted, (__u64)operations) ||
+			       miscounted(after.depths - before.depths, depths)))
+		failed("counters", "the module's sums of %d operations: %llu interrupts of %llu, %llu counted, depths %llu of "
+		       "%llu", operations, after.interrupts - before.interrupts, interrupts,
+		       after.counted - before.counted, after.depths - before.depths, depths);
 	else if (here >= 0)
-		passed("counters", "%d operations to %d numbers of receivers up to %d", operations, checked, cpus - 1);
+		passed("counters", "%d operations to %d numbers of receivers up to %d, and sums of %llu interrupts and %llu "
+		       "levels", operations, checked, cpus - 1, interrupts, depths);
 }
 
 void check_refusals(void)

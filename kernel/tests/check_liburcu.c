@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -12,20 +11,15 @@
 #define PROGRAM "/urcu"
 #define PRELOAD "LD_PRELOAD=/libstillpoint_membarrier.so"
 
-/* Runs the program; its exit code, or -1. */
-static int run(char *strategy, char *cpus, char *seconds)
+/* Runs the program on the module; its exit code, or -1, and what it said in one line. */
+static int with_preload(char *strategy, char *cpus, char *seconds, char *text, size_t size)
 {
 	char *const arguments[] = { PROGRAM, cpus, seconds, NULL };
 	char *const environment[] = { PRELOAD, strategy, NULL };
-	int status = 0;
-	pid_t child = fork();
+	int code = run(PROGRAM, arguments, environment, text, size);
 
-	if (child == 0) {
-		execve(PROGRAM, arguments, environment);
-		_exit(127);
-	}
-	waitpid(child, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	flatten(text);
+	return code;
 }
 
 void check_liburcu(double seconds)
@@ -34,7 +28,7 @@ void check_liburcu(double seconds)
 		"STILLPOINT_MEMBARRIER=smp-call", "STILLPOINT_MEMBARRIER=flat", "STILLPOINT_MEMBARRIER=tree",
 		"STILLPOINT_MEMBARRIER=split:30", "STILLPOINT_MEMBARRIER=hybrid:4",
 	};
-	char cpus[16], time[16];
+	char cpus[16], time[16], text[512];
 	struct still_mb_info before, after;
 	unsigned int i;
 
@@ -46,22 +40,24 @@ void check_liburcu(double seconds)
 	snprintf(time, sizeof(time), "%g", seconds);
 	for (i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
 		const char *name = strchr(strategies[i], '=') + 1;
+		__u64 operations;
+		long periods = 0;
 		int code;
 
 		ioctl(device, STILL_MB_IOC_INFO, &before);
-		code = run(strategies[i], cpus, time);
+		code = with_preload(strategies[i], cpus, time, text, sizeof(text));
 		ioctl(device, STILL_MB_IOC_INFO, &after);
-		if (code != 0)
-			failed("liburcu", "%s: exit code %d", name, code);
-		else if (after.operations == before.operations)
-			failed("liburcu", "%s: the program never came to the module", name);
+		operations = after.operations - before.operations;
+		if (code != 0 || sscanf(text, "%ld grace periods", &periods) != 1)
+			failed("liburcu", "%s: exit code %d: %s", name, code, text);
+		else if (operations < (__u64)periods)
+			failed("liburcu", "%s: %llu barriers by the module, of %ld grace periods", name, operations, periods);
 		else
-			passed("liburcu", "%s: %llu barriers by the module", name,
-			       after.operations - before.operations);
+			passed("liburcu", "%s: %s; %s", name, text, counted(&before, &after));
 	}
 	/* With nonsense it runs, and on the system call. */
 	ioctl(device, STILL_MB_IOC_INFO, &before);
-	i = (unsigned int)run("STILLPOINT_MEMBARRIER=split:100", cpus, time);
+	i = (unsigned int)with_preload("STILLPOINT_MEMBARRIER=split:100", cpus, time, text, sizeof(text));
 	ioctl(device, STILL_MB_IOC_INFO, &after);
 	if (i != 0 || after.operations != before.operations)
 		failed("liburcu", "a bad setting: exit code %d", (int)i);

@@ -38,7 +38,7 @@ const struct way ways[] = {
 };
 const int way_count = sizeof(ways) / sizeof(ways[0]);
 
-#define REFUSE_EVERY "/sys/module/" STILL_MB_NAME "/parameters/refuse_every"
+#define PARAMETERS "/sys/module/" STILL_MB_NAME "/parameters/"
 
 int device = -1;
 bool disturb;
@@ -142,7 +142,7 @@ void set_parameter(const char *name, unsigned int value)
 	char path[96], text[16];
 	int error;
 
-	snprintf(path, sizeof(path), "/sys/module/" STILL_MB_NAME "/parameters/%s", name);
+	snprintf(path, sizeof(path), PARAMETERS "%s", name);
 	snprintf(text, sizeof(text), "%u", value);
 	error = write_file(path, text);
 	if (error)
@@ -150,11 +150,18 @@ void set_parameter(const char *name, unsigned int value)
 }
 
 /* Nothing but system calls. */
+static bool reset(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && write(fd, "0", 1) == 1;
+}
+
 static void give_up(int number)
 {
-	int fd = open(REFUSE_EVERY, O_WRONLY | O_CLOEXEC);
+	bool whole = reset(PARAMETERS "refuse_every");
 
-	_exit(fd >= 0 && write(fd, "0", 1) == 1 ? 128 + number : 127);
+	_exit(reset(PARAMETERS "count_all") && whole ? 128 + number : 127);
 }
 
 uint64_t now_ns(void)
@@ -214,8 +221,12 @@ int main(int count, char **arguments)
 		skipped("counters, refused messages", "they disturb others: as third argument, say disturb");
 	check_litmus(seconds, entries);
 	check_concurrency(seconds);
+	if (disturb)
+		set_parameter("count_all", 1);
 	check_liburcu(seconds);
 	check_library(seconds);
+	if (disturb)
+		set_parameter("count_all", 0);
 	if (first) {
 		check_hotplug(seconds);
 		check_unload();

@@ -69,6 +69,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) readers: Vec<usize>,
 
+    /// Numbers of initiators at a time in `membarrier` [default: 1,2,4,8,16]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_initiators)]
+    pub(crate) initiators: Vec<usize>,
+
     /// Numbers of threads in `table` and `structures`, at most one for each CPU [default: 1,2]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
     pub(crate) threads: Vec<usize>,
@@ -206,6 +210,13 @@ fn parse_readers(text: &str) -> Result<usize, String> {
         Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
         Ok(_) => Err(format!("more than {MAX_READERS} readers make no sense here")),
         Err(_) => Err("not a number of readers".to_owned()),
+    }
+}
+
+fn parse_initiators(text: &str) -> Result<usize, String> {
+    match text.trim().parse::<usize>() {
+        Ok(initiators @ 1..=MAX_READERS) => Ok(initiators),
+        _ => Err(format!("not a number of initiators from 1 to {MAX_READERS}")),
     }
 }
 

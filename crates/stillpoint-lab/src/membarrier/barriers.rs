@@ -19,6 +19,12 @@ pub(super) struct Timed {
     pub(super) helped: usize,
 }
 
+/// The module's way that a contender names behind a prefix.
+pub(super) fn way_of(name: &str, prefix: &str) -> Option<Way> {
+    let named = contender(name).strip_prefix(prefix)?;
+    Way::ALL.into_iter().find(|way| way.name() == named)
+}
+
 /// A contender; each initiator has one of its own.
 #[derive(Debug)]
 pub(super) enum Barrier {
@@ -36,7 +42,8 @@ impl Barrier {
             let device = Device::open().map_err(|error| error.to_string())?;
             Ok(Some(Self::Module(device, way)))
         };
-        match contender(name) {
+        let name = contender(name);
+        match name {
             "syscall" => {
                 let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
                 answer.map(|()| Some(Self::Syscall)).map_err(|error| format!("membarrier: {error}"))
@@ -48,11 +55,7 @@ impl Barrier {
             "signal/tree" => signal(Strategy::Tree, true),
             "signal/hybrid" => signal(Strategy::Hybrid(16), true),
             "signal/tree-unhelped" => signal(Strategy::Tree, false),
-            "module/builtin" => module(Way::SmpCall),
-            "module/flat" => module(Way::Flat),
-            "module/tree" => module(Way::Tree),
-            "module/hybrid" => module(Way::Hybrid),
-            _ => Ok(None),
+            _ => way_of(name, "module/").map_or(Ok(None), module),
         }
     }
 

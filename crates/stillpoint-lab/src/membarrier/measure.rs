@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
+use stillpoint::fence::{self, Backend};
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
@@ -13,7 +14,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::{Distribution, median};
 
 use super::barriers::{Barrier, Timed};
-use super::{Plan, Setting, State, crowd, paces, readers};
+use super::{Plan, Setting, State, crowd, has_module_behind, paces, readers};
 
 /// A slice has so many barriers at least: some take longer than a slice.
 const LEAST: usize = 2;
@@ -22,6 +23,9 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let mut cpus = CpuSet::new();
     plan.cpus.iter().for_each(|&cpu| cpus.set(cpu));
     rustix::thread::sched_setaffinity(None, &cpus).map_err(|error| format!("the CPUs: {error}"))?;
+    if plan.contenders.iter().any(|name| has_module_behind(name)) {
+        fence::choose(Backend::Module).map_err(|error| error.to_string())?;
+    }
     let progress = Progress::new(plan.settings.len());
     let mut rows = Vec::new();
     for setting in plan.settings.iter().take_while(|_| !interrupt::requested()) {
@@ -45,7 +49,6 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
         }
         progress.step();
     }
-    readers::relate(&mut rows);
     Ok(rows)
 }
 

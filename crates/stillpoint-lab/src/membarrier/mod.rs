@@ -5,7 +5,7 @@
 //! the library lose when somebody synchronizes so many times a second.
 //!
 //! All contenders are measured in one process, a child of this one, with the same threads, in slices that follow each
-//! other in rotated order.
+//! other in rotated order; readers of the library on the module in a second one, since a process has one back end.
 
 mod barriers;
 mod crowd;
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use stillpoint::fence::module;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
+use stillpoint_harness::interrupt;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
@@ -36,13 +37,19 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "signal/tree",
     "signal/hybrid",
     "signal/tree-unhelped",
-    "module/builtin",
+    "module/smp-call",
     "module/flat",
     "module/tree",
+    "module/split",
     "module/hybrid",
     "mode/asymmetric",
     "mode/signals",
     "mode/symmetric",
+    "mode/module-smp-call",
+    "mode/module-flat",
+    "mode/module-tree",
+    "mode/module-split",
+    "mode/module-hybrid",
     "pace/fence",
     "pace/0us",
     "pace/50us",
@@ -85,7 +92,7 @@ enum Setting {
 }
 
 /// What to measure. It travels to the child process as JSON.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     settings: Vec<Setting>,
     contenders: Vec<String>,
@@ -102,10 +109,17 @@ const SLICE: Duration = Duration::from_millis(60);
 /// What to do to have a contender that needs the kernel module.
 fn missing(contender: &str) -> Option<String> {
     let device = module::DEVICE;
-    let absent = group(contender) == "module" && !Path::new(device).exists();
-    absent.then(|| {
-        format!("module/* left out ({device} is not there): load the module as docs/guide/kernel.md says")
+    let needs_it = group(contender) == "module" || has_module_behind(contender);
+    (needs_it && !Path::new(device).exists()).then(|| {
+        format!(
+            "module/* and mode/module-* left out ({device} is not there): load the module as docs/guide/kernel.md says"
+        )
     })
+}
+
+/// Whether the module is the back end of the library there: that is a matter of the whole process.
+fn has_module_behind(contender: &str) -> bool {
+    barriers::way_of(contender, readers::ON_MODULE).is_some()
 }
 
 /// Its threads are all that barriers have to reach there.
@@ -117,6 +131,24 @@ impl child::Order for Plan {
 
     fn obey(self) -> Result<Vec<Row>, String> {
         measure::run(&self)
+    }
+}
+
+impl Plan {
+    /// What processes of their own measure: most of it one, and the readers beside a writer on the module another, whose
+    /// back end is the module.
+    fn parts(&self) -> Vec<Self> {
+        let (behind, others) = self.contenders.iter().cloned().partition(|name| has_module_behind(name));
+        let is_of_readers = |setting: &Setting| matches!(setting, Setting::Readers { .. });
+        let on_module = Self {
+            settings: self.settings.iter().copied().filter(is_of_readers).collect(),
+            contenders: behind,
+            ..self.clone()
+        };
+        let rest = Self { contenders: others, ..self.clone() };
+        let mut parts = vec![rest, on_module];
+        parts.retain(|part| !part.contenders.is_empty() && !part.settings.is_empty());
+        parts
     }
 }
 
@@ -138,7 +170,11 @@ impl experiment::Plan for Plan {
             [] => length.pick((&[8, 128], &[128]), (&[2, 8, 32, 72, 128, 144], &[2, 8, 72, 144]), (all, all)),
             asked => (asked, asked),
         };
-        let initiators: &[usize] = if length.quick { &[8] } else { &[1, 2, 4, 8, 16] };
+        let several: &[usize] = &[1, 2, 4, 8, 16];
+        let initiators: (&[usize], &[usize]) = match args.initiators.as_slice() {
+            [] => length.pick((&[8], &[]), (several, &[1, 4, 16]), (several, several)),
+            asked => (asked, asked),
+        };
         let frequencies: &[u32] = length.pick(
             &[0, 1_000, 10_000, u32::MAX],
             &[0, 100, 1_000, 10_000, u32::MAX],
@@ -153,10 +189,12 @@ impl experiment::Plan for Plan {
             settings.extend(of(State::Spinning, spinning));
         }
         if has("initiators") {
-            let (threads, state) = (AMONG, State::Paused);
-            let beside =
-                initiators.iter().map(|&initiators| Setting::Barriers { threads, initiators, state });
-            settings.extend(beside.filter(|setting| !settings.contains(setting)).collect::<Vec<_>>());
+            let of = |state, several: &[usize]| -> Vec<Setting> {
+                several.iter().map(|&n| Setting::Barriers { threads: AMONG, initiators: n, state }).collect()
+            };
+            let mut beside = [of(State::Paused, initiators.0), of(State::Spinning, initiators.1)].concat();
+            beside.retain(|setting| !settings.contains(setting));
+            settings.extend(beside);
         }
         if has("readers") {
             settings.extend(frequencies.iter().map(|&per_second| Setting::Readers { per_second }));
@@ -170,10 +208,54 @@ impl experiment::Plan for Plan {
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = child::ask(self)?.unwrap_or_default();
+        let mut rows = Vec::new();
+        for plan in self.parts().iter().take_while(|_| !interrupt::requested()) {
+            rows.extend(child::ask(plan)?.unwrap_or_default());
+        }
+        readers::relate(&mut rows);
         if !silent {
             show::tables(&rows);
         }
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Plan as _;
+
+    fn planned(line: &str) -> Vec<Setting> {
+        let args = BenchArgs::read(&format!("membarrier {line}"));
+        Plan::new(&args, &[0, 1], &args.scenarios).unwrap().settings
+    }
+
+    #[test]
+    fn each_number_of_initiators_is_tried_beside_sleepers_and_beside_spinners() {
+        let settings = planned("--scenarios initiators --initiators 2,3");
+        let of = |initiators, state| Setting::Barriers { threads: AMONG, initiators, state };
+        use State::{Paused, Spinning};
+        assert_eq!(settings, [of(2, Paused), of(3, Paused), of(2, Spinning), of(3, Spinning)]);
+        assert!(planned("--scenarios initiators").contains(&of(16, Spinning)));
+    }
+
+    #[test]
+    fn the_back_end_of_a_process_is_that_of_all_its_contenders() {
+        let plan = |names: &[&str]| Plan {
+            settings: vec![Setting::Readers { per_second: 0 }, Setting::Paces],
+            contenders: names.iter().map(|&name| name.to_owned()).collect(),
+            rounds: 1,
+            slice: SLICE,
+            cpus: vec![0],
+        };
+        let parts = plan(CONTENDERS).parts();
+        let [rest, on_module] = parts.as_slice() else { panic!("{parts:?}") };
+        assert_eq!(rest.settings.len(), 2);
+        assert!(rest.contenders.iter().any(|name| name == "module/split"));
+        assert_eq!(on_module.settings, [Setting::Readers { per_second: 0 }]);
+        assert_eq!(on_module.contenders.len(), module::Way::ALL.len());
+        assert_eq!(rest.contenders.len() + on_module.contenders.len(), CONTENDERS.len());
+        assert_eq!(plan(&["mode/module-tree"]).parts().len(), 1);
+        assert_eq!(plan(&["mode/asymmetric"]).parts().len(), 1);
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stillpoint::fence::Mode;
+use stillpoint::fence::module::{self, Device, Info};
 use stillpoint::rcu::Domain;
 use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
@@ -22,6 +23,7 @@ use stillpoint_harness::stats::median;
 use stillpoint_multicast::signals;
 
 use super::Plan;
+use super::barriers::way_of;
 
 /// Sections between two looks at the end: short beside a slice.
 const BURST: u64 = 256;
@@ -32,8 +34,12 @@ pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// A slice has so many of them with a writer at least.
 const LEAST: usize = 3;
 
+/// What stands before the name of the module's way, where the module is the back end.
+pub(super) const ON_MODULE: &str = "mode/module-";
+
 fn mode_of(name: &str) -> Option<Mode> {
     match contender(name) {
+        name if way_of(name, ON_MODULE).is_some() => Some(Mode::Asymmetric),
         "mode/asymmetric" => Some(Mode::Asymmetric),
         "mode/signals" => Some(Mode::Provided(signals::PROVIDER)),
         "mode/symmetric" => Some(Mode::Symmetric),
@@ -50,6 +56,43 @@ pub(super) struct Windows {
     pub(super) kept: Vec<f64>,
     /// Synchronizations, or fences, a second.
     pub(super) synchronizations: Vec<f64>,
+    /// Of all windows with a writer that works.
+    counts: Counts,
+}
+
+/// What was done, and how often.
+#[derive(Debug, Default)]
+struct Counts {
+    sections: u64,
+    synchronizations: u64,
+    /// What the module says, where it is the back end; of all its users.
+    module: Info,
+}
+
+impl Counts {
+    fn add(&mut self, more: &Self) {
+        self.sections += more.sections;
+        self.synchronizations += more.synchronizations;
+        let (sum, more) = (&mut self.module, &more.module);
+        sum.operations += more.operations;
+        sum.interrupts += more.interrupts;
+        sum.counted += more.counted;
+        sum.depths += more.depths;
+    }
+
+    fn put(&self, row: &mut Row) {
+        row.put("sections", self.sections as f64, 0);
+        row.put("synchronizations", self.synchronizations as f64, 0);
+        let module = &self.module;
+        if module.operations > 0 {
+            row.put("module_barriers", module.operations as f64, 0);
+            row.put("interrupts_per_barrier", module.interrupts as f64 / module.operations as f64, 3);
+        }
+        // Counted when the module's parameter count_all is set.
+        if module.counted > 0 {
+            row.put("barrier_depth", module.depths as f64 / module.counted as f64, 3);
+        }
+    }
 }
 
 impl Windows {
@@ -57,6 +100,7 @@ impl Windows {
         self.sections.extend(more.sections);
         self.kept.extend(more.kept);
         self.synchronizations.extend(more.synchronizations);
+        self.counts.add(&more.counts);
     }
 }
 
@@ -65,7 +109,22 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
     let names = with_control(names.cloned().collect());
     let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
     let work = |domain: &Domain, begin| synchronize(domain, per_second, begin);
-    let slice = |&(_, mode): &(&String, Mode), _: &()| slice(mode, plan, work);
+    let slice = |&(name, mode): &(&String, Mode), _: &()| {
+        let Some(way) = way_of(name, ON_MODULE) else { return slice(mode, plan, work) };
+        module::prefer(way);
+        let told = || Device::open().and_then(|device| device.info()).map_err(|error| error.to_string());
+        let before = told()?;
+        let mut windows = slice(mode, plan, work)?;
+        let after = told()?;
+        windows.counts.module = Info {
+            operations: after.operations - before.operations,
+            interrupts: after.interrupts - before.interrupts,
+            counted: after.counted - before.counted,
+            depths: after.depths - before.depths,
+            ..after
+        };
+        Ok(windows)
+    };
     let row = |(&(name, _), slices): (&(&String, Mode), Result<Vec<Windows>, String>)| {
         let mut windows = Windows::default();
         slices?.into_iter().for_each(|slice| windows.extend(slice));
@@ -78,6 +137,7 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
         row.put("sections_per_s", median(windows.sections), 0);
         row.put("synchronized_per_s", median(windows.synchronizations), 0);
         put_loss(&mut row, windows.kept);
+        windows.counts.put(&mut row);
         Ok(row)
     };
     in_turns(&modes, plan.rounds, |_| (), slice).into_iter().map(row).collect()
@@ -179,22 +239,26 @@ fn windows(
     work: impl Fn(Instant) -> Result<u64, String>,
 ) -> Result<Windows, String> {
     let pairs = (length.as_secs_f64() / WINDOW.as_secs_f64() / 2.0) as usize;
-    let rates = |works| {
+    // What was done, and the time it took.
+    let window = |works| {
         let (before, begin) = (count(), Instant::now());
         let synchronizations = if works { work(begin)? } else { rest() };
         let (sections, took) = (count() - before, begin.elapsed().as_secs_f64());
-        Ok::<_, String>((sections as f64 / took, synchronizations as f64 / took))
+        Ok::<_, String>((Counts { sections, synchronizations, ..Counts::default() }, took))
     };
-    let (mut windows, (mut alone, _)) = (Windows::default(), rates(false)?);
+    let without = || window(false).map(|(done, took)| done.sections as f64 / took);
+    let (mut windows, mut alone) = (Windows::default(), without()?);
     // On a busy machine the readers may not be given a CPU for a while.
     let is_idle = |sections: &[f64]| sections.is_empty() || median(sections.to_vec()) == 0.0;
     while (windows.kept.len() < pairs.max(LEAST) || is_idle(&windows.sections)) && !interrupt::requested() {
-        let (sections, synchronizations) = rates(true)?;
-        let (after, _) = rates(false)?;
+        let (done, took) = window(true)?;
+        let after = without()?;
         if alone + after > 0.0 {
+            let sections = done.sections as f64 / took;
             windows.sections.push(sections);
             windows.kept.push(sections / ((alone + after) / 2.0));
-            windows.synchronizations.push(synchronizations);
+            windows.synchronizations.push(done.synchronizations as f64 / took);
+            windows.counts.add(&done);
         }
         alone = after;
     }

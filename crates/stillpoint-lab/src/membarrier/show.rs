@@ -35,6 +35,8 @@ const READERS: &[Column<'_>] = &[
     ("loss", &|row| row.shown("reader_loss_percent", percent)),
     ("of windows", &loss_of_windows),
     ("below the syscall", &|row| row.shown("below_syscall_percent", percent)),
+    ("interrupts", &|row| row.shown("interrupts_per_barrier", each)),
+    ("depth", &|row| row.shown("barrier_depth", each)),
 ];
 
 const PACES: &[Column<'_>] = &[
@@ -45,6 +47,10 @@ const PACES: &[Column<'_>] = &[
     ("loss", &|row| row.shown("reader_loss_percent", percent)),
     ("of windows", &loss_of_windows),
 ];
+
+fn each(value: f64) -> String {
+    format!("{value:.2}")
+}
 
 fn percent(value: f64) -> String {
     format!("{value:.1} %")
@@ -74,7 +80,8 @@ pub(super) fn tables(rows: &[Row]) {
         table::of_rows(caption, READERS, 1, readers);
         say(
             "Loss: of a window in which the writer synchronizes, against the windows before and after, in which it sleeps: \
-             median, and first and third quartile. Below the syscall: what is left, against mode/asymmetric.",
+             median, and first and third quartile. Below the syscall: what is left, against mode/asymmetric. Interrupts and \
+             depth: of a barrier of the module, by its own counters.",
         );
     }
     if !paces.is_empty() {

@@ -16,7 +16,8 @@ fn number(object: &Value, key: &str) -> f64 {
 
 #[test]
 fn every_setting_has_rows_of_the_agreed_form() {
-    let result = json(&run(&tiny(&["--readers", "3,20", "--scenarios", "receivers,initiators", "--json"])));
+    let more = ["--readers", "3,20", "--initiators", "8", "--scenarios", "receivers,initiators", "--json"];
+    let result = json(&run(&tiny(&more)));
     let rows = result["rows"].as_array().unwrap();
     for state in ["paused", "spinning"] {
         for threads in [3, 20] {
@@ -36,8 +37,13 @@ fn every_setting_has_rows_of_the_agreed_form() {
             }
         }
     }
-    let beside = |row: &&Value| row["scenario"] == "initiators" && row["params"]["initiators"] == 8;
-    assert!(rows.iter().any(|row| beside(&row) && row["contender"] == "signal/tree"));
+    for state in ["paused", "spinning"] {
+        let beside = |row: &&Value| {
+            let params = &row["params"];
+            row["scenario"] == "initiators" && params["initiators"] == 8 && params["state"] == state
+        };
+        check_row(rows.iter().filter(beside).find(|row| row["contender"] == "signal/tree").expect(state));
+    }
 }
 
 fn check_row(row: &Value) {
@@ -70,6 +76,12 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
             assert!(number(metrics, "sections_per_s") > 0.0, "{row}");
             assert!(number(metrics, "reader_loss_percent") <= 100.0, "{row}");
             assert_eq!(number(metrics, "synchronized_per_s") > 0.0, wanted != 0, "{row}");
+            assert!(number(metrics, "sections") > 0.0, "{row}");
+            assert_eq!(number(metrics, "synchronizations") > 0.0, wanted != 0, "{row}");
+            assert!(
+                metrics.get("interrupts_per_barrier").is_none(),
+                "the module tells that of its own: {row}"
+            );
         }
     }
 }
@@ -119,7 +131,18 @@ fn a_contender_that_is_not_here_is_told() {
     if std::path::Path::new("/dev/stillpoint_membarrier").exists() {
         return crate::skip::skipped("the module is loaded");
     }
-    let output = run(&tiny(&["--contenders", "module/tree"]));
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("load the module"), "{}", stderr(&output));
+    for contender in ["module/split", "mode/module-tree"] {
+        let output = run(&tiny(&["--contenders", contender]));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("load the module"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn numbers_of_initiators_that_make_no_sense_are_refused() {
+    for number in ["0", "many", "100000"] {
+        let output = run(&tiny(&["--initiators", number]));
+        assert_eq!(output.status.code(), Some(2), "{number}");
+        assert!(stderr(&output).contains("not a number of initiators"), "{}", stderr(&output));
+    }
 }

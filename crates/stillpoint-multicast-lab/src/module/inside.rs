@@ -1,11 +1,14 @@
 //! Inside the virtual machine, beside the module's own tests: the library, with the module as its back end.
 
+mod readers;
+
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use stillpoint::fence::module::{self, Way};
 use stillpoint::fence::{self, Backend, Mode};
 use stillpoint::rcu::Domain;
 use stillpoint_harness::error::Stop;
@@ -24,15 +27,27 @@ pub struct Inside {
     /// For each of two parts
     #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
+
+    /// How the module sends; without, the scenario `readers` of `bench membarrier` in each of its ways
+    #[arg(value_parser = parse_way)]
+    way: Option<Way>,
 }
 
-/// Checks, and says what was done in one line.
+fn parse_way(text: &str) -> Result<Way, String> {
+    Way::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| "not a way of the module".to_owned())
+}
+
+/// Checks, and says what was done in one line, or in one for each way.
 ///
 /// # Errors
 /// What went wrong.
 pub fn run(inside: &Inside) -> Result<(), Stop> {
     let failed = |reason: String| Stop::Failed(format!("the library on the module: {reason}"));
     fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
+    let Some(way) = inside.way else {
+        return readers::bench().map(|lines| lines.into_iter().for_each(say)).map_err(failed);
+    };
+    module::prefer(way);
     let length = Duration::from_secs_f64(inside.seconds);
     let (entries, violations) = entrance(length).map_err(failed)?;
     let (freed, fences) = reclaim(length).map_err(failed)?;

@@ -112,7 +112,9 @@ mod tests {
 
     const WHOLE: &str = "SeaBIOS\r\n@module begin 6.1.0, 8 CPUs\r\n@module pass counters: 70 operations\r\n\
                          [    9.1] something\r\n@module skip liburcu: was not built\r\n\
-                         @module fail litmus: tree: 3 violations\r\n@module end 1 passed, 1 failed, 1 skipped\r\n";
+                         @module fail litmus: tree: 3 violations\r\n\
+                         @module pass readers: tree: 9 sections, by 3 barriers of 7.00 interrupts\r\n\
+                         @module end 2 passed, 1 failed, 1 skipped\r\n";
 
     #[test]
     fn each_promise_has_its_outcome() {
@@ -126,6 +128,7 @@ mod tests {
                 ("counters", Outcome::Pass, "70 operations"),
                 ("liburcu", Outcome::Skip, "was not built"),
                 ("litmus", Outcome::Fail, "tree: 3 violations"),
+                ("readers", Outcome::Pass, "tree: 9 sections, by 3 barriers of 7.00 interrupts"),
             ]
         );
     }
@@ -133,7 +136,7 @@ mod tests {
     #[test]
     fn a_result_that_misses_a_line_is_none() {
         let lines: Vec<&str> = WHOLE.split_inclusive("\r\n").collect();
-        for missing in [1, 2, 4, 5, 6] {
+        for missing in [1, 2, 4, 5, 6, 7] {
             let mut rest = lines.clone();
             rest.remove(missing);
             assert!(read(rest.concat().as_bytes()).is_err(), "without {}", lines[missing]);

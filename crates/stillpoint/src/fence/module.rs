@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use super::{Backend, FenceError};
@@ -15,12 +16,16 @@ pub const DEVICE: &str = "/dev/stillpoint_membarrier";
 pub const VERSION: u32 = 1;
 /// `_IOWR(0xd7, 1, struct still_mb_request)`
 const BARRIER: libc::c_ulong = 0xc040_d701;
+/// `_IOR(0xd7, 0, struct still_mb_info)`
+const INFO: libc::c_ulong = 0x8038_d700;
 /// Up to this many receivers the library's barriers are flat, and a tree beyond.
 ///
 /// No optimum: where the two take equally long is not known, and the simulator moves it from 3 to 23 receivers with its
 /// guessed inputs halved and doubled. Of the thresholds that the simulator compares, this one loses least to the better order
 /// in the worst of those cases: 37 % (`docs/guide/simulate.md`, which a test compares with it).
 pub const THRESHOLD: u32 = 12;
+/// What a sender of `Way::Split` hands out, in percent: that of the simulator.
+pub const PERCENT: u32 = 30;
 
 /// `enum still_mb_strategy`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +34,17 @@ pub enum Way {
     SmpCall = 0,
     Flat = 1,
     Tree = 2,
+    Split = 3,
     Hybrid = 4,
+}
+
+impl Way {
+    /// Each at the place of its number.
+    pub const ALL: [Way; 5] = [Way::SmpCall, Way::Flat, Way::Tree, Way::Split, Way::Hybrid];
+
+    pub fn name(self) -> &'static str {
+        ["smp-call", "flat", "tree", "split", "hybrid"][self as usize]
+    }
 }
 
 /// `struct still_mb_request`
@@ -52,7 +67,23 @@ pub struct Request {
     pub total_ns: u64,
 }
 
+/// `struct still_mb_info`
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Info {
+    pub version: u32,
+    pub strategies: u32,
+    pub flags: u32,
+    pub skips_lazy: u32,
+    pub operations: u64,
+    pub refused: u64,
+    pub interrupts: u64,
+    pub counted: u64,
+    pub depths: u64,
+}
+
 const _: () = assert!(size_of::<Request>() == 64, "the size is part of the number of the ioctl");
+const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number of the ioctl");
 
 /// The device, open.
 #[derive(Debug)]
@@ -71,13 +102,43 @@ impl Device {
     /// When the module is of another version; and as its interface has them.
     pub fn barrier(&self, way: Way) -> Result<Request, FenceError> {
         let threshold = if way == Way::Hybrid { THRESHOLD } else { 0 };
-        let mut request = Request { version: VERSION, strategy: way as u32, threshold, ..Request::default() };
+        let percent = if way == Way::Split { PERCENT } else { 0 };
+        let mut request =
+            Request { version: VERSION, strategy: way as u32, percent, threshold, ..Request::default() };
         // SAFETY: the kernel reads and writes the request, whose size is in the number.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), BARRIER, &raw mut request) } {
+        unsafe { self.ask(BARRIER, &mut request) }?;
+        Ok(request)
+    }
+
+    /// What the module has counted since it was loaded, for all its users.
+    ///
+    /// # Errors
+    /// When it is another device.
+    pub fn info(&self) -> Result<Info, FenceError> {
+        let mut info = Info::default();
+        // SAFETY: the kernel writes the information, whose size is in the number.
+        unsafe { self.ask(INFO, &mut info) }?;
+        Ok(info)
+    }
+
+    /// # Safety
+    /// The request is for a structure of this type.
+    unsafe fn ask<T>(&self, request: libc::c_ulong, structure: &mut T) -> Result<(), FenceError> {
+        // SAFETY: the caller's promise; the structure is borrowed meanwhile.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(structure)) } {
             -1 => Err(refused(io::Error::last_os_error())),
-            _ => Ok(request),
+            _ => Ok(()),
         }
     }
+}
+
+/// The place in `Way::ALL` of the way that the library's own barriers go.
+static PREFERRED: AtomicUsize = AtomicUsize::new(Way::Hybrid as usize);
+
+/// Lets the barriers of [`Backend::Module`] go this way from now on, for programs that compare ways.
+pub fn prefer(way: Way) {
+    // Relaxed: each way is a barrier, whichever a caller still takes.
+    PREFERRED.store(way as usize, Ordering::Relaxed);
 }
 
 /// Opens the device and tries one barrier, once; remembers the answer.
@@ -93,7 +154,8 @@ pub(super) fn open() -> Result<&'static Device, FenceError> {
 
 /// A full barrier on every processor that runs a thread of the process.
 pub(super) fn barrier() -> Result<(), FenceError> {
-    open()?.barrier(Way::Hybrid).map(drop)
+    // Relaxed: see `prefer`.
+    open()?.barrier(Way::ALL[PREFERRED.load(Ordering::Relaxed)]).map(drop)
 }
 
 fn refused(error: io::Error) -> FenceError {
