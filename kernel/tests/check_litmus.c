@@ -22,7 +22,7 @@
 #define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes that much longer, or more */
 #define FEWER_WITH_SWITCHES 10	/* a fast side that is switched in and out takes turns with the kernel */
 #define OUTSIDE 12	/* turns of the fast side between two entries: so that the slow side gets in, too */
-#define TURNS 64	/* of the fast side between two moves, or two sleeps, or more: it has been inside meanwhile */
+#define TURNS 64	/* of the fast side between two moves, or two sleeps */
 
 static struct {
 	_Alignas(128) atomic_int fast;
@@ -50,7 +50,6 @@ static void *fast_side(void *argument)
 {
 	const struct fast *fast = argument;
 	int cpus = online_cpus(), cpu = fast->cpu;
-	bool entered = false;
 	unsigned int turn;
 
 	pin(cpu);
@@ -60,23 +59,17 @@ static void *fast_side(void *argument)
 
 		store(flags.fast, 1);
 		compiler_barrier();	/* and no fence */
-		if (!load(flags.slow)) {
+		if (!load(flags.slow))
 			store(flags.inside, load(flags.inside) + 1);
-			entered = true;
-		}
 		compiler_barrier();
 		store(flags.fast, 0);
 		for (i = 0; i < OUTSIDE; i++)
 			compiler_barrier();
-		/* Before it has been inside, the slow side could not count the stay. */
-		if (turn % TURNS != 0 || !entered)
-			continue;
-		entered = false;
-		if (fast->manner == MOVES) {
+		if (turn % TURNS == 0 && fast->manner == MOVES) {
 			/* All but the slow side's. */
 			cpu = cpu + 1 < cpus ? cpu + 1 : 1;
 			pin(cpu);
-		} else if (fast->manner == SLEEPS)
+		} else if (turn % TURNS == 0 && fast->manner == SLEEPS)
 			usleep(1);
 	}
 	return NULL;
