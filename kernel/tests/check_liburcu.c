@@ -12,14 +12,26 @@
 #define PRELOAD "LD_PRELOAD=/libstillpoint_membarrier.so"
 
 /* Runs the program on the module; its exit code, or -1, and what it said in one line. */
-static int with_preload(char *strategy, char *cpus, char *seconds, char *text, size_t size)
+static int with_preload(char *strategy, char *cpus, char *seconds, char *early, char *text, size_t size)
 {
-	char *const arguments[] = { PROGRAM, cpus, seconds, NULL };
+	char *const arguments[] = { PROGRAM, cpus, seconds, early, NULL };
 	char *const environment[] = { PRELOAD, strategy, NULL };
 	int code = run(PROGRAM, arguments, environment, text, size);
 
 	flatten(text);
 	return code;
+}
+
+/* Whether readers would notice: without grace periods they have to. */
+static void check_control(char *cpus, char *seconds)
+{
+	char text[512];
+
+	if (with_preload("STILLPOINT_MEMBARRIER=tree", cpus, seconds, "early", text, sizeof(text)) == 1 &&
+	    strstr(text, " reclaimed objects"))
+		passed("liburcu control", "without grace periods it fails: %s", text);
+	else
+		skipped("liburcu control", "a writer that waits for no grace period went unnoticed");
 }
 
 void check_liburcu(double seconds)
@@ -37,6 +49,8 @@ void check_liburcu(double seconds)
 		return;
 	}
 	snprintf(cpus, sizeof(cpus), "%d", online_cpus());
+	snprintf(time, sizeof(time), "%g", seconds / 3);
+	check_control(cpus, time);
 	snprintf(time, sizeof(time), "%g", seconds);
 	for (i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
 		const char *name = strchr(strategies[i], '=') + 1;
@@ -45,7 +59,7 @@ void check_liburcu(double seconds)
 		int code;
 
 		ioctl(device, STILL_MB_IOC_INFO, &before);
-		code = with_preload(strategies[i], cpus, time, text, sizeof(text));
+		code = with_preload(strategies[i], cpus, time, NULL, text, sizeof(text));
 		ioctl(device, STILL_MB_IOC_INFO, &after);
 		operations = after.operations - before.operations;
 		if (code != 0 || sscanf(text, "%ld grace periods", &periods) != 1)
@@ -57,7 +71,7 @@ void check_liburcu(double seconds)
 	}
 	/* With nonsense it runs, and on the system call. */
 	ioctl(device, STILL_MB_IOC_INFO, &before);
-	i = (unsigned int)with_preload("STILLPOINT_MEMBARRIER=split:100", cpus, time, text, sizeof(text));
+	i = (unsigned int)with_preload("STILLPOINT_MEMBARRIER=split:100", cpus, time, NULL, text, sizeof(text));
 	ioctl(device, STILL_MB_IOC_INFO, &after);
 	if (i != 0 || after.operations != before.operations)
 		failed("liburcu", "a bad setting: exit code %d", (int)i);

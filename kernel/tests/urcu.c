@@ -3,12 +3,13 @@
  * An ordinary program that uses liburcu: a writer replaces an object, waits for a grace period, and poisons the old one;
  * no reader may see the poison. It knows nothing of the module. It prints what the writer and the readers did.
  *
- *	urcu CPUS SECONDS
+ *	urcu CPUS SECONDS [early]	early: it waits for no grace period, and readers should see the poison
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ int main(int count, char **arguments)
 	int cpus = count > 1 ? atoi(arguments[1]) : 2, i;
 	double seconds = count > 2 ? atof(arguments[2]) : 1.0, end;
 	int readers = cpus - 1 < MOST_READERS ? cpus - 1 : MOST_READERS;
+	bool early = count > 3;
 	pthread_t threads[MOST_READERS];
 	long periods = 0;
 
@@ -87,7 +89,8 @@ int main(int count, char **arguments)
 
 		new->value = GOOD;
 		rcu_assign_pointer(current, new);
-		urcu_memb_synchronize_rcu();
+		if (!early)
+			urcu_memb_synchronize_rcu();
 		old->value = 0;
 		periods++;
 	}
