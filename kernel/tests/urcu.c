@@ -97,8 +97,9 @@ int main(int count, char **arguments)
 	atomic_store(&stop, true);
 	for (i = 0; i < readers; i++)
 		pthread_join(threads[i], NULL);
-	printf("%ld grace periods; %ld sections of %d readers, who saw %ld changes and %ld reclaimed objects\n", periods,
-	       atomic_load(&sections), readers, atomic_load(&changes), atomic_load(&poisoned));
+	printf("%ld %s; %ld sections of %d readers, who saw %ld changes and %ld reclaimed objects\n", periods,
+	       early ? "replacements" : "grace periods", atomic_load(&sections), readers, atomic_load(&changes),
+	       atomic_load(&poisoned));
 	/* A reader that never saw a change did not run beside the grace periods. */
 	return atomic_load(&poisoned) || atomic_load(&idle) ? 1 : 0;
 }
