@@ -2,12 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use stillpoint_harness::experiment::threads::thread_cpu_time;
 use stillpoint_harness::machine::cpus;
 
-/// Runs `work` while one thread repeats `step` on each of `cpus`. Returns the CPU time of each thread, too.
+/// Runs `work` while one thread repeats `step` on each of `cpus`.
 ///
 /// # Errors
 /// When a thread cannot run where it should; `work` has run nevertheless.
@@ -15,7 +13,7 @@ pub(super) fn beside<T>(
     cpus: &[usize],
     step: &(dyn Fn() + Sync),
     work: impl FnOnce() -> T,
-) -> Result<(T, Vec<Duration>), String> {
+) -> Result<T, String> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let shared = &stop;
@@ -24,20 +22,20 @@ pub(super) fn beside<T>(
             let _stop = StopOnDrop(&stop);
             work()
         };
-        let join = |hog: thread::ScopedJoinHandle<'_, _>| {
-            hog.join().unwrap_or_else(|_| Err("a thread that keeps a CPU busy panicked".to_owned()))
-        };
-        Ok((result, hogs.into_iter().map(join).collect::<Result<_, _>>()?))
+        for hog in hogs {
+            hog.join().unwrap_or_else(|_| Err("a thread that keeps a CPU busy panicked".to_owned()))?;
+        }
+        Ok(result)
     })
 }
 
-fn repeat(cpu: usize, step: &(dyn Fn() + Sync), stop: &AtomicBool) -> Result<Duration, String> {
+fn repeat(cpu: usize, step: &(dyn Fn() + Sync), stop: &AtomicBool) -> Result<(), String> {
     cpus::pin(cpu)?;
     // Relaxed: nothing is published with the flag.
     while !stop.load(Ordering::Relaxed) {
         step();
     }
-    Ok(thread_cpu_time())
+    Ok(())
 }
 
 /// Ends the threads also when the work panics: the scope would wait for them forever.
@@ -59,11 +57,10 @@ mod tests {
     fn they_end_with_the_work_however_it_ends() {
         let cpus = cpus::allowed();
         let spin = &std::hint::spin_loop;
-        let (seven, busy) = beside(&cpus[..1], spin, || 7).unwrap();
-        assert_eq!((seven, busy.len()), (7, 1));
+        assert_eq!(beside(&cpus[..1], spin, || 7), Ok(7));
         let panics = || beside(&cpus[..1], spin, || panic!("as asked"));
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        assert_eq!(beside(&[], spin, || 8), Ok((8, Vec::new())));
+        assert_eq!(beside(&[], spin, || 8), Ok(8));
     }
 
     #[test]

@@ -83,7 +83,6 @@ fn disturb(bursts: Bursts) -> Result<Closing, String> {
             thread::park();
         }
     })
-    .map(|(never, _)| never)
 }
 
 /// What one thread does `now`, for a moment or until the next burst.

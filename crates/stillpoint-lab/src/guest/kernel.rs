@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use stillpoint_harness::experiment::threads::as_writer;
-use stillpoint_harness::machine::proc;
+use stillpoint_harness::machine::{load, proc};
 use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::stats::Distribution;
 
@@ -21,8 +21,8 @@ use super::hog;
 use super::wire::{Load, Measured, Measurement};
 use crate::experiment::asked_for;
 
-/// A virtual CPU that computed for less of the time was idle, and ended grace periods early.
-const LEAST_BUSY: f64 = 0.8;
+/// A virtual CPU that was idle for more of the time has ended grace periods early.
+const MOST_IDLE: f64 = 0.2;
 
 /// What was seen in a round.
 #[derive(Debug)]
@@ -99,16 +99,25 @@ fn measure(
     let read = || _ = rustix::process::getppid();
     trace.map_or(Ok(()), Trace::clear)?;
     let cpu_before = cpu_time();
-    let (measured, busy) = hog::beside(cpus, &read, || as_writer(caller, || call(duration)))?;
-    let (calls, elapsed) = measured?;
+    let calls = hog::beside(cpus, &read, || as_writer(caller, || call_beside(cpus, duration)))??;
     let cpu = cpu_time().zip(cpu_before).map(|(now, before)| now.saturating_sub(before));
-    are_busy(&busy, elapsed)?;
     let graces = trace.map_or(Ok(Vec::new()), Trace::graces)?;
     Ok(Samples { calls, graces, cpu })
 }
 
-/// Calls again and again; returns how long each took, and all of them.
-fn call(duration: Duration) -> Result<(Vec<u64>, Duration), String> {
+/// Calls again and again, while no CPU is idle; returns how long each call took, in nanoseconds.
+fn call_beside(cpus: &[usize], duration: Duration) -> Result<Vec<u64>, String> {
+    let idle = || cpus.iter().map(|&cpu| load::idle(cpu)).collect::<Option<Vec<Duration>>>();
+    let (begin, before) = (Instant::now(), idle());
+    let calls = call(duration)?;
+    let (elapsed, after) = (begin.elapsed(), idle());
+    let (before, after) = before.zip(after).ok_or("/proc/stat does not say how long CPUs were idle")?;
+    let idle: Vec<Duration> =
+        before.iter().zip(after).map(|(&before, after)| after.saturating_sub(before)).collect();
+    are_busy(&idle, elapsed).map(|()| calls)
+}
+
+fn call(duration: Duration) -> Result<Vec<u64>, String> {
     let begin = Instant::now();
     let mut calls = Vec::new();
     loop {
@@ -116,17 +125,17 @@ fn call(duration: Duration) -> Result<(Vec<u64>, Duration), String> {
         membarrier(MembarrierCommand::Global).map_err(|error| format!("membarrier refused: {error}"))?;
         calls.push(before.elapsed().as_nanos() as u64);
         if begin.elapsed() >= duration {
-            return Ok((calls, begin.elapsed()));
+            return Ok(calls);
         }
     }
 }
 
-/// Whether the threads that keep the CPUs busy did.
-fn are_busy(busy: &[Duration], elapsed: Duration) -> Result<(), String> {
-    let share = |busy: &Duration| busy.as_secs_f64() / elapsed.as_secs_f64();
-    match busy.iter().map(share).fold(f64::INFINITY, f64::min) {
-        least if least < LEAST_BUSY => {
-            Err(format!("a virtual CPU was busy for {:.0} % of the time only", least * 100.0))
+/// Whether CPUs that were idle for this long each were busy on the whole.
+fn are_busy(idle: &[Duration], elapsed: Duration) -> Result<(), String> {
+    let share = |idle: &Duration| idle.as_secs_f64() / elapsed.as_secs_f64();
+    match idle.iter().map(share).fold(0.0, f64::max) {
+        most if most > MOST_IDLE => {
+            Err(format!("a virtual CPU was idle for {:.0} % of the time", most * 100.0))
         }
         _ => Ok(()),
     }
@@ -241,6 +250,7 @@ fn event(line: &str) -> Option<(f64, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stillpoint_harness::machine::cpus;
 
     #[test]
     fn grace_periods_lie_between_their_events() {
@@ -290,8 +300,9 @@ mod tests {
     #[test]
     fn a_cpu_that_was_idle_is_noticed() {
         let ms = Duration::from_millis;
-        assert_eq!(are_busy(&[ms(95), ms(100)], ms(100)), Ok(()));
-        assert!(are_busy(&[ms(95), ms(10)], ms(100)).unwrap_err().contains("10 % of the time"));
+        assert_eq!(are_busy(&[ms(10), ms(0)], ms(100)), Ok(()));
+        assert!(are_busy(&[ms(10), ms(90)], ms(100)).unwrap_err().contains("idle for 90 % of the time"));
+        assert!(load::idle(cpus::allowed()[0]).is_some());
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Lab {
             }
             None => {
                 let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
-                hog::beside(hogs, &std::hint::spin_loop, || run(&guest))?.0
+                hog::beside(hogs, &std::hint::spin_loop, || run(&guest))?
             }
         }?;
         session.keep(self.transcript.as_mut())?;

@@ -41,7 +41,7 @@ const STORES: &[Column<'_>] = &[
     ("p99", &|row| row.shown("delay_us_p99", micros)),
     ("max", &|row| row.shown("delay_us_max", micros)),
     ("peak pending", &peak_pending),
-    ("resident", &|row| row.shown("resident_per_used", |share| format!("{share:.2}"))),
+    ("changes", &|row| row.shown("changes_per_s", rate)),
     ("sections", &|row| row.shown("sections_per_s", rate)),
 ];
 
