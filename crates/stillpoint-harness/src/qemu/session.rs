@@ -486,9 +486,17 @@ mod tests {
         );
         assert!(!process(&alive).exists(), "it was ended with the work");
 
-        let ends = beside("echo '@test begin {}'; echo no machine >&2; exit 3", LONG, |_| {
-            // QEMU has ended once it is nobody's child any more, which is seen by the caller only.
-            thread::sleep(Duration::from_secs(2));
+        let ends = format!(
+            "echo $$ > {}; echo '@test begin {{}}'; sleep 1; echo no machine >&2; exit 3",
+            alive.display()
+        );
+        let ends = beside(&ends, LONG, |alive| {
+            let process = fs::read_to_string(alive).unwrap();
+            let stat = Path::new("/proc").join(process.trim()).join("stat");
+            // It has ended, and its parent has not looked yet.
+            while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+                thread::sleep(Duration::from_millis(10));
+            }
             true
         });
         assert!(ends.as_ref().is_err_and(|error| error.contains("by itself: no machine")), "{ends:?}");

@@ -93,6 +93,29 @@ fn thinned(course: &[Moment]) -> Vec<Moment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stillpoint_harness::machine::cpus;
+
+    #[test]
+    fn readers_have_the_fences_of_their_row_and_the_writer_the_last_cpu() {
+        let order = Measurement {
+            contenders: vec!["stillpoint/guard".to_owned()],
+            loads: Vec::new(),
+            short: false,
+            rounds: 1,
+            round: std::time::Duration::from_millis(1),
+            elements: 256,
+            seed: 3,
+        };
+        let told = |round: &preempt::Round| {
+            Err(format!("{} {:?} {}", round.symmetric, round.reader_cpus, round.writer_cpu))
+        };
+        let here = cpus::allowed()[0];
+        let rows = run(&order, Workload::Mail, &[here, 98, 99], told).unwrap();
+        let told: Vec<(&str, Option<String>)> =
+            rows.iter().map(|row| (row.params["mode"].as_str().unwrap(), row.void.clone())).collect();
+        let expected = |symmetric| Some(format!("{symmetric} [{here}, 98] 99"));
+        assert_eq!(told, [("asymmetric", expected(false)), ("symmetric", expected(true))]);
+    }
 
     #[test]
     fn a_course_in_fewer_moments_keeps_its_peaks() {
