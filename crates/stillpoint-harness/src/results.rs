@@ -101,11 +101,7 @@ mod tests {
         title: "A line",
         across: Across::Numbers { of: Number::Param("x"), title: "x", logarithmic: false },
         up: Up { metric: "y", band: None, title: "y", logarithmic: false, better: Better::More },
-        beside: &[],
-        named: &[],
-        without: &[],
-        published: &[],
-        words: "",
+        ..Figure::PLAIN
     };
 
     #[test]

@@ -12,8 +12,23 @@ pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// The time that a CPU had nothing to run since the machine started.
+///
+/// In ticks, too, of which a CPU that does not run loses none: the kernel takes the time of idleness from the clock.
+pub fn idle(cpu: usize) -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let [_busy, idle] = ticks(&text, cpu)?;
+    Some(Duration::from_secs_f64(idle as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
 /// The ticks of one CPU but for those that it was idle, or waiting for a disk.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
+    let [busy, _idle] = ticks(stat, cpu)?;
+    Some(busy)
+}
+
+/// The ticks of one CPU: busy, and idle or waiting for a disk.
+fn ticks(stat: &str, cpu: usize) -> Option<[u64; 2]> {
     let name = format!("cpu{cpu}");
     let mut fields = stat.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -22,9 +37,9 @@ fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     // user nice system idle iowait irq softirq steal; the guests that follow are part of user.
     let mut next = || fields.next()?.parse::<u64>().ok();
     let (user, nice, system) = (next()?, next()?, next()?);
-    let (_idle, _iowait) = (next()?, next()?);
+    let (idle, iowait) = (next()?, next()?);
     let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
-    Some(user + nice + system + irq + softirq + steal)
+    Some([user + nice + system + irq + softirq + steal, idle + iowait])
 }
 
 #[cfg(test)]
@@ -34,7 +49,7 @@ mod tests {
     #[test]
     fn idle_time_does_not_count() {
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 3 1000 1000 4 5 6 77 88\ncpu10 7 0 0 0 0 0 0 0 0 0\n";
-        assert_eq!(busy_ticks(stat, 1), Some(21));
+        assert_eq!((busy_ticks(stat, 1), ticks(stat, 1)), (Some(21), Some([21, 2000])));
         assert_eq!(busy_ticks(stat, 10), Some(7));
         assert_eq!(busy_ticks(stat, 2), None);
     }

@@ -2,7 +2,7 @@
 
 pub mod cpus;
 pub mod huge_pages;
-pub(crate) mod load;
+pub mod load;
 pub mod proc;
 pub mod tsc;
 

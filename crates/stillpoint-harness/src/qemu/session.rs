@@ -115,9 +115,7 @@ impl Guest<'_> {
     /// When QEMU cannot be started, or not on these CPUs.
     pub fn run(&self) -> Result<Session, String> {
         let begin = Instant::now();
-        let mut qemu = Running(self.start()?);
-        let console = Collected::from(qemu.0.stdout.take());
-        let complaints = Collected::from(qemu.0.stderr.take());
+        let (mut qemu, console, complaints) = self.open()?;
         let mut waiting = Waiting::of(qemu.0.id());
         let (mut began, mut ended) = (None, None);
         let ending = loop {
@@ -162,9 +160,60 @@ impl Guest<'_> {
         if first.measured.is_some() || !matches!(first.ending, Ending::Limit(_)) {
             return Ok(first);
         }
+        self.tell_that_it_starts_again();
+        self.run()
+    }
+
+    /// Starts the guest, does `work` once the program in it has begun, and ends it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and when the program has not begun by `start_limit` in two starts, or the guest has ended
+    /// by itself before the work was done.
+    pub fn beside<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
+        let (mut qemu, _console, complaints) = match self.begun()? {
+            Some(begun) => begun,
+            None => {
+                self.tell_that_it_starts_again();
+                self.begun()?.ok_or("the guest beside the measured one did not begin")?
+            }
+        };
+        let done = work();
+        match qemu.0.try_wait() {
+            Ok(None) => Ok(done),
+            _ => Err(ended_by_itself(qemu, complaints)),
+        }
+    }
+
+    /// The guest once its program has begun; `None` when it has not by `start_limit`.
+    fn begun(&self) -> Result<Option<(Running, Collected, Collected)>, String> {
+        let begin = Instant::now();
+        let (mut qemu, console, complaints) = self.open()?;
+        while begin.elapsed() < self.start_limit && !interrupt::requested() {
+            if console.with(|said| has_said(said, self.purpose.begins)) {
+                return Ok(Some((qemu, console, complaints)));
+            }
+            if !matches!(qemu.0.try_wait(), Ok(None)) {
+                return Err(ended_by_itself(qemu, complaints));
+            }
+            thread::sleep(LOOK);
+        }
+        match interrupt::requested() {
+            true => Err("interrupted".to_owned()),
+            false => Ok(None),
+        }
+    }
+
+    fn tell_that_it_starts_again(&self) {
         let limit = humantime::format_duration(self.start_limit);
         output::tell(format!("the guest had not begun after {limit}: it is started once more"));
-        self.run()
+    }
+
+    /// QEMU, and what it says on standard output and standard error.
+    fn open(&self) -> Result<(Running, Collected, Collected), String> {
+        let mut qemu = Running(self.start()?);
+        let console = Collected::from(qemu.0.stdout.take());
+        let complaints = Collected::from(qemu.0.stderr.take());
+        Ok((qemu, console, complaints))
     }
 
     /// From a thread that runs on the chosen CPUs alone, whose affinity QEMU's threads inherit.
@@ -205,6 +254,14 @@ impl Session {
             .map_or(Ok(()), |transcript| transcript.write_all(&self.console))
             .map_err(|error| format!("cannot write what the guest printed: {error}"))
     }
+}
+
+/// Why there was no guest beside the measured one.
+fn ended_by_itself(qemu: Running, complaints: Collected) -> String {
+    // Its pipes are closed then, also by processes that it has started.
+    drop(qemu);
+    let complaints = String::from_utf8_lossy(&complaints.whole()).trim().replace('\n', " / ");
+    format!("the guest beside the measured one ended by itself: {complaints}")
 }
 
 /// Whether these words are on the console.
@@ -319,6 +376,15 @@ mod tests {
         start_limit: Duration,
         run: fn(&Guest<'_>) -> Result<Session, String>,
     ) -> Session {
+        with_guest(script, limit, start_limit, run).unwrap()
+    }
+
+    fn with_guest<T>(
+        script: &str,
+        limit: Duration,
+        start_limit: Duration,
+        run: impl Fn(&Guest<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
         let folder = tempfile::tempdir().unwrap();
         let qemu = folder.path().join("qemu");
         fs::write(&qemu, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -344,7 +410,7 @@ mod tests {
         loop {
             match run(&guest) {
                 Err(error) if error.contains("busy") => thread::sleep(Duration::from_millis(10)),
-                session => return session.unwrap(),
+                done => return done,
             }
         }
     }
@@ -399,6 +465,45 @@ mod tests {
 
         again(&format!("{count_start}; exit 3"), LONG);
         assert_eq!(count(), 1, "QEMU had ended by itself");
+    }
+
+    #[test]
+    fn a_guest_beside_the_work_lives_as_long_as_that_and_has_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let alive = folder.path().join("alive");
+        let beside = |script: &str, start_limit, work: fn(&Path) -> bool| {
+            let alive = alive.clone();
+            with_guest(script, LONG, start_limit, |guest| guest.beside(|| work(&alive)))
+        };
+        let runs = format!("echo $$ > {}; echo '@test begin {{}}'; exec sleep 1000", alive.display());
+        let process = |alive: &Path| Path::new("/proc").join(fs::read_to_string(alive).unwrap().trim());
+        assert_eq!(
+            beside(&runs, LONG, |alive| {
+                let process = fs::read_to_string(alive).unwrap();
+                Path::new("/proc").join(process.trim()).exists()
+            }),
+            Ok(true)
+        );
+        assert!(!process(&alive).exists(), "it was ended with the work");
+
+        let ends = format!(
+            "echo $$ > {}; echo '@test begin {{}}'; sleep 1; echo no machine >&2; exit 3",
+            alive.display()
+        );
+        let ends = beside(&ends, LONG, |alive| {
+            let process = fs::read_to_string(alive).unwrap();
+            let stat = Path::new("/proc").join(process.trim()).join("stat");
+            // It has ended, and its parent has not looked yet.
+            while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+                thread::sleep(Duration::from_millis(10));
+            }
+            true
+        });
+        assert!(ends.as_ref().is_err_and(|error| error.contains("by itself: no machine")), "{ends:?}");
+        let refused = beside("echo no machine >&2; exit 3", LONG, |_| true);
+        assert!(refused.as_ref().is_err_and(|error| error.contains("by itself: no machine")), "{refused:?}");
+        let never = beside("exec sleep 1000", Duration::from_millis(300), |_| true);
+        assert!(never.as_ref().is_err_and(|error| error.contains("did not begin")), "{never:?}");
     }
 
     #[test]

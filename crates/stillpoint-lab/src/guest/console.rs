@@ -121,6 +121,7 @@ fn shortened(line: &str) -> String {
 mod tests {
     use super::super::wire::line;
     use super::*;
+    use crate::preempt::round::Moment;
     use serde_json::Map;
 
     fn about() -> About {
@@ -134,7 +135,9 @@ mod tests {
 
     fn measured(contender: &str) -> Measured {
         let metrics = Map::from_iter([("gp_us_mean".to_owned(), 1.5.into())]);
-        Measured { contender: contender.to_owned(), params: Map::new(), metrics, void: None }
+        let moment = Moment { second: 0.25, delay_us_max: None, pending_bytes: 256 };
+        let course = if contender == "liburcu/mb" { vec![moment] } else { Vec::new() };
+        Measured { contender: contender.to_owned(), params: Map::new(), metrics, void: None, course }
     }
 
     const CLOSING: Closing = Closing { rows: 2, seconds: 8.5 };

@@ -8,6 +8,7 @@ use stillpoint::rcu::Domain;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::experiment::{asked_for, names_and_groups};
+use crate::peers::{group, has_array};
 use crate::reclaim::names::Policy;
 use crate::reclaim::ours;
 
@@ -25,29 +26,58 @@ pub(super) struct Entry {
     pub(super) mode: &'static str,
     /// How its writer waits until the next delete.
     pub(super) policy: Policy,
+    /// Whether it takes part in mail and memory, whose writers sleep between two changes.
+    pub(super) stores: Stores,
 }
 
-const fn entry(name: &'static str, mode: &'static str, policy: Policy) -> Entry {
-    Entry { name, mode, policy }
+/// When a contender takes part in mail and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stores {
+    /// In a short run too.
+    Always,
+    /// Unless the run is a short one.
+    Usual,
+    Never,
 }
+
+const fn entry(name: &'static str, mode: &'static str, policy: Policy, stores: Stores) -> Entry {
+    Entry { name, mode, policy, stores }
+}
+
+/// The RCU of the guest's own kernel, which has the load `kernel` to itself.
+pub(super) const KERNEL: &str = "linux/rcu";
 
 /// All of them, in the order of the tables. QSBR readers have no fences, so that both of ours are a control: they
 /// differ by what this machine does not repeat.
 pub(super) const CONTENDERS: &[Entry] = &[
-    entry("stillpoint/protected", ASYMMETRIC, Policy::Poll),
-    entry("stillpoint/protected", SYMMETRIC, Policy::Poll),
-    entry("stillpoint/guard", ASYMMETRIC, Policy::Poll),
-    entry("stillpoint/guard", SYMMETRIC, Policy::Poll),
-    entry("stillpoint/qsbr+poll", ASYMMETRIC, Policy::Poll),
-    entry("stillpoint/qsbr+poll", SYMMETRIC, Policy::Poll),
-    entry("liburcu/memb", ASYMMETRIC, Policy::Background),
-    entry("liburcu/mb", SYMMETRIC, Policy::Background),
-    entry("liburcu/qsbr", NONE, Policy::Background),
+    entry("stillpoint/protected", ASYMMETRIC, Policy::Poll, Stores::Always),
+    entry("stillpoint/protected", SYMMETRIC, Policy::Poll, Stores::Always),
+    entry("stillpoint/guard", ASYMMETRIC, Policy::Poll, Stores::Usual),
+    entry("stillpoint/guard", SYMMETRIC, Policy::Poll, Stores::Usual),
+    entry("stillpoint/qsbr+poll", ASYMMETRIC, Policy::Poll, Stores::Never),
+    entry("stillpoint/qsbr+poll", SYMMETRIC, Policy::Poll, Stores::Never),
+    entry("liburcu/memb", ASYMMETRIC, Policy::Background, Stores::Always),
+    entry("liburcu/mb", SYMMETRIC, Policy::Background, Stores::Usual),
+    entry("liburcu/qsbr", NONE, Policy::Background, Stores::Usual),
 ];
 
 /// The values that `--contenders` takes here.
 pub(crate) fn names() -> Vec<&'static str> {
-    names_and_groups(CONTENDERS.iter().map(|entry| entry.name))
+    names_and_groups(CONTENDERS.iter().map(|entry| entry.name).chain([KERNEL]))
+}
+
+/// Those of mail and memory that were asked for and are here; fewer in a `short` run.
+pub(super) fn of_stores(asked: &[String], short: bool) -> Vec<&'static Entry> {
+    let wanted = |entry: &&Entry| match entry.stores {
+        Stores::Always => true,
+        Stores::Usual => !short,
+        Stores::Never => false,
+    };
+    let is_here = |entry: &&Entry| group(entry.name) == "stillpoint" || has_array(entry.name);
+    CONTENDERS
+        .iter()
+        .filter(|entry| wanted(entry) && is_here(entry) && asked_for(entry.name, asked))
+        .collect()
 }
 
 /// A contender that was made.
@@ -135,7 +165,11 @@ mod tests {
                 .map(|other| other.policy);
             assert_eq!(policy, Some(entry.policy), "{}", entry.name);
         }
-        assert!(names.contains(&"liburcu") && !names.iter().any(|name| name.starts_with("dpdk")));
+        assert!(
+            names.contains(&"liburcu")
+                && names.contains(&KERNEL)
+                && !names.iter().any(|name| name.starts_with("dpdk"))
+        );
     }
 
     #[test]

@@ -1,216 +1,157 @@
-//! The measurement inside the guest: one reader on each virtual CPU but the last, the writer on that one.
+//! The measurements inside the guest, one load after the other.
 //!
-//! Whatever the host takes a virtual CPU away for happens to a reader, or to the writer, of its own. The rounds of the
-//! contenders follow each other in rotated order, and all samples of a contender count, since what matters here is
-//! rare.
+//! Readers run on all virtual CPUs but the last, and the writer on that one: whatever the host takes a virtual CPU away for
+//! happens to a reader, or to the writer, of its own. The rounds of the contenders follow each other in rotated order.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use serde_json::{Map, Value};
-use stillpoint_harness::experiment::rounds::in_turns;
+use super::wire::{Load, Measured, Measurement};
+use super::{deletes, kernel, stores};
+use crate::preempt;
+use crate::preempt::round::Outcome;
+use crate::preempt::workload::Workload;
 use stillpoint_harness::machine::cpus;
-use stillpoint_harness::output::json::{number, rounded};
-use stillpoint_harness::stats::Distribution;
-use stillpoint_peers::{Delays, ReadJob};
 
-use super::contenders::{Subject, make};
-use super::wire::{Measured, Order};
-use crate::experiment::readers::{beside_readers, mismatches};
-use crate::reclaim::names::OWN_CORE;
-use crate::reclaim::round::{self, Round};
-use crate::reclaim::setting::Setting;
-
-/// Between two waits the writer computes for this long, as between two deletes.
-const PAUSE: Duration = Duration::from_micros(200);
-
-/// What was seen of one contender in a round.
-#[derive(Debug)]
-struct Samples {
-    delays: Vec<u64>,
-    grace_periods: Vec<u64>,
-    fences: Vec<u64>,
-    lookups_per_s: f64,
-    peak_pending: usize,
+/// What the measurements rest on: real in a guest, and harmless in tests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Means {
+    /// Runs a round of `bench preempt`.
+    pub(super) round: fn(&preempt::Round) -> Result<Outcome, String>,
+    /// Where tracefs is mounted, if it may be written to.
+    pub(super) tracing: Option<&'static Path>,
 }
 
 /// Measures what was ordered on the CPUs of this machine.
-pub(super) fn run(order: &Order) -> Result<Vec<Measured>, String> {
+pub(super) fn run(order: &Measurement, means: Means) -> Result<Vec<Measured>, String> {
     let cpus = cpus::allowed();
-    let setting = setting(&cpus)?;
-    let duration = Duration::from_micros(order.round_micros);
-    let capacity = (duration.as_secs_f64() * f64::from(round::RATE)) as usize + 1024;
-    let delays: &'static Delays = Box::leak(Box::new(Delays::new(capacity)));
-    let subjects = make(&order.contenders, order.elements, setting.readers(), delays)?;
-    if subjects.is_empty() {
-        return Err("the program in the guest was built without these contenders".to_owned());
+    let mut rows = Vec::new();
+    for load in &order.loads {
+        rows.extend(match load {
+            Load::Deletes => deletes::run(order, &cpus)?,
+            Load::Mail => stores::run(order, Workload::Mail, &cpus, means.round)?,
+            Load::Memory => stores::run(order, Workload::Memory, &cpus, means.round)?,
+            Load::Kernel => kernel::run(order, &cpus, means.tracing)?,
+        });
     }
-
-    let rounds = in_turns(
-        &subjects,
-        order.rounds,
-        |number| order.seed.wrapping_add(number as u64),
-        |subject, &seed| {
-            let policy = subject.entry.policy;
-            let (elements, deletes_per_s) = (order.elements, round::RATE);
-            let round = Round { policy, setting: &setting, elements, deletes_per_s, duration, seed, delays };
-            measure(subject, &round)
-        },
-    );
-    Ok(rounds.into_iter().map(|(subject, rounds)| measured(subject, &setting, order, rounds)).collect())
+    match rows.is_empty() {
+        true => Err("the program in the guest was built without these contenders".to_owned()),
+        false => Ok(rows),
+    }
 }
 
-fn setting(cpus: &[usize]) -> Result<Setting, String> {
+/// The CPUs of the readers, and that of the writer.
+pub(super) fn places(cpus: &[usize]) -> Result<(&[usize], usize), String> {
     match cpus.split_last() {
-        Some((&writer_cpu, readers)) if !readers.is_empty() => Ok(Setting {
-            scenario: OWN_CORE,
-            reader_cpus: readers.to_vec(),
-            writer_cpu,
-            cores: readers.len(),
-        }),
+        Some((&writer, readers)) if !readers.is_empty() => Ok((readers, writer)),
         _ => Err("one reader and one writer need 2 virtual CPUs".to_owned()),
     }
 }
 
-/// One round of one contender: delays of deletes, then waits for grace periods, then fences.
-fn measure(subject: &Subject, round: &Round<'_>) -> Result<Samples, String> {
-    let outcome = round::run(&**subject.contender, round)?;
-    let half = round.duration / 2;
-    let grace_periods = waits(subject, round, half, &|| subject.wait_for_readers())?;
-    let fences = subject.fence().map_or(Ok(Vec::new()), |fence| waits(subject, round, half, &fence))?;
-    Ok(Samples {
-        delays: outcome.delays,
-        grace_periods,
-        fences,
-        lookups_per_s: outcome.lookups_per_s,
-        peak_pending: outcome.peak_pending,
-    })
-}
-
-/// The time that each `wait` of the writer takes, in nanoseconds, while the readers read.
-fn waits(
-    subject: &Subject,
-    round: &Round<'_>,
-    duration: Duration,
-    wait: &(dyn Fn() -> Result<(), String> + Sync),
-) -> Result<Vec<u64>, String> {
-    let Setting { reader_cpus, writer_cpu, .. } = round.setting;
-    let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(subject.contender.read(job, ready));
-    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
-        if go() { write(*writer_cpu, duration, wait) } else { Ok(Vec::new()) }
-    });
-    if mismatches(&outcomes?) > 0 {
-        return Err("a reader found an element that was freed".to_owned());
-    }
-    samples
-}
-
-/// Waits again and again on a thread of its own, as the calling one is not to be pinned.
-fn write(
-    cpu: usize,
-    duration: Duration,
-    wait: &(dyn Fn() -> Result<(), String> + Sync),
-) -> Result<Vec<u64>, String> {
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| cpus::pin(cpu).and_then(|()| repeat(duration, wait)));
-        writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned()))
-    })
-}
-
-fn repeat(duration: Duration, wait: &dyn Fn() -> Result<(), String>) -> Result<Vec<u64>, String> {
-    let begin = Instant::now();
-    let mut samples = Vec::new();
-    loop {
-        let before = Instant::now();
-        wait()?;
-        let after = Instant::now();
-        samples.push((after - before).as_nanos() as u64);
-        if begin.elapsed() >= duration {
-            return Ok(samples);
-        }
-        while after.elapsed() < PAUSE {
-            std::hint::spin_loop();
-        }
-    }
-}
-
-fn measured(
-    subject: &Subject,
-    setting: &Setting,
-    order: &Order,
-    rounds: Result<Vec<Samples>, String>,
-) -> Measured {
-    let mut params = Map::new();
-    let round_s = order.round_micros as f64 / 1e6;
-    params.insert("mode".into(), subject.entry.mode.into());
-    params.insert("readers".into(), setting.readers().into());
-    params.insert("policy".into(), subject.entry.policy.name().into());
-    params.insert("elements".into(), order.elements.into());
-    params.insert("rounds".into(), order.rounds.into());
-    params.insert("round_s".into(), number(round_s));
-    let (metrics, void) = match rounds {
-        Ok(rounds) => (metrics(&rounds, round_s), None),
-        Err(reason) => (Map::new(), Some(reason)),
-    };
-    Measured { contender: subject.entry.name.to_owned(), params, metrics, void }
-}
-
-fn metrics(rounds: &[Samples], round_s: f64) -> Map<String, Value> {
-    let mut metrics = Map::new();
-    let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
-    let (grace_periods, delays) = (all(|round| &round.grace_periods), all(|round| &round.delays));
-    let fences = all(|round| &round.fences);
-    for (name, nanoseconds) in [("gp", &grace_periods), ("delay", &delays), ("fence", &fences)] {
-        let Some(of) = Distribution::of(nanoseconds) else { continue };
-        for (figure, value) in [("mean", of.mean), ("p50", of.p50), ("p99", of.p99), ("max", of.max)] {
-            metrics.insert(format!("{name}_us_{figure}"), rounded(value, 3));
-        }
-    }
-    let count = rounds.len().max(1) as f64;
-    metrics.insert("grace_periods".into(), grace_periods.len().into());
-    metrics.insert("deletes_per_s".into(), rounded(delays.len() as f64 / (round_s * count), 3));
-    let lookups = rounds.iter().map(|round| round.lookups_per_s).sum::<f64>() / count;
-    metrics.insert("lookups_per_s".into(), number(lookups.round()));
-    let peak_pending = rounds.iter().map(|round| round.peak_pending).max().unwrap_or(0);
-    metrics.insert("peak_pending".into(), peak_pending.into());
-    metrics
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::guest::contenders::{KERNEL, NONE};
+
+    const MEANS: Means = Means { round: preempt::child::obey, tracing: None };
+
+    fn order(loads: &[Load], contenders: &[&str]) -> Measurement {
+        Measurement {
+            contenders: contenders.iter().map(|&name| name.to_owned()).collect(),
+            loads: loads.to_vec(),
+            short: false,
+            rounds: 2,
+            round: Duration::from_millis(20),
+            elements: 256,
+            seed: 3,
+        }
+    }
+
+    fn has(row: &Measured, names: &[&str]) {
+        assert_eq!(row.void, None, "{row:?}");
+        for name in names {
+            let value = row.metrics.get(*name).and_then(serde_json::Value::as_f64);
+            assert!(value.is_some_and(|value| value > 0.0), "{name}: {row:?}");
+        }
+    }
 
     #[test]
     fn every_contender_has_a_row_with_all_its_metrics() {
-        let order = Order { contenders: Vec::new(), rounds: 2, round_micros: 5_000, elements: 256, seed: 3 };
         if cpus::allowed().len() < 2 {
-            assert!(run(&order).unwrap_err().contains("2 virtual CPUs"));
-            return;
+            return assert!(
+                run(&order(&[Load::Deletes], &[]), MEANS).unwrap_err().contains("2 virtual CPUs")
+            );
         }
-        let rows = run(&order).unwrap();
+        let rows = run(&order(&[Load::Deletes], &[]), MEANS).unwrap();
         assert!(rows.len() >= 6, "{rows:?}");
         for row in rows {
-            assert_eq!(row.void, None, "{row:?}");
-            for name in ["gp_us_mean", "gp_us_max", "delay_us_mean", "delay_us_p99", "lookups_per_s"] {
-                assert!(row.metrics[name].as_f64().is_some_and(|value| value > 0.0), "{name}: {row:?}");
-            }
+            has(&row, &["gp_us_mean", "gp_us_max", "delay_us_mean", "delay_us_p99", "lookups_per_s"]);
+            has(&row, &["cpu_us_per_gp"]);
+            // Protected loads may hold none of the few objects.
+            assert!(row.metrics.contains_key("peak_pending_bytes"), "{row:?}");
+            assert_eq!(row.params["workload"], "deletes");
             assert_eq!(row.metrics.contains_key("fence_us_mean"), row.contender == "stillpoint/protected");
         }
     }
 
     #[test]
+    fn mail_and_memory_have_the_figures_of_preempt_and_the_course_of_a_round() {
+        if cpus::allowed().len() < 2 {
+            return;
+        }
+        let rows = run(&order(&[Load::Mail, Load::Memory], &["stillpoint/protected"]), MEANS).unwrap();
+        let of = |row: &Measured| {
+            let text = |name| row.params[name].as_str().unwrap().to_owned();
+            (text("workload"), text("mode"))
+        };
+        let expected = [("mail", "asymmetric"), ("mail", "symmetric")];
+        let expected = expected.into_iter().chain([("memory", "asymmetric"), ("memory", "symmetric")]);
+        assert!(
+            rows.iter().map(of).eq(expected.map(|(load, mode)| (load.to_owned(), mode.to_owned()))),
+            "{rows:?}"
+        );
+        for row in &rows {
+            has(row, &["gp_us_mean", "gp_us_max", "cpu_us_per_gp", "peak_pending_bytes", "delay_us_mean"]);
+            assert!(!row.course.is_empty(), "{row:?}");
+        }
+        let short = Measurement { short: true, ..order(&[Load::Mail], &["stillpoint", "liburcu/qsbr"]) };
+        let short = run(&short, MEANS).unwrap();
+        let names: Vec<&str> = short.iter().map(|row| row.contender.as_str()).collect();
+        assert_eq!(names, ["stillpoint/protected"; 2], "a short run has no others of these");
+        assert!(short.iter().all(|row| row.params["rounds"] == 1), "{short:?}");
+    }
+
+    /// Where a kernel's RCU is not what it should be, the row says so, and has no figures.
+    #[test]
+    fn the_kernels_own_rcu_has_a_row() {
+        if cpus::allowed().len() < 2 {
+            return;
+        }
+        let rows = run(&order(&[Load::Kernel], &[]), MEANS).unwrap();
+        let [row] = rows.as_slice() else { panic!("{rows:?}") };
+        assert_eq!((row.contender.as_str(), &row.params["mode"]), (KERNEL, &NONE.into()));
+        match &row.void {
+            None => {
+                has(row, &["synchronize_rcu_us_mean", "synchronize_rcu_us_max", "calls"]);
+                assert!(row.params["grace_periods_by"].as_str().unwrap().starts_with("none: "), "{row:?}");
+            }
+            Some(_) => assert!(row.metrics.is_empty(), "{row:?}"),
+        }
+        assert!(run(&order(&[Load::Kernel], &["liburcu"]), MEANS).is_err(), "it was not asked for");
+    }
+
+    #[test]
     fn a_contender_that_is_not_built_in_is_an_error() {
-        let contenders = vec!["nobody".to_owned()];
-        let order = Order { contenders, rounds: 1, round_micros: 1_000, elements: 256, seed: 3 };
         if cpus::allowed().len() >= 2 {
-            assert!(run(&order).unwrap_err().contains("without these contenders"));
+            let all = [Load::Deletes, Load::Mail, Load::Memory, Load::Kernel];
+            assert!(run(&order(&all, &["nobody"]), MEANS).unwrap_err().contains("without these contenders"));
         }
     }
 
     #[test]
     fn one_cpu_is_too_few() {
-        assert!(setting(&[0]).is_err() && setting(&[]).is_err());
-        let setting = setting(&[0, 1, 2, 3]).unwrap();
-        assert_eq!((setting.reader_cpus, setting.writer_cpu), (vec![0, 1, 2], 3));
+        assert!(places(&[0]).is_err() && places(&[]).is_err());
+        assert_eq!(places(&[0, 1, 2, 3]), Ok((&[0, 1, 2][..], 3)));
     }
 }

@@ -1,15 +1,39 @@
-//! What preempted virtual CPUs do to grace periods and delays.
+//! What preempted virtual CPUs do to grace periods, delays and memory.
 
-use stillpoint_harness::output::figures::{Across, Figure, Up};
+use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
+
+use super::contenders::KERNEL;
+use super::settings::OVER_TIME;
 
 const COMMON: Figure = Figure {
     experiment: "guest",
     scenarios: &["baseline", "overcommit"],
-    across: Across::Params(&["vcpus", "hogs"]),
-    beside: &["scenario", "readers", "policy", "elements", "round_s", "host_cpus", "accel", "clock"],
+    across: Across::Params(&["vcpus", "hogs", "neighbour"]),
+    beside: &[
+        "scenario",
+        "readers",
+        "policy",
+        "elements",
+        "section_us",
+        "round_s",
+        "host_cpus",
+        "accel",
+        "clock",
+        "grace_periods_by",
+    ],
     named: &["mode"],
     words: "The paper measured the guest kernel's own RCU: grace periods of Postmark took 2.18 times as long under overcommit, the longest 26.37 times. Figures of one run are ratios within one accelerator: under software emulation no time means anything.",
     ..Figure::PLAIN
+};
+
+const COURSE: Figure = Figure {
+    scenarios: &[OVER_TIME],
+    across: Across::Numbers { of: Number::Param("second"), title: "seconds", logarithmic: false },
+    beside: &["accel"],
+    named: &["guest"],
+    apart: true,
+    words: "The last round of each guest: `2 on 2` is the baseline, with a CPU of the host for each virtual one. The paper drew baseline and overcommit over time in this way.",
+    ..COMMON
 };
 
 pub(crate) const FIGURES: &[&Figure] = &[
@@ -17,6 +41,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         name: "guest-grace-periods",
         title: "Grace periods inside guests",
         up: Up::less("gp_us_mean", "mean grace period, in µs"),
+        without: &[KERNEL],
         ..COMMON
     },
     &Figure {
@@ -24,5 +49,44 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "From unlink to free inside guests",
         up: Up::less("delay_us_mean", "mean delay, in µs"),
         ..COMMON
+    },
+    &Figure {
+        name: "guest-grace-period-cpu",
+        title: "CPU time for each grace period inside guests",
+        up: Up::less("cpu_us_per_gp", "CPU time for each grace period, in µs"),
+        without: &[KERNEL],
+        words: "The paper: 2.9 times as much for Postmark under overcommit.",
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-peak-pending",
+        title: "Memory that waits inside guests, at its peak",
+        up: Up::less("peak_pending_bytes", "bytes unlinked and not freed"),
+        words: "The paper: about half as much memory again at the peak under overcommit.",
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-synchronize-rcu",
+        title: "Latency of synchronize_rcu inside guests",
+        up: Up {
+            better: Better::Neither,
+            ..Up::less("synchronize_rcu_us_mean", "mean latency of a call of the guest's kernel, in µs")
+        },
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-delays-over-time",
+        title: "Delays inside guests over time",
+        up: Up {
+            better: Better::Neither,
+            ..Up::less("delay_us_max", "longest delay since the point before, in µs")
+        },
+        ..COURSE
+    },
+    &Figure {
+        name: "guest-pending-over-time",
+        title: "Memory that waits inside guests over time",
+        up: Up { better: Better::Neither, ..Up::more("pending_bytes", "bytes unlinked and not freed") },
+        ..COURSE
     },
 ];

@@ -1,35 +1,39 @@
-//! Threads of the host that take its CPUs away from a guest.
+//! Threads that keep CPUs busy: those of the host that take them away from a guest, and those inside of one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use stillpoint_harness::machine::cpus;
 
-/// Runs `work` while one thread spins on each of `cpus`.
+/// Runs `work` while one thread repeats `step` on each of `cpus`.
 ///
 /// # Errors
 /// When a thread cannot run where it should; `work` has run nevertheless.
-pub(super) fn beside<T>(cpus: &[usize], work: impl FnOnce() -> T) -> Result<T, String> {
+pub(super) fn beside<T>(
+    cpus: &[usize],
+    step: &(dyn Fn() + Sync),
+    work: impl FnOnce() -> T,
+) -> Result<T, String> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let shared = &stop;
-        let hogs: Vec<_> = cpus.iter().map(|&cpu| scope.spawn(move || spin(cpu, shared))).collect();
+        let hogs: Vec<_> = cpus.iter().map(|&cpu| scope.spawn(move || repeat(cpu, step, shared))).collect();
         let result = {
             let _stop = StopOnDrop(&stop);
             work()
         };
         for hog in hogs {
-            hog.join().unwrap_or_else(|_| Err("a thread that spins panicked".to_owned()))?;
+            hog.join().unwrap_or_else(|_| Err("a thread that keeps a CPU busy panicked".to_owned()))?;
         }
         Ok(result)
     })
 }
 
-fn spin(cpu: usize, stop: &AtomicBool) -> Result<(), String> {
+fn repeat(cpu: usize, step: &(dyn Fn() + Sync), stop: &AtomicBool) -> Result<(), String> {
     cpus::pin(cpu)?;
     // Relaxed: nothing is published with the flag.
     while !stop.load(Ordering::Relaxed) {
-        std::hint::spin_loop();
+        step();
     }
     Ok(())
 }
@@ -39,7 +43,7 @@ struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        // Relaxed: see `spin`.
+        // Relaxed: see `repeat`.
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -52,14 +56,17 @@ mod tests {
     #[test]
     fn they_end_with_the_work_however_it_ends() {
         let cpus = cpus::allowed();
-        assert_eq!(beside(&cpus[..1], || 7), Ok(7));
-        assert!(catch_unwind(AssertUnwindSafe(|| beside(&cpus[..1], || panic!("as asked")))).is_err());
-        assert_eq!(beside(&[], || 8), Ok(8));
+        let spin = &std::hint::spin_loop;
+        assert_eq!(beside(&cpus[..1], spin, || 7), Ok(7));
+        let panics = || beside(&cpus[..1], spin, || panic!("as asked"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(beside(&[], spin, || 8), Ok(8));
     }
 
     #[test]
     fn a_cpu_that_does_not_exist_is_an_error() {
         let missing = cpus::online().last().unwrap() + 1;
-        assert!(beside(&[missing], || ()).unwrap_err().contains(&format!("CPU {missing}")));
+        let refused = beside(&[missing], &std::hint::spin_loop, || ()).unwrap_err();
+        assert!(refused.contains(&format!("CPU {missing}")));
     }
 }

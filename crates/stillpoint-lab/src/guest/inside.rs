@@ -6,15 +6,23 @@ use std::fs;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::{cpus, proc};
 
-use super::evaluate;
-use super::wire::{About, BEGIN, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
+use super::evaluate::{self, Means};
+use super::hog;
+use super::wire::{About, BEGIN, Bursts, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
+use crate::preempt;
+
+/// Where a kernel that has it shows what it traces.
+const TRACING: &str = "/sys/kernel/tracing";
+/// How long a neighbour computes between two looks at the time.
+const CHUNK: Duration = Duration::from_micros(50);
 
 /// Runs the order of this guest.
 ///
@@ -53,11 +61,41 @@ fn work(order: &Path) -> Result<Closing, String> {
         serde_json::from_str(&order).map_err(|error| format!("cannot read the order: {error}"))?;
     say(&line(BEGIN, &about()));
     let begin = Instant::now();
-    let rows: Vec<Measured> = evaluate::run(&order)?;
+    let order = match order {
+        Order::Measure(order) => order,
+        Order::Disturb(bursts) => return disturb(bursts),
+    };
+    // Without it, the grace periods of the kernel's own RCU are not told apart from calls.
+    let traces = mount("tracefs", TRACING, "tracefs", MountFlags::empty(), None).is_ok();
+    let tracing = traces.then_some(Path::new(TRACING));
+    let rows: Vec<Measured> = evaluate::run(&order, Means { round: preempt::child::run, tracing })?;
     for row in &rows {
         say(&line(ROW, row));
     }
     Ok(Closing { rows: rows.len(), seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// Computes on all virtual CPUs at the same time, and rests, until the machine is ended.
+fn disturb(bursts: Bursts) -> Result<Closing, String> {
+    let begin = Instant::now();
+    hog::beside(&cpus::online(), &|| burst(bursts, begin.elapsed()), || -> Closing {
+        loop {
+            thread::park();
+        }
+    })
+}
+
+/// What one thread does `now`, for a moment or until the next burst.
+fn burst(Bursts { busy, idle }: Bursts, now: Duration) {
+    let nanos = (busy + idle).as_nanos().max(1);
+    let in_turn = Duration::from_nanos(u64::try_from(now.as_nanos() % nanos).unwrap_or(0));
+    if in_turn >= busy {
+        return thread::sleep(busy + idle - in_turn);
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < CHUNK {
+        std::hint::spin_loop();
+    }
 }
 
 fn about() -> About {
@@ -82,4 +120,30 @@ fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
     format!("it panicked: {}", text.unwrap_or("without a text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stillpoint_harness::experiment::threads::thread_cpu_time;
+
+    #[test]
+    fn a_neighbour_computes_in_its_bursts_and_sleeps_between_them() {
+        let bursts = Bursts { busy: Duration::from_millis(10), idle: Duration::from_millis(30) };
+        let cost = |now| {
+            let (begin, before) = (Instant::now(), thread_cpu_time());
+            burst(bursts, now);
+            (thread_cpu_time() - before, begin.elapsed())
+        };
+        for turn in [0, 40, 80] {
+            let (busy, _) = cost(Duration::from_millis(turn + 9));
+            assert!(busy >= CHUNK / 2, "{busy:?}");
+            let (busy, passed) = cost(Duration::from_millis(turn + 15));
+            assert!(passed >= Duration::from_millis(25) && busy < passed / 4, "{busy:?} of {passed:?}");
+        }
+        let never = Bursts { busy: Duration::ZERO, idle: Duration::from_millis(5) };
+        let before = thread_cpu_time();
+        burst(never, Duration::ZERO);
+        assert!(thread_cpu_time() - before < Duration::from_millis(4));
+    }
 }

@@ -52,7 +52,9 @@ pub(super) struct Lab {
     needs: Needs,
     host_cpus: Vec<usize>,
     accel: Accel,
-    /// The first file system of the guests.
+    /// The program for the guests.
+    program: Vec<u8>,
+    /// The first file system of those that measure.
     files: tempfile::NamedTempFile,
     limit: Duration,
     transcript: Option<File>,
@@ -67,12 +69,10 @@ impl Lab {
         transcript: Option<File>,
     ) -> Result<Self, Stop> {
         let (order, measured) = settings::order(options);
-        let archive = first_files(&order, &needs.program.read()?)?;
-        let failed = |error| Stop::Failed(format!("cannot write a temporary file: {error}"));
-        let mut files = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile().map_err(failed)?;
-        files.write_all(&archive).map_err(failed)?;
+        let program = needs.program.read()?;
+        let files = first_files(&Order::Measure(order), &program)?;
         let limit = options.limit.unwrap_or(START + measured * 4);
-        Ok(Self { needs, host_cpus, accel: options.accel, files, limit, transcript })
+        Ok(Self { needs, host_cpus, accel: options.accel, program, files, limit, transcript })
     }
 
     /// The rows of the guests that gave some, what is known of these guests, and what went wrong with others.
@@ -86,7 +86,7 @@ impl Lab {
             progress.step();
             match result {
                 Ok((report, ran)) => {
-                    rows.extend(report.rows.into_iter().map(|row| setting.row(row, &ran)));
+                    rows.extend(report.rows.into_iter().flat_map(|row| setting.rows(row, &ran)));
                     guests.push(ran);
                 }
                 Err(_) if interrupt::requested() => {}
@@ -125,26 +125,36 @@ impl Lab {
         start_limit: Duration,
         run: fn(&Guest<'_>) -> Result<Session, String>,
     ) -> Result<Session, String> {
+        let purpose = console::purpose();
         let guest = Guest {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
             files: self.files.path(),
-            purpose: &console::purpose(),
+            purpose: &purpose,
             accel,
             vcpus: setting.vcpus,
             host_cpus: &self.host_cpus,
             limit: self.limit,
             start_limit,
         };
-        let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
-        let session = hog::beside(hogs, || run(&guest))??;
+        let session = match setting.neighbour.bursts() {
+            Some(bursts) => {
+                let files =
+                    first_files(&Order::Disturb(bursts), &self.program).map_err(|stop| stop.to_string())?;
+                Guest { files: files.path(), ..guest }.beside(|| run(&guest))?
+            }
+            None => {
+                let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
+                hog::beside(hogs, &std::hint::spin_loop, || run(&guest))?
+            }
+        }?;
         session.keep(self.transcript.as_mut())?;
         Ok(session)
     }
 }
 
 /// What a guest finds when it starts: this program, the order, and folders to mount on.
-fn first_files(order: &Order, program: &[u8]) -> Result<Vec<u8>, Stop> {
+fn first_files(order: &Order, program: &[u8]) -> Result<tempfile::NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
     let order = serde_json::to_vec(order)
         .map_err(|error| Stop::Failed(format!("the order has no form in JSON: {error}")))?;
@@ -152,7 +162,10 @@ fn first_files(order: &Order, program: &[u8]) -> Result<Vec<u8>, Stop> {
         .file("init", true, program)
         .and_then(|()| archive.file(ORDER, false, &order))
         .ok_or_else(|| Stop::Failed("the program is too large for the guest".to_owned()))?;
-    Ok(archive.finish())
+    let failed = |error| Stop::Failed(format!("cannot write a temporary file: {error}"));
+    let mut files = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile().map_err(failed)?;
+    files.write_all(&archive.finish()).map_err(failed)?;
+    Ok(files)
 }
 
 /// What a session is worth. A result that is whole counts however the machine went off afterwards.
@@ -194,12 +207,13 @@ fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, R
 
 #[cfg(test)]
 mod tests {
+    use super::super::settings::Neighbour;
     use super::super::wire::{About, BEGIN, Closing, END, line};
     use super::*;
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
-    const SETTING: Setting = Setting { vcpus: 4, host_cpus: 2, hogs: false };
+    const SETTING: Setting = Setting { vcpus: 4, host_cpus: 2, hogs: false, neighbour: Neighbour::None };
 
     fn session(ending: Ending, console: String, complaints: &str) -> Session {
         Session {

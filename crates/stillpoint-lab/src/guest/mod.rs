@@ -3,19 +3,22 @@
 //! A reader whose virtual CPU loses the host's CPU in the middle of a read is the case that the literature on
 //! preempted readers is about. Here, QEMU runs a distribution's kernel with this very program, linked statically, as
 //! its first and only process: first with as many virtual CPUs as the host has CPUs (`baseline`), then with more, or
-//! beside other work on the host (`overcommit`). What the guests print comes back as rows.
+//! beside other work on the host (`overcommit`), or beside a second guest. What the guests print comes back as rows.
 
 mod console;
 mod contenders;
+mod deletes;
 mod evaluate;
 mod figures;
 mod hog;
 pub(crate) mod inside;
+mod kernel;
 mod lab;
 mod options;
 mod ratio;
 mod settings;
 mod show;
+mod stores;
 mod wire;
 
 use serde::Serialize;
@@ -52,7 +55,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         Some(list) => cpus::choose(Some(&list.0))?,
         None => cpus::choose(None)?.into_iter().take(MOST_HOST_CPUS).collect(),
     };
-    let settings = settings::choose(host_cpus.len(), &options.vcpus, options.length.quick);
+    let (host_cpus, settings) = if options.neighbour {
+        settings::of_two_guests(&host_cpus)
+    } else {
+        let settings = settings::choose(host_cpus.len(), &options.vcpus, options.length.quick);
+        (host_cpus, settings)
+    };
     if options.accel == Accel::Kvm && !needs::has_kvm() {
         return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
     }

@@ -9,6 +9,7 @@ use stillpoint_harness::flags::{CpuList, LengthFlags, ResultFlags, parse_cpus, p
 use stillpoint_harness::qemu::Accel;
 
 use super::contenders;
+use super::wire::Load;
 
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]
@@ -21,6 +22,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(2..=255))]
     pub(super) vcpus: Vec<u16>,
+
+    /// What goes on in the guests, one after the other [default: deletes,mail,kernel; with --full, memory too]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    pub(super) workloads: Vec<Load>,
+
+    /// Run a second guest beside the measured one, two virtual CPUs each on two CPUs of the host: idle, then with a load that
+    /// comes and goes
+    #[arg(long, conflicts_with = "vcpus")]
+    pub(super) neighbour: bool,
 
     /// CPUs of the host that the guests run on, two or more, such as 0,2-5 [default: all allowed, at most 4]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]

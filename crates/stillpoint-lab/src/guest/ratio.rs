@@ -6,11 +6,19 @@ use super::contenders::{ASYMMETRIC, SYMMETRIC};
 use super::settings::{BASELINE, OVERCOMMIT};
 
 /// Each metric with the name of its ratio to the same contender's in the baseline.
-pub(super) const TO_BASELINE: [(&str, &str); 4] = [
+pub(super) const TO_BASELINE: [(&str, &str); 6] = [
     ("gp_us_mean", "gp_mean_to_baseline"),
     ("gp_us_max", "gp_max_to_baseline"),
     ("delay_us_mean", "delay_mean_to_baseline"),
     ("delay_us_max", "delay_max_to_baseline"),
+    ("cpu_us_per_gp", "cpu_per_gp_to_baseline"),
+    ("peak_pending_bytes", "peak_pending_to_baseline"),
+];
+
+/// The same of the guest's own kernel.
+pub(super) const KERNEL_TO_BASELINE: [(&str, &str); 2] = [
+    ("synchronize_rcu_us_mean", "synchronize_rcu_mean_to_baseline"),
+    ("synchronize_rcu_us_max", "synchronize_rcu_max_to_baseline"),
 ];
 
 /// Each metric with the name of its ratio to the same contender's with symmetric fences, in the same guest.
@@ -26,17 +34,21 @@ pub(super) fn insert(rows: &mut [Row]) {
     let all = rows.to_vec();
     for row in rows {
         let partner = |wanted: &dyn Fn(&Row) -> bool| {
-            all.iter().find(|other| other.contender == row.contender && wanted(other))
+            let same = |other: &&Row| other.contender == row.contender && workload(other) == workload(row);
+            all.iter().filter(same).find(|other| wanted(other))
         };
         let mode = |row: &Row| row.params.get("mode").cloned();
         let baseline = partner(&|other| other.scenario == BASELINE && mode(other) == mode(row))
             .filter(|_| row.scenario == OVERCOMMIT);
         let symmetric = partner(&|other| same_guest(other, row) && mode(other) == Some(SYMMETRIC.into()))
             .filter(|_| mode(row) == Some(ASYMMETRIC.into()));
-        let ratios: Vec<(&str, f64)> = [(TO_BASELINE, baseline), (TO_SYMMETRIC, symmetric)]
+        let kinds: [(&[_], _); 3] =
+            [(&TO_BASELINE, baseline), (&KERNEL_TO_BASELINE, baseline), (&TO_SYMMETRIC, symmetric)];
+        let ratios: Vec<(&str, f64)> = kinds
             .into_iter()
             .filter_map(|(names, partner)| Some((names, partner?)))
-            .flat_map(|(names, partner)| names.map(|(of, name)| (name, ratio(row, partner, of))))
+            .flat_map(|(names, partner)| names.iter().map(move |&(of, name)| (name, of, partner)))
+            .map(|(name, of, partner)| (name, ratio(row, partner, of)))
             .filter_map(|(name, ratio)| Some((name, ratio?)))
             .collect();
         for (name, ratio) in ratios {
@@ -45,10 +57,15 @@ pub(super) fn insert(rows: &mut [Row]) {
     }
 }
 
+/// What goes on in the guest of a row.
+pub(super) fn workload(row: &Row) -> Option<&str> {
+    row.params.get("workload")?.as_str()
+}
+
 /// Whether two rows come from one and the same guest.
 pub(super) fn same_guest(one: &Row, other: &Row) -> bool {
     one.scenario == other.scenario
-        && ["vcpus", "hogs"].iter().all(|name| one.params.get(*name) == other.params.get(*name))
+        && ["vcpus", "hogs", "neighbour"].iter().all(|name| one.params.get(*name) == other.params.get(*name))
 }
 
 fn ratio(row: &Row, partner: &Row, metric: &str) -> Option<f64> {
@@ -96,6 +113,25 @@ mod tests {
                 (None, None, 1),
             ]
         );
+    }
+
+    #[test]
+    fn a_row_is_not_compared_with_another_workload() {
+        let with = |scenario, gp, workload: &str| {
+            row(scenario, 2, "a", ASYMMETRIC, Some(gp)).with("workload", workload)
+        };
+        let mut rows = [
+            with(BASELINE, 10.0, "deletes"),
+            with(BASELINE, 2.0, "mail"),
+            with(OVERCOMMIT, 30.0, "mail"),
+            with(OVERCOMMIT, 30.0, "memory"),
+        ];
+        rows[1].put("synchronize_rcu_us_mean", 4.0, 0);
+        rows[2].put("synchronize_rcu_us_mean", 8.0, 0);
+        insert(&mut rows);
+        let found = rows.each_ref().map(|row| row.metric("gp_mean_to_baseline"));
+        assert_eq!(found, [None, None, Some(15.0), None]);
+        assert_eq!(rows[2].metric("synchronize_rcu_mean_to_baseline"), Some(2.0));
     }
 
     #[test]

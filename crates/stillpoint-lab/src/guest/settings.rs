@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::json::{Row, number};
 
-use super::contenders::CONTENDERS;
+use super::contenders::{CONTENDERS, KERNEL, of_stores};
 use super::lab::Ran;
 use super::options::Options;
-use super::wire::{Measured, Order};
+use super::wire::{Bursts, Load, Measured, Measurement};
 use crate::experiment::asked_for;
+use crate::preempt::round::Moment;
 
 /// Every virtual CPU can have a CPU of the host.
 pub(super) const BASELINE: &str = "baseline";
@@ -21,6 +22,18 @@ const ELEMENTS: usize = 1 << 14;
 const LEAST_VCPUS: usize = 2;
 /// What QEMU's machine has room for.
 const MOST_VCPUS: usize = 255;
+/// Shorter rounds have next to no grace periods.
+const LEAST_ROUND: Duration = Duration::from_millis(2);
+/// What a round of mail or memory takes beside its time, under emulation: a process, a store to fill, and to free.
+const STORE_OVERHEAD: Duration = Duration::from_secs(3);
+/// Virtual CPUs of each guest, and CPUs of the host, where there are two guests.
+const OF_TWO_GUESTS: usize = 2;
+
+/// Rows of what went on over time.
+pub(super) const OVER_TIME: &str = "over-time";
+
+/// A load of a neighbour that comes and goes: each part is a multiple of what the host's scheduler gives at a time.
+const BURSTS: Bursts = Bursts { busy: Duration::from_millis(200), idle: Duration::from_millis(200) };
 
 /// One guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +42,43 @@ pub(super) struct Setting {
     pub(super) host_cpus: usize,
     /// Whether a thread of the host spins on each of its CPUs.
     pub(super) hogs: bool,
+    pub(super) neighbour: Neighbour,
+}
+
+/// A second guest on the same CPUs, with as many virtual ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Neighbour {
+    None,
+    /// It does nothing.
+    Idle,
+    /// It has a load that comes and goes.
+    Bursts,
+}
+
+impl Neighbour {
+    /// The name in rows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Idle => "idle",
+            Self::Bursts => "bursts",
+        }
+    }
+
+    /// What it does, if it is there.
+    pub(super) fn bursts(self) -> Option<Bursts> {
+        match self {
+            Self::None => None,
+            Self::Idle => Some(Bursts { busy: Duration::ZERO, ..BURSTS }),
+            Self::Bursts => Some(BURSTS),
+        }
+    }
 }
 
 impl Setting {
     pub(super) fn scenario(&self) -> &'static str {
-        if self.vcpus <= self.host_cpus && !self.hogs { BASELINE } else { OVERCOMMIT }
+        let shares = self.hogs || self.neighbour == Neighbour::Bursts;
+        if self.vcpus <= self.host_cpus && !shares { BASELINE } else { OVERCOMMIT }
     }
 
     /// The number of threads that spin on the host.
@@ -44,16 +89,43 @@ impl Setting {
     /// The setting in words.
     pub(super) fn title(&self) -> String {
         let hogs = if self.hogs { ", each shared with a thread that spins" } else { "" };
+        let neighbour = match self.neighbour {
+            Neighbour::None => "",
+            Neighbour::Idle => ", beside an idle guest",
+            Neighbour::Bursts => ", beside a guest whose load comes and goes",
+        };
         let Self { vcpus, host_cpus, .. } = self;
-        format!("{}: {vcpus} virtual CPUs on {host_cpus} of the host{hogs}", self.scenario())
+        format!("{}: {vcpus} virtual CPUs on {host_cpus} of the host{hogs}{neighbour}", self.scenario())
+    }
+
+    /// The rows of what was measured in the guest: its own, and one for each moment of its course.
+    pub(super) fn rows(&self, mut measured: Measured, ran: &Ran) -> Vec<Row> {
+        let course = std::mem::take(&mut measured.course);
+        let row = self.row(measured, ran);
+        let moment = |moment: &Moment| {
+            let second = (moment.second * 1e3).round() / 1e3;
+            let mut at = Row::new("guest", OVER_TIME, row.contender.clone());
+            for name in ["workload", "mode", "accel"] {
+                at.params.extend(row.params.get(name).map(|value| (name.to_owned(), value.clone())));
+            }
+            let mut at = at.with("guest", short(&row)).with("second", number(second));
+            if let Some(delay) = moment.delay_us_max {
+                at.put("delay_us_max", delay, 3);
+            }
+            at.put("pending_bytes", moment.pending_bytes as f64, 0);
+            at
+        };
+        let moments: Vec<Row> = course.iter().map(moment).collect();
+        [row].into_iter().chain(moments).collect()
     }
 
     /// A row of the guest, with what the host knows.
-    pub(super) fn row(&self, measured: Measured, ran: &Ran) -> Row {
-        let Measured { contender, mut params, metrics, void } = measured;
+    fn row(&self, measured: Measured, ran: &Ran) -> Row {
+        let Measured { contender, mut params, metrics, void, .. } = measured;
         params.insert("vcpus".into(), self.vcpus.into());
         params.insert("host_cpus".into(), self.host_cpus.into());
         params.insert("hogs".into(), self.hogs().into());
+        params.insert("neighbour".into(), self.neighbour.name().into());
         params.insert("accel".into(), ran.accel.into());
         params.insert("clock".into(), ran.clock.as_str().into());
         Row {
@@ -67,10 +139,21 @@ impl Setting {
     }
 }
 
+/// The guest of a row in a few characters.
+pub(super) fn short(row: &Row) -> String {
+    let hogs = if row.params["hogs"] == 0 { "" } else { ", shared" };
+    let neighbour = match row.params["neighbour"].as_str() {
+        Some("idle") => ", idle neighbour",
+        Some("bursts") => ", neighbour",
+        _ => "",
+    };
+    format!("{} on {}{hogs}{neighbour}", row.params["vcpus"], row.params["host_cpus"])
+}
+
 /// The guests to run on `host_cpus`: those with the numbers of virtual CPUs asked for, or else the baseline, the same
 /// guest on CPUs that it shares, and guests with twice and four times as many virtual CPUs.
 pub(super) fn choose(host_cpus: usize, asked: &[u16], quick: bool) -> Vec<Setting> {
-    let setting = |vcpus, hogs| Setting { vcpus, host_cpus, hogs };
+    let setting = |vcpus, hogs| Setting { vcpus, host_cpus, hogs, neighbour: Neighbour::None };
     if !asked.is_empty() {
         let mut asked = asked.to_vec();
         asked.sort_unstable();
@@ -86,26 +169,48 @@ pub(super) fn choose(host_cpus: usize, asked: &[u16], quick: bool) -> Vec<Settin
     settings
 }
 
+/// The CPUs of the host for two guests, and the settings: the measured one without the other, beside it while it is idle, and
+/// beside it under a load that comes and goes.
+pub(super) fn of_two_guests(host_cpus: &[usize]) -> (Vec<usize>, Vec<Setting>) {
+    let host_cpus: Vec<usize> = host_cpus.iter().copied().take(OF_TWO_GUESTS).collect();
+    let setting =
+        |neighbour| Setting { vcpus: OF_TWO_GUESTS, host_cpus: host_cpus.len(), hogs: false, neighbour };
+    let settings = [Neighbour::None, Neighbour::Idle, Neighbour::Bursts].map(setting);
+    (host_cpus, settings.to_vec())
+}
+
 /// What each guest is asked for, and how long it will measure.
-pub(super) fn order(options: &Options) -> (Order, Duration) {
+pub(super) fn order(options: &Options) -> (Measurement, Duration) {
     let length = &options.length;
-    let usual = match (length.quick, length.full) {
-        (true, _) => Duration::from_millis(900),
-        (_, true) => Duration::from_secs(10),
-        _ => Duration::from_millis(1_800),
-    };
-    let row = length.duration.unwrap_or(usual);
-    let rounds = length.rounds.unwrap_or(if length.full { 5 } else { 3 });
-    let order = Order {
+    let row = length.duration.unwrap_or_else(|| {
+        length.pick(Duration::from_millis(900), Duration::from_millis(1_800), Duration::from_secs(10))
+    });
+    let rounds = length.rounds_or(3, 3, 5);
+    let usual = [Load::Deletes, Load::Mail, Load::Kernel];
+    let full = [Load::Deletes, Load::Mail, Load::Memory, Load::Kernel];
+    let order = Measurement {
         contenders: options.contenders.clone(),
+        loads: length.asked_or(&options.workloads, &usual, &full),
+        short: length.quick,
         rounds,
-        // Half of the time for delays, a quarter for grace periods, a quarter for fences.
-        round_micros: u64::try_from((row / rounds / 2).as_micros()).unwrap_or(u64::MAX).max(1_000),
+        round: (row / rounds).max(LEAST_ROUND),
         elements: ELEMENTS,
         seed: options.seed,
     };
-    let rows = CONTENDERS.iter().filter(|entry| asked_for(entry.name, &options.contenders)).count();
-    (order, row * rows as u32)
+    let rows_of = |load: &Load| match load {
+        Load::Deletes => CONTENDERS.iter().filter(|entry| asked_for(entry.name, &options.contenders)).count(),
+        Load::Mail | Load::Memory => of_stores(&options.contenders, order.short).len(),
+        Load::Kernel => usize::from(asked_for(KERNEL, &options.contenders)),
+    };
+    let time_of = |load: &Load| {
+        let of_rows = match load {
+            Load::Mail | Load::Memory => (order.round + STORE_OVERHEAD) * order.store_rounds(),
+            Load::Deletes | Load::Kernel => order.round * rounds,
+        };
+        of_rows * rows_of(load) as u32
+    };
+    let measured = order.loads.iter().map(time_of).sum();
+    (order, measured)
 }
 
 #[cfg(test)]
@@ -134,5 +239,17 @@ mod tests {
         assert_eq!(shape(&choose(1, &[], false)), [(OVERCOMMIT, 2, 0), (OVERCOMMIT, 4, 0)]);
         assert_eq!(shape(&choose(1, &[], true)), [(OVERCOMMIT, 4, 0)]);
         assert_eq!(shape(&choose(200, &[], false)), [(BASELINE, 200, 0), (OVERCOMMIT, 200, 200)]);
+    }
+
+    #[test]
+    fn two_guests_have_two_virtual_cpus_each_on_the_same_cpus() {
+        let (cpus, settings) = of_two_guests(&[3, 5, 7]);
+        assert_eq!(cpus, [3, 5]);
+        assert_eq!(shape(&settings), [(BASELINE, 2, 0), (BASELINE, 2, 0), (OVERCOMMIT, 2, 0)]);
+        let names = settings.iter().map(|setting| setting.neighbour.name()).collect::<Vec<_>>();
+        assert_eq!(names, ["none", "idle", "bursts"]);
+        assert!(Neighbour::Idle.bursts().is_some_and(|bursts| bursts.busy.is_zero()));
+        let (cpus, settings) = of_two_guests(&[3]);
+        assert_eq!((cpus.len(), settings[0].scenario()), (1, OVERCOMMIT), "there is no baseline on one CPU");
     }
 }

@@ -4,8 +4,15 @@
 //! is, and the number of rows is said at the end: a result that lost a line, or has something foreign inside one, is an
 //! error and not another result.
 
+use std::time::Duration;
+
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use stillpoint_harness::output::json::Row;
+
+use crate::preempt::round::Moment;
+use crate::preempt::workload::Workload;
 
 /// Where the guest finds its [`Order`].
 pub(super) const ORDER: &str = "order.json";
@@ -21,16 +28,70 @@ pub(super) const ERROR: &str = "error";
 /// Everything was said; its value is [`Closing`].
 pub(super) const END: &str = "end";
 
+/// What a guest is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// To measure, and to be switched off.
+    Measure(Measurement),
+    /// To be a neighbour of a guest that measures, until it is ended.
+    Disturb(Bursts),
+}
+
+/// A load that comes and goes, on each virtual CPU at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Bursts {
+    /// For so long they compute; not at all where this is nothing.
+    pub(super) busy: Duration,
+    /// For so long they rest.
+    pub(super) idle: Duration,
+}
+
+/// What goes on in a guest while grace periods are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Load {
+    /// Lookups, and 5,000 deletes a second, as in `bench reclaim`
+    Deletes,
+    /// The mail server's mix of `bench preempt`
+    Mail,
+    /// The micro-benchmark of `bench preempt`
+    Memory,
+    /// System calls that read under the RCU of the guest's own kernel: the latency of its synchronize_rcu
+    Kernel,
+}
+
+impl Load {
+    /// The name in rows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Deletes => "deletes",
+            Self::Mail => Workload::Mail.name(),
+            Self::Memory => Workload::Memory.name(),
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
 /// What the guest is asked to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct Measurement {
     /// Contenders and groups of them; all when there are none.
     pub(super) contenders: Vec<String>,
+    /// One after the other.
+    pub(super) loads: Vec<Load>,
+    /// Whether mail and memory have only the contenders of a short run, and one round.
+    pub(super) short: bool,
     pub(super) rounds: u32,
-    /// Time for the delays of one contender in one round.
-    pub(super) round_micros: u64,
+    /// Time of one contender in one round.
+    pub(super) round: Duration,
     pub(super) elements: usize,
     pub(super) seed: u64,
+}
+
+impl Measurement {
+    /// The rounds of mail and memory.
+    pub(super) fn store_rounds(&self) -> u32 {
+        if self.short { 1 } else { self.rounds }
+    }
 }
 
 /// What the guest is.
@@ -52,6 +113,17 @@ pub(super) struct Measured {
     pub(super) metrics: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) void: Option<String>,
+    /// How one of its rounds went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) course: Vec<Moment>,
+}
+
+impl Measured {
+    /// What a guest knows of a row.
+    pub(super) fn of(row: Row) -> Self {
+        let Row { contender, params, metrics, void, .. } = row;
+        Self { contender, params, metrics, void, course: Vec::new() }
+    }
 }
 
 /// What the guest says last.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stillpoint::fence::Mode;
 use stillpoint_harness::experiment::child::{self, OnInterrupt};
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
@@ -14,7 +15,7 @@ const MOST_SAMPLES: usize = 1 << 18;
 
 /// Runs a round in a child. An error says why it does not count, Ctrl-C included: a scheme that has freed too much may
 /// end its process.
-pub(super) fn run(round: &Round) -> Result<Outcome, String> {
+pub(crate) fn run(round: &Round) -> Result<Outcome, String> {
     match child::ask(round) {
         Ok(Some(outcome)) => outcome,
         Ok(None) => Err("interrupted".to_owned()),
@@ -34,14 +35,15 @@ impl child::Order for Round {
     }
 }
 
-fn obey(round: &Round) -> Result<Outcome, String> {
+/// Runs a round in this process.
+pub(crate) fn obey(round: &Round) -> Result<Outcome, String> {
     let workload = round.setting.workload;
     let most = (round.duration.as_secs_f64() * workload.most_changes_per_s() as f64) as usize + 1024;
     let sparseness = most.div_ceil(MOST_SAMPLES).next_power_of_two().trailing_zeros();
     let delays: &'static Delays = Box::leak(Box::new(Delays::sparse(most >> sparseness, sparseness)));
     let (name, slots) = (round.contender.as_str(), workload.slots());
     let made = if is_ours(name) {
-        ours::alone(name, slots, delays)
+        ours::alone(name, slots, round.symmetric.then_some(Mode::Symmetric), delays)
     } else {
         let entry = catalogue().into_iter().find(|entry| entry.name == name);
         entry.map(|entry| entry.make(&Arc::new(Slots::empty(slots, delays)), round.reader_cpus.len()))
@@ -71,6 +73,7 @@ mod tests {
             {
                 let round = Round {
                     contender: entry.name.to_owned(),
+                    symmetric: false,
                     setting: Setting { workload, section_us: 10.0, inside },
                     steps_per_us: 100.0,
                     reader_cpus: vec![cpu; 2],

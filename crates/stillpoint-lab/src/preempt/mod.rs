@@ -5,11 +5,11 @@
 //! overcommit, several readers on each. Every round runs in a process of its own.
 
 mod bars;
-mod child;
+pub(crate) mod child;
 mod figures;
 pub(crate) mod plan;
 mod policy;
-mod round;
+pub(crate) mod round;
 mod show;
 pub(crate) mod workload;
 mod writing;
@@ -48,7 +48,7 @@ fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
 }
 
 /// The work of a microsecond, on a reader's CPU: the same number of steps for every contender.
-fn calibrate(cpu: usize) -> Result<f64, Stop> {
+pub(crate) fn calibrate(cpu: usize) -> Result<f64, Stop> {
     std::thread::spawn(move || cpus::pin(cpu).map(|()| Work::steps_per_microsecond()))
         .join()
         .unwrap_or_else(|_| Err("the readers' work could not be calibrated".to_owned()))
@@ -67,6 +67,7 @@ fn run_part(plan: &Plan, part: &Part, steps_per_us: f64, progress: &Progress) ->
         let readers = cell.per_core * plan.cores.len();
         let outcome = child::run(&Round {
             contender: cell.entry.name.to_owned(),
+            symmetric: false,
             setting,
             steps_per_us,
             reader_cpus: plan.cores.iter().copied().cycle().take(readers).collect(),
@@ -97,7 +98,7 @@ fn row(plan: &Plan, setting: &Setting, name: &str, cell: &Cell, rounds: Result<V
 }
 
 /// The median over the rounds of each metric, and the longest grace period of all of them.
-fn figures(row: &mut Row, rounds: &[Outcome]) {
+pub(crate) fn figures(row: &mut Row, rounds: &[Outcome]) {
     let all = |of: fn(&Outcome) -> Distribution| rounds.iter().map(of).collect::<Vec<Distribution>>();
     row.put_distribution("gp_us", &all(|o| o.grace));
     row.put_distribution("delay_us", &all(|o| o.delay));
@@ -140,6 +141,7 @@ mod tests {
             sections_per_s: 1e6,
             changes_per_s: 1e4,
             foreign_cpus: 0.0,
+            course: Vec::new(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) const CROWDED: usize = 16;
 const ALL_PER_CORE: [usize; 5] = [BASELINE, 2, 4, BOOSTED, CROWDED];
 const ALL_SECTIONS: [f64; 4] = [0.2, 5.0, 50.0, 500.0];
 /// The section of a run that is not told which: longer than any entry and exit, far shorter than a time slice.
-const USUAL_SECTION: f64 = 5.0;
+pub(crate) const USUAL_SECTION: f64 = 5.0;
 
 const BUDGET: Budget = Budget {
     set_up: Duration::from_secs(2),

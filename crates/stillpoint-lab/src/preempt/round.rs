@@ -23,7 +23,7 @@ use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
 use crate::experiment::readers::{beside_readers, mismatches};
 use crate::preempt::plan::Setting;
 use crate::preempt::policy;
-use crate::preempt::writing::{Writing, resident_bytes};
+use crate::preempt::writing::{Look, Writing, resident_bytes};
 
 /// Calls that wait for a grace period follow each other this often at the most.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
@@ -32,6 +32,8 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) contender: String,
+    /// Whether readers of ours fence themselves; else they have the library's usual fences.
+    pub(crate) symmetric: bool,
     pub(crate) setting: Setting,
     pub(crate) steps_per_us: f64,
     pub(crate) reader_cpus: Vec<usize>,
@@ -61,6 +63,19 @@ pub(crate) struct Outcome {
     pub(crate) changes_per_s: f64,
     /// CPU time of everything else on the CPUs of the round, over its time; 0 where it is not known.
     pub(crate) foreign_cpus: f64,
+    /// How the round went, about every 10 ms.
+    pub(crate) course: Vec<Moment>,
+}
+
+/// A moment of a round, with what happened since the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    /// Since the first change.
+    pub(crate) second: f64,
+    /// The longest delay of the objects freed; nothing where none was, or where not all delays were kept.
+    pub(crate) delay_us_max: Option<f64>,
+    /// The most that was unlinked and not freed.
+    pub(crate) pending_bytes: usize,
 }
 
 /// Runs a round on threads of its own; an error says why it does not count.
@@ -111,11 +126,11 @@ fn write_and_read(
     policy::check_all_threads(usual)?;
     let freed = delays.freed();
     check(&outcomes, writing.unlinked, freed)?;
-    let graces = delays.take_graces();
+    let (graces, delays) = (delays.take_graces(), delays.take());
     Ok(Outcome {
         grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
         graces: graces.len(),
-        delay: Distribution::of(&delays.take()).ok_or("no object was unlinked")?,
+        delay: Distribution::of(&delays).ok_or("no object was unlinked")?,
         unlinked: writing.unlinked,
         freed,
         scheme_cpu_s: (writing.cpu + worker_cpu + waiter_cpu?).as_secs_f64(),
@@ -127,7 +142,24 @@ fn write_and_read(
         sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
         changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
         foreign_cpus: foreign_cpu.as_secs_f64() / elapsed,
+        course: course(&writing.looks, &delays, freed),
     })
+}
+
+/// The moments of a round, from the delays of the `freed` objects in the order in which they were freed.
+fn course(looks: &[Look], delays: &[u64], freed: usize) -> Vec<Moment> {
+    let mut before = 0;
+    let moment = |look: &Look| {
+        // A sparse record does not say when its delays were.
+        let since = delays.get(before..look.freed).filter(|_| delays.len() == freed);
+        before = look.freed;
+        Moment {
+            second: look.at.as_secs_f64(),
+            delay_us_max: since.and_then(|since| since.iter().max()).map(|&most| most as f64 / 1e3),
+            pending_bytes: look.pending_bytes,
+        }
+    };
+    looks.iter().map(moment).collect()
 }
 
 /// Runs `write`, and beside it a thread that waits for grace periods where the scheme has a call for that. Returns
@@ -202,6 +234,7 @@ mod tests {
         let contender = Defective::empty(workload.slots(), delays, defect);
         let round = Round {
             contender: String::new(),
+            symmetric: false,
             setting: Setting { workload, section_us: 10.0, inside: Inside::Always },
             steps_per_us: 100.0,
             reader_cpus: vec![cpu; 2],
@@ -220,6 +253,25 @@ mod tests {
         assert!(outcome.grace.max >= 50_000.0, "it was freed in the end alone: {outcome:?}");
         assert_eq!(outcome.peak_pending_bytes, outcome.unlinked * 256, "so was everything");
         assert_eq!(outcome.live_bytes, Workload::Memory.slots() * 256);
+    }
+
+    #[test]
+    fn the_course_of_a_round_has_the_delays_of_what_was_freed_meanwhile() {
+        let look = |ms, freed, pending_bytes| Look { at: Duration::from_millis(ms), freed, pending_bytes };
+        let looks = [look(10, 2, 512), look(20, 2, 768), look(30, 3, 768)];
+        let moment = |second, delay_us_max, pending_bytes| Moment { second, delay_us_max, pending_bytes };
+        assert_eq!(
+            course(&looks, &[7_000, 9_000, 21_000], 3),
+            [moment(0.01, Some(9.0), 512), moment(0.02, None, 768), moment(0.03, Some(21.0), 768)]
+        );
+        let sparse = course(&looks, &[7_000, 21_000], 3);
+        assert!(sparse.iter().all(|moment| moment.delay_us_max.is_none()), "{sparse:?}");
+
+        let outcome = run_with(Defect::None).unwrap();
+        assert!(outcome.course.len() > 3, "{outcome:?}");
+        assert!(outcome.course.is_sorted_by_key(|moment| moment.second), "{outcome:?}");
+        let most = outcome.course.iter().map(|moment| moment.pending_bytes).max();
+        assert_eq!(most, Some(outcome.peak_pending_bytes), "nothing is freed before the end");
     }
 
     #[test]

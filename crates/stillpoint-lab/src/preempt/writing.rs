@@ -22,6 +22,16 @@ pub(super) fn resident_bytes() -> usize {
     proc::resident_bytes().unwrap_or(0)
 }
 
+/// What is seen of a round from time to time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Since the first change.
+    pub(super) at: Duration,
+    pub(super) freed: usize,
+    /// The most since the look before.
+    pub(super) pending_bytes: usize,
+}
+
 pub(super) struct Writing<'a> {
     round: &'a Round,
     delays: &'static Delays,
@@ -31,7 +41,10 @@ pub(super) struct Writing<'a> {
     probes: bool,
     /// Changes after which the next one may be sent.
     next_probe: usize,
+    begin: Instant,
     next_look: Instant,
+    pub(super) looks: Vec<Look>,
+    recent_peak_bytes: usize,
     burst: Vec<(Change, Option<Box<Element>>)>,
     pub(super) changes: usize,
     pub(super) unlinked: usize,
@@ -56,7 +69,10 @@ impl<'a> Writing<'a> {
             store: Store::new(round.setting.workload, round.seed),
             probes: !contender.has_synchronize(),
             next_probe: 0,
+            begin: now,
             next_look: now,
+            looks: Vec::new(),
+            recent_peak_bytes: 0,
             burst: Vec::with_capacity(round.setting.workload.burst()),
             changes: 0,
             unlinked: 0,
@@ -86,6 +102,7 @@ impl<'a> Writing<'a> {
     /// every contender is asked for the same number of changes.
     pub(super) fn write(&mut self, begin: Instant) {
         let end = begin + self.round.duration;
+        self.begin = begin;
         let mut next = begin;
         // At least one object is unlinked, also when the threads' start has taken the time of a very short round.
         while Instant::now() < end || self.unlinked == 0 {
@@ -121,14 +138,14 @@ impl<'a> Writing<'a> {
             self.changes += 1;
             self.unlinked += usize::from(change.unlinked > 0);
             self.unlinked_bytes += change.unlinked;
-            self.peak_pending_bytes = self.peak_pending_bytes.max(self.unlinked_bytes - freed);
+            self.recent_peak_bytes = self.recent_peak_bytes.max(self.unlinked_bytes - freed);
         }
         self.writer.poll();
         self.cpu += thread_cpu_time() - before;
+        self.peak_pending_bytes = self.peak_pending_bytes.max(self.recent_peak_bytes);
 
         if now >= self.next_look {
             self.look();
-            self.next_look = now + LOOK_INTERVAL;
         }
     }
 
@@ -143,11 +160,18 @@ impl<'a> Writing<'a> {
     }
 
     fn look(&mut self) {
+        self.note();
         let resident = resident_bytes().saturating_sub(self.resident_before);
         if resident > self.peak_resident_bytes {
             self.peak_resident_bytes = resident;
             self.used_at_peak_bytes = self.store.live_bytes() + self.pending_bytes();
         }
+    }
+
+    fn note(&mut self) {
+        let pending_bytes = std::mem::take(&mut self.recent_peak_bytes).max(self.pending_bytes());
+        self.looks.push(Look { at: self.begin.elapsed(), freed: self.delays.freed(), pending_bytes });
+        self.next_look = Instant::now() + LOOK_INTERVAL;
     }
 
     /// Goes on as between two bursts until everything is freed, or for as long as is worth it.
@@ -156,7 +180,11 @@ impl<'a> Writing<'a> {
         self.look();
         while self.delays.freed() < self.unlinked && Instant::now() < end {
             self.poll();
+            if Instant::now() >= self.next_look {
+                self.note();
+            }
             thread::sleep(self.round.setting.workload.interval().max(Workload::Mail.interval()));
         }
+        self.note();
     }
 }

@@ -92,7 +92,9 @@ fn rows_come_back_with_what_the_host_knows_and_their_ratios() {
     let console = parts.path("console");
     let output = parts.run("well", &cpus, &["--vcpus", "2,8", "--json", "--console", &console], TCG);
     let result = json(&output);
-    let rows = result["rows"].as_array().unwrap();
+    let is_over_time = |row: &&Value| row["scenario"] == "over-time";
+    let (over_time, rows): (Vec<&Value>, Vec<&Value>) =
+        result["rows"].as_array().unwrap().iter().partition(is_over_time);
     let figures: Vec<(&str, u64, &Value)> = rows
         .iter()
         .map(|row| {
@@ -104,11 +106,27 @@ fn rows_come_back_with_what_the_host_knows_and_their_ratios() {
         .collect();
     assert_eq!(
         figures.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
-        [("baseline", 2), ("baseline", 2), ("overcommit", 8), ("overcommit", 8)]
+        [[("baseline", 2); 4], [("overcommit", 8); 4]].concat()
     );
-    assert_eq!(figures[2].2["gp_mean_to_baseline"], 16);
-    assert_eq!(figures[3].2["gp_mean_to_baseline"], 1);
-    assert_eq!(figures[2].2["gp_mean_to_symmetric"], 640);
+    assert_eq!(figures[4].2["gp_mean_to_baseline"], 16);
+    assert_eq!(figures[5].2["gp_mean_to_baseline"], 1);
+    assert_eq!(figures[4].2["gp_mean_to_symmetric"], 640);
+    let [mail, kernel] = [figures[6].2, figures[7].2];
+    assert_eq!((&mail["cpu_per_gp_to_baseline"], &mail["peak_pending_to_baseline"]), (&4.into(), &16.into()));
+    assert_eq!(kernel["synchronize_rcu_mean_to_baseline"], 4);
+
+    let course: Vec<(&str, f64, &Value)> = over_time
+        .iter()
+        .map(|row| {
+            let params = &row["params"];
+            assert_eq!((&params["workload"], &params["accel"]), (&"mail".into(), &"tcg".into()));
+            let metrics = row["metrics"].get("delay_us_max").unwrap_or(&Value::Null);
+            (params["guest"].as_str().unwrap(), params["second"].as_f64().unwrap(), metrics)
+        })
+        .collect();
+    let [delay, none] = [&Value::from(30.5), &Value::Null];
+    let of = |guest| [(guest, 0.01, delay), (guest, 0.02, none)];
+    assert_eq!(course, [of("2 on 2"), of("8 on 2")].concat());
     assert_eq!(result["guests"].as_array().map(Vec::len), Some(2));
     let console = fs::read_to_string(console).unwrap();
     assert_eq!(console.matches("booting").count(), 2, "{console}");
@@ -127,8 +145,52 @@ fn tables_have_the_figures_and_the_ratios() {
         "16.00x",
         "640.00x",
         "liburcu/mb",
+        "latency of synchronize_rcu",
+        "Mail: 10,000 changes",
+        "4.00x",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_second_guest_runs_beside_the_measured_one_and_ends_with_it() {
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
+    let parts = Parts::new();
+    let text = stdout(&parts.run("neighbour", &cpus, &["--neighbour"], TCG));
+    for part in ["beside an idle guest", "whose load comes and goes", "2 on 2, neighbour"] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+    let output = parts.run("neighbour", &cpus, &["--neighbour", "--json"], TCG);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let result = json(&output);
+    let rows = result["rows"].as_array().unwrap();
+    let of = |row: &Value| {
+        (
+            row["scenario"].as_str().unwrap().to_owned(),
+            row["params"]["neighbour"].as_str().unwrap().to_owned(),
+        )
+    };
+    let found: Vec<(String, String)> = rows.iter().map(of).collect();
+    let expected = [("baseline", "none"), ("baseline", "idle"), ("overcommit", "bursts")];
+    assert!(found.iter().map(|(one, other)| (one.as_str(), other.as_str())).eq(expected), "{found:?}");
+    assert!(rows.iter().all(|row| row["params"]["vcpus"] == 2));
+    assert_eq!(rows[2]["metrics"]["gp_mean_to_baseline"], 1);
+}
+
+#[test]
+fn a_course_is_drawn_with_a_curve_for_each_guest() {
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
+    let parts = Parts::new();
+    let folder = parts.path("figures");
+    let output = parts.run("well", &cpus, &["--vcpus", "2,8", "--figures", &folder], TCG);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    for name in ["guest-pending-over-time", "guest-synchronize-rcu", "guest-peak-pending"] {
+        assert!(names.iter().any(|file| file.starts_with(name)), "{name} is not in {names:?}");
     }
 }
 
@@ -185,6 +247,7 @@ fn files_that_do_not_serve_are_refused() {
         (["guest", "--vcpus", "1"], "2..=255"),
         (["guest", "--contenders", "dpdk"], "'dpdk'"),
         (["guest", "--limit", "soon"], "'soon'"),
+        (["guest", "--workloads", "web"], "'web'"),
     ] {
         let output = stillpoint(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));

@@ -33,6 +33,8 @@ pub struct Figure {
     pub beside: &'static [&'static str],
     /// Parameters that belong to a contender's name: it is drawn once for each of their values.
     pub named: &'static [&'static str],
+    /// Whether each contender has a chart of its own, whose curves have the names of what is [named](Self::named).
+    pub apart: bool,
     /// Contenders that say nothing here.
     pub without: &'static [&'static str],
     /// What its authors published.
@@ -52,6 +54,7 @@ impl Figure {
         up: Up { metric: "", band: None, title: "", logarithmic: true, better: Better::Less },
         beside: &[],
         named: &[],
+        apart: false,
         without: &[],
         published: &[],
         words: "",
@@ -331,8 +334,13 @@ impl Figure {
             _ if self.beside.contains(&"scenario") => None,
             _ => Some(("scenario".to_owned(), row.scenario.clone())),
         };
+        let contender = self.apart.then(|| ("contender".to_owned(), row.contender.clone()));
         let params = row.params.iter().filter(|(name, _)| splits(name));
-        scenario.into_iter().chain(params.map(|(name, value)| (name.clone(), shown(value)))).collect()
+        scenario
+            .into_iter()
+            .chain(contender)
+            .chain(params.map(|(name, value)| (name.clone(), shown(value))))
+            .collect()
     }
 
     fn content(&self, setting: &[(String, String)], rows: &[&Row]) -> Option<Content> {
@@ -413,7 +421,8 @@ impl Figure {
     fn name(&self, row: &Row) -> String {
         let value =
             |name: &&str| Some(format!(", {} {}", name.replace('_', " "), shown(row.params.get(*name)?)));
-        row.contender.clone() + &self.named.iter().filter_map(value).collect::<String>()
+        let named = self.named.iter().filter_map(value).collect::<String>();
+        if self.apart { named.trim_start_matches(", ").to_owned() } else { row.contender.clone() + &named }
     }
 
     /// The figures of a row that are bars, with the names at which they stand.

@@ -15,6 +15,7 @@ static DELAYS: Figure = Figure {
     up: up(Better::Less),
     beside: &["policy"],
     named: &["cache"],
+    apart: false,
     without: &["nobody"],
     published: &[Published {
         name: "the talk",
@@ -33,6 +34,7 @@ static COSTS: Figure = Figure {
     up: Up { metric: "", band: None, title: "cycles", logarithmic: false, better: Better::Less },
     beside: &[],
     named: &[],
+    apart: false,
     without: &[],
     published: &[Published {
         name: "the RFC",
@@ -122,6 +124,25 @@ fn a_contender_that_was_measured_in_two_ways_is_drawn_twice() {
     let (header, lines) = charts[0].table();
     assert_eq!(header[1..], ["dpdk/ring, cache 0", "dpdk/ring, cache 512"]);
     assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn contenders_that_are_drawn_apart_have_curves_of_what_is_named() {
+    static APART: Figure = Figure {
+        experiment: "reclaim",
+        scenarios: &["one-core"],
+        across: READERS,
+        up: up(Better::Less),
+        beside: &["policy", "structure"],
+        named: &["cache"],
+        apart: true,
+        ..Figure::PLAIN
+    };
+    let row = |contender, cache: u32| delay(contender, cache + 1, "table", 4.0).with("cache", cache);
+    let rows = [row("a", 0), row("b", 0), row("a", 1), row("a", 1).with("readers", 4)];
+    let charts = charts(&[&APART], &rows);
+    assert_eq!(charts.iter().map(Chart::title).collect::<Vec<_>>(), [" (contender a)", " (contender b)"]);
+    assert_eq!(charts[0].table().0[1..], ["cache 0", "cache 1"]);
 }
 
 #[test]

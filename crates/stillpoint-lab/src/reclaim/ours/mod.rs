@@ -4,6 +4,7 @@ mod array;
 mod contender;
 mod table;
 
+use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, BuildError, Domain};
 use stillpoint_peers::{Contender, Delays, Element, Recipe};
 
@@ -57,9 +58,16 @@ pub(crate) fn contenders_of(
     over(|_| Cells::new(domain.clone(), elements, filled(recipe), recipe), wanted)
 }
 
-/// The contender of this name, over an array of empty cells; `None` if there is no such name.
-pub(crate) fn alone(name: &str, cells: usize, delays: &'static Delays) -> Option<Box<dyn Contender>> {
-    over(|boost| Cells::new(boosting(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
+/// The contender of this name, over an array of empty cells, with the library's usual fences unless others are asked for;
+/// `None` if there is no such name.
+pub(crate) fn alone(
+    name: &str,
+    cells: usize,
+    fences: Option<Mode>,
+    delays: &'static Delays,
+) -> Option<Box<dyn Contender>> {
+    let domain = |boost| fences.map_or_else(|| boosting(boost), |mode| fenced(boost, mode));
+    over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
 }
 
 /// The contenders that are wanted over a table that has all elements.
@@ -94,6 +102,11 @@ pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
 /// If this process may not: see [`refusal`].
 pub(super) fn boosting(boost: Boost) -> Domain {
     Domain::builder().boost(boost).build().expect("the plan leaves out what is refused")
+}
+
+/// The same with fences of this mode.
+fn fenced(boost: Boost, mode: Mode) -> Domain {
+    Domain::builder().boost(boost).fence(mode).build().expect("the plan leaves out what is refused")
 }
 
 /// Number of structures that the contenders among `names` need.
