@@ -30,8 +30,8 @@ fn dpdk() -> Option<Vec<String>> {
     Some(flags.collect())
 }
 
-/// Of DPDK, what programs over `rte_hash` and its environment need. Neither `rte_rcu` nor `rte_timer`.
-const DPDK_LIBRARIES: [&str; 4] = ["-lrte_hash", "-lrte_mempool", "-lrte_ring", "-lrte_eal"];
+/// Of DPDK, what programs over its tables and its environment need. Neither `rte_rcu` nor `rte_timer`.
+const DPDK_LIBRARIES: [&str; 5] = ["-lrte_hash", "-lrte_lpm", "-lrte_mempool", "-lrte_ring", "-lrte_eal"];
 
 /// Runs a program of `tests/rte` with a compiler: without DPDK's headers, and with them.
 fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
@@ -96,6 +96,7 @@ fn runs_in_dpdk(name: &str) {
 #[test]
 fn tables_of_dpdk_take_our_variable() {
     runs_in_dpdk("hash");
+    runs_in_dpdk("lpm");
 }
 
 #[test]

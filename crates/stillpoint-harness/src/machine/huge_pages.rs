@@ -8,22 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::interrupt::{self, AtTheEnd};
 use crate::output;
 
-const POOL: &str = "/proc/sys/vm/nr_hugepages";
-/// Of the default size on x86-64.
+/// Where the kernel counts those of this size.
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+/// The default size on x86-64.
 const PAGE: usize = 2 << 20;
 
 /// Huge pages that were reserved for DPDK; the number before is restored when this is dropped, or the program is ended.
 #[derive(Debug)]
 pub struct HugePages {
+    count: usize,
     pool: Arc<Pool>,
     _at_the_end: AtTheEnd,
 }
 
 #[derive(Debug)]
 struct Pool {
-    path: PathBuf,
+    /// Has the number of all pages.
+    all: PathBuf,
     before: usize,
-    reserved: usize,
+    /// Whether there are as many as before.
     restored: AtomicBool,
 }
 
@@ -33,24 +36,27 @@ impl HugePages {
         Self::reserve_in(Path::new(POOL), megabytes)
     }
 
-    fn reserve_in(path: &Path, megabytes: usize) -> Option<Self> {
-        let count = || fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
-        let before = count()?;
-        let reserved = (megabytes << 20).div_ceil(PAGE) + 8;
-        if before < reserved {
-            fs::write(path, reserved.to_string()).ok()?;
+    fn reserve_in(folder: &Path, megabytes: usize) -> Option<Self> {
+        let [all, free] = ["nr_hugepages", "free_hugepages"].map(|name| folder.join(name));
+        let count = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<usize>().ok();
+        let before = count(&all)?;
+        let needed = (megabytes << 20).div_ceil(PAGE) + 8;
+        // What other processes have, or this one for an experiment before, is not free.
+        let missing = needed.saturating_sub(count(&free)?);
+        if missing > 0 {
+            fs::write(&all, (before + missing).to_string()).ok()?;
         }
-        let restored = AtomicBool::new(false);
-        let pool = Arc::new(Pool { path: path.to_owned(), before, reserved, restored });
+        let pool = Arc::new(Pool { all, before, restored: AtomicBool::new(missing == 0) });
         let restore = Arc::clone(&pool);
-        let pages = Self { pool, _at_the_end: interrupt::at_the_end(move || restore.restore()) };
+        let pages =
+            Self { count: needed, pool, _at_the_end: interrupt::at_the_end(move || restore.restore()) };
         // The kernel reserves fewer when memory is scattered.
-        (count()? >= reserved).then_some(pages)
+        (count(&free)? >= needed).then_some(pages)
     }
 
     /// How many.
     pub fn count(&self) -> usize {
-        self.pool.reserved
+        self.count
     }
 }
 
@@ -58,9 +64,8 @@ impl Pool {
     /// Once. Who has the pages keeps them: the kernel takes them back when that process ends.
     fn restore(&self) {
         // Relaxed: a flag on its own.
-        if self.before < self.reserved
-            && !self.restored.swap(true, Ordering::Relaxed)
-            && let Err(error) = fs::write(&self.path, self.before.to_string())
+        if !self.restored.swap(true, Ordering::Relaxed)
+            && let Err(error) = fs::write(&self.all, self.before.to_string())
         {
             output::tell(format!("vm.nr_hugepages could not be set back to {}: {error}", self.before));
         }
@@ -77,26 +82,39 @@ impl Drop for HugePages {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_number_of_huge_pages_is_restored_once() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let now = || fs::read_to_string(file.path()).unwrap();
-        fs::write(file.path(), "3\n").unwrap();
-        let pages = HugePages::reserve_in(file.path(), 64).unwrap();
-        assert_eq!((now(), pages.count()), ("40".to_owned(), 40));
-        pages.pool.restore();
-        assert_eq!(now(), "3");
-        fs::write(file.path(), "7").unwrap();
-        drop(pages);
-        assert_eq!(now(), "7", "what others have set since then stays");
+    /// A folder like the kernel's, which does not reserve anything by itself.
+    fn folder(all: &str, free: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("nr_hugepages"), all).unwrap();
+        fs::write(folder.path().join("free_hugepages"), free).unwrap();
+        folder
+    }
+
+    fn all(folder: &tempfile::TempDir) -> String {
+        fs::read_to_string(folder.path().join("nr_hugepages")).unwrap()
     }
 
     #[test]
     fn enough_huge_pages_are_left_alone() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "5000").unwrap();
-        drop(HugePages::reserve_in(file.path(), 64).unwrap());
-        assert_eq!(fs::read_to_string(file.path()).unwrap(), "5000");
-        assert!(HugePages::reserve_in(Path::new("/no/such/file"), 64).is_none());
+        let folder = folder("5000\n", "40\n");
+        drop(HugePages::reserve_in(folder.path(), 64).unwrap());
+        assert_eq!(all(&folder), "5000\n");
+        assert!(HugePages::reserve_in(Path::new("/no/such/folder"), 64).is_none());
+    }
+
+    #[test]
+    fn pages_in_use_do_not_count_and_the_number_is_restored_once() {
+        let folder = folder("680\n", "8\n");
+        // 40 are needed, of which 32 are missing; where nobody reserves them, there are none.
+        assert!(HugePages::reserve_in(folder.path(), 64).is_none());
+        assert_eq!(all(&folder), "680", "set back");
+
+        let pool =
+            Pool { all: folder.path().join("nr_hugepages"), before: 3, restored: AtomicBool::new(false) };
+        pool.restore();
+        assert_eq!(all(&folder), "3");
+        fs::write(folder.path().join("nr_hugepages"), "7").unwrap();
+        pool.restore();
+        assert_eq!(all(&folder), "7", "what others have set since then stays");
     }
 }

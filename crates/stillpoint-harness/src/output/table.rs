@@ -48,6 +48,17 @@ pub fn of_figures(header: &[&str], left: usize) -> Table {
     table
 }
 
+/// A table in Markdown: the first line is its header.
+pub fn markdown(lines: &[Vec<String>]) -> String {
+    let line = |cells: &Vec<String>| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let [header, lines @ ..] = lines else { return String::new() };
+    let rule = "|---".repeat(header.len()) + "|\n";
+    line(header) + &rule + &lines.iter().map(line).collect::<String>()
+}
+
 /// The table without blanks at the ends of its lines.
 pub fn text(table: &Table) -> String {
     table.trim_fmt()

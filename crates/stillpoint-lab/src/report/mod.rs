@@ -3,6 +3,7 @@
 //! The page needs no other file and no other host. The verdict comes first, then each figure with what was published of it, the
 //! machine, and the command that repeats it. The rows lie in the page as JSON.
 
+mod markdown;
 mod page;
 mod sections;
 #[cfg(test)]
@@ -27,18 +28,22 @@ pub(crate) struct Options {
     /// The page to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
+
+    /// Write a page of Markdown instead, for a book: verdicts and numbers without pictures
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    markdown: Option<PathBuf>,
 }
 
 /// Reads the results and writes the page.
 pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), Stop> {
-    json::probe(&options.output).map_err(|error| json::cannot_write(&options.output, &error))?;
-    let results = options.files.iter().map(|file| Read::from(file)).collect::<Result<Vec<_>, _>>()?;
-    write(&options.output, &results, figures)?;
-    say(format!(
-        "{}: {} rows",
-        options.output.display(),
-        results.iter().map(|read| read.rows.len()).sum::<usize>()
-    ));
+    let output = options.markdown.as_deref().unwrap_or(&options.output);
+    json::probe(output).map_err(|error| json::cannot_write(output, &error))?;
+    let read = options.files.iter().map(|file| Read::from(file)).collect::<Result<Vec<_>, _>>()?;
+    match options.markdown {
+        Some(_) => results::write(output, markdown::text(&read, figures).as_bytes())?,
+        None => write(output, &read, figures)?,
+    }
+    say(format!("{}: {} rows", output.display(), read.iter().map(|read| read.rows.len()).sum::<usize>()));
     Ok(())
 }
 

@@ -95,7 +95,7 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
     }
 }
 
-fn factor(verdict: &Verdict) -> String {
+pub(super) fn factor(verdict: &Verdict) -> String {
     match verdict.factor {
         factor if factor < 0.1 => format!("1/{:.0}", 1.0 / factor),
         factor => format!("{factor:.2}x"),
@@ -180,9 +180,9 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
     })
 }
 
-/// What each result was measured on.
-fn machines(read: &[Read]) -> Markup {
-    let shown = |value: &Value| match value {
+/// What is known of a machine, in words.
+pub(super) fn fact(value: &Value) -> String {
+    match value {
         Value::String(text) => text.clone(),
         Value::Object(map) => map
             .iter()
@@ -190,7 +190,11 @@ fn machines(read: &[Read]) -> Markup {
             .collect::<Vec<_>>()
             .join(", "),
         value => value.to_string(),
-    };
+    }
+}
+
+/// What each result was measured on.
+fn machines(read: &[Read]) -> Markup {
     html! {
         section aria-labelledby="machines" {
             h2 id="machines" { "Machines" }
@@ -198,7 +202,7 @@ fn machines(read: &[Read]) -> Markup {
                 h3 { code { (read.command) } }
                 div.wide tabindex="0" role="region" aria-label={ "The machine of: " (read.command) } {
                     table.words {
-                        tbody { @for (name, value) in &read.machine { tr { th scope="row" { (name.replace('_', " ")) } td { (shown(value)) } } } }
+                        tbody { @for (name, value) in &read.machine { tr { th scope="row" { (name.replace('_', " ")) } td { (fact(value)) } } } }
                     }
                 }
             }

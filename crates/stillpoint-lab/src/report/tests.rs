@@ -77,3 +77,41 @@ fn all_rows_are_in_the_page() {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data[0]["rows"], serde_json::to_value(rows).unwrap());
 }
+
+#[test]
+fn a_page_of_markdown_has_command_verdicts_and_every_number() {
+    let mut void = cost("pin", "liburcu/mb", 1.0);
+    void.void = Some("it | freed too early".to_owned());
+    let rows = vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "crossbeam-epoch", 8.0), void];
+    let page = markdown::text(&[read(rows)], micro::Plan::FIGURES);
+    for part in [
+        "$ cargo run --release -- bench micro --json",
+        "| peers | liburcu 0.13 |",
+        "- **4.00x** at pin: stillpoint/guard 2, crossbeam-epoch 8\n",
+        "| crossbeam-epoch | 8 |",
+        "| pin, liburcu/mb | it \\| freed too early |",
+    ] {
+        assert!(page.contains(part), "'{part}' is missing in {page}");
+    }
+    assert_eq!(page.matches("**4.00x**").count(), 1, "worst and best are the same");
+}
+
+/// `STILLPOINT_WRITE_PAGE=1` writes the page of the book.
+#[test]
+fn the_book_says_what_was_measured() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(docs.join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
+    let figures = crate::figures();
+    let page = markdown::text(&read, &figures);
+    let file = docs.join("guide/benchmarks.md");
+    if std::env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&file).unwrap() == page,
+        "docs/guide/benchmarks.md is not what docs/results has: STILLPOINT_WRITE_PAGE=1 writes it"
+    );
+}

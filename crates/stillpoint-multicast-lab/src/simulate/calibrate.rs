@@ -128,6 +128,9 @@ fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     })
 }
 
+/// The usual reason, and what to do.
+const BUSY: &str = "If other programs ran during the measurement, repeat it without them";
+
 /// The machine with the call's own time and the factor on the rest that fit best, by least squares.
 fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     let (least, most) = match (points.first(), points.last()) {
@@ -155,7 +158,7 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     }
     if factor.is_nan() || factor <= 0.0 {
         return Err(Stop::usage(format!(
-            "the times do not grow with the receivers: {:.2} µs for {}, {:.2} µs for {}",
+            "the times do not grow with the receivers: {:.2} µs for {}, {:.2} µs for {}. {BUSY}",
             least.1 / 1e3,
             least.0,
             most.1 / 1e3,
@@ -164,7 +167,7 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     }
     let scaled = Times { system_call, ..machine.nanoseconds.scaled(factor) };
     let fitted = Machine { nanoseconds: scaled, ..machine.clone() };
-    fitted.check().map_err(|reason| Stop::usage(format!("what fits is no machine: {reason}")))?;
+    fitted.check().map_err(|reason| Stop::usage(format!("what fits is no machine: {reason}. {BUSY}")))?;
     let apart = points
         .iter()
         .map(|&(receivers, time)| (model(&fitted, receivers) / time - 1.0).abs())
@@ -172,7 +175,7 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     if apart > FARTHEST {
         return Err(Stop::usage(format!(
             "the model is up to {:.0} % from the points, and fits at {:.0} % only: take a --machine that is more like \
-             the one that was measured",
+             the one that was measured. {BUSY}",
             apart * 100.0,
             FARTHEST * 100.0
         )));

@@ -64,7 +64,7 @@ pub(super) struct Input {
 }
 
 const GUESS: (Confidence, &str) = (Confidence::Assumed, "none");
-const POSTER: &str = "the poster: 144 logical cores, two a core";
+const POSTER: &str = "the poster: 144 logical cores, two a core; that they are on four sockets is assumed";
 const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 virtual CPUs";
 
 /// All of them, in the order of the parameter file; the topology comes before them.

@@ -52,17 +52,12 @@ mod tests {
     use std::{env, fs};
 
     use stillpoint::fence::module;
+    use stillpoint_harness::output::table::markdown;
 
     use super::super::inputs::{self as sources, Confidence, Origin};
     use super::super::machine::Machine;
     use super::super::published as beside;
     use super::*;
-
-    fn markdown(cells: &Cells) -> String {
-        let line = |cells: &Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let rule = "|---".repeat(cells[0].len()) + "|\n";
-        line(&cells[0]) + &rule + &cells[1..].iter().map(line).collect::<String>()
-    }
 
     /// What stands between the marks of this name.
     fn between<'t>(text: &'t str, name: &str) -> &'t str {

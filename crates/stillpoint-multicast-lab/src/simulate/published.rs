@@ -241,7 +241,8 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
             value: loss,
             verdict: if loss < bound { Verdict::Bound } else { Verdict::Differs },
             why: "a bound, and no figure: the loss is the handler's time, and `interrupted` and `displaced`, which are \
-                  guesses; the frequency is not the poster's"
+                  guesses; the frequency is not the poster's. Flat's cost is carried on beyond the frequency that it \
+                  comes to. With inputs changed, the first of these bounds does not stand"
                 .to_owned(),
         });
     }

@@ -42,6 +42,13 @@ impl Way {
     /// Each at the place of its number.
     pub const ALL: [Way; 5] = [Way::SmpCall, Way::Flat, Way::Tree, Way::Split, Way::Hybrid];
 
+    /// As it is called everywhere.
+    ///
+    /// ```
+    /// use stillpoint::fence::module::Way;
+    ///
+    /// assert_eq!(Way::ALL.map(Way::name), ["smp-call", "flat", "tree", "split", "hybrid"]);
+    /// ```
     pub fn name(self) -> &'static str {
         ["smp-call", "flat", "tree", "split", "hybrid"][self as usize]
     }
@@ -86,6 +93,21 @@ const _: () = assert!(size_of::<Request>() == 64, "the size is part of the numbe
 const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number of the ioctl");
 
 /// The device, open.
+///
+/// ```
+/// use stillpoint::fence::module::{Device, Info, Way, prefer};
+///
+/// prefer(Way::Tree); // also for the library's own barriers
+/// match Device::open() {
+///     Ok(device) => {
+///         let before: Info = device.info()?;
+///         device.barrier(Way::Flat)?;
+///         println!("{}: {} interrupts", Way::Flat.name(), device.info()?.interrupts - before.interrupts);
+///     }
+///     Err(reason) => println!("{reason}"), // the module is not loaded, or not for everybody
+/// }
+/// # Ok::<(), stillpoint::fence::FenceError>(())
+/// ```
 #[derive(Debug)]
 pub struct Device(File);
 

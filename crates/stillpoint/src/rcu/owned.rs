@@ -62,7 +62,7 @@ unsafe impl<T: ?Sized + Sync> Sync for OwnedProtected<'_, T> {}
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect`](RcuCell::protect), without a reader: what it returns is bound to no thread. `None` if the cell is empty.
     ///
-    /// Claims a record of the domain, and issues a full fence: some tens of nanoseconds. Lock-free. Allocates only if the domain has
+    /// Claims a record of the domain, and issues a full fence. Lock-free. Allocates only if the domain has
     /// more readers and owned protections now than ever before.
     ///
     /// # Panics

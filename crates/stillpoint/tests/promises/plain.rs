@@ -26,6 +26,7 @@ pub(crate) fn table() -> Vec<Row> {
         "fence::Provider" = fence::Provider;                                   true, true, true, true;
         "fence::Way" = fence::module::Way;                                     true, true, true, true;
         "fence::Request" = fence::module::Request;                             true, true, true, true;
+        "fence::Info" = fence::module::Info;                                   true, true, true, true;
         "fence::Device" = fence::module::Device;                               true, true, true, true;
 
         "multicast::Group" = multicast::Group;                                 true, true, false, false;

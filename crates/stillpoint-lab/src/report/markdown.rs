@@ -1,0 +1,80 @@
+//! The page as Markdown, for a book: the same verdicts and numbers, without pictures.
+
+use std::fmt::Write as _;
+
+use stillpoint_harness::output::figures::{Figure, Verdict, number};
+use stillpoint_harness::output::json::Read;
+use stillpoint_harness::output::table::markdown;
+
+use super::page::{fact, factor};
+use super::sections::{self, Shown};
+
+/// The whole page.
+pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
+    let mut page = String::from(
+        "# Benchmarks\n\n\
+         `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each figure lies beside the best of\n\
+         the other contenders: 2.00x says twice as good, 0.50x half as good, and within 5 % two are even. Single runs jump: repeat them.\n\
+         What is measured, and what makes it fair, is told in [the program](program.md); where we lose and why, and which bars are met,\n\
+         in [the bars](bars.md).\n",
+    );
+    let mut machine = None;
+    let mut read_before: Option<&Read> = None;
+    for section in &sections::of(read, figures) {
+        let _ = write!(page, "\n## {}\n\n", section.experiment);
+        if !read_before.is_some_and(|before| std::ptr::eq(before, section.read)) {
+            let command = section.read.command.replacen("stillpoint", "cargo run --release --", 1);
+            let _ = write!(page, "```console\n$ {command}\n```\n\n");
+        }
+        read_before = Some(section.read);
+        if machine != Some(&section.read.machine) {
+            machine = Some(&section.read.machine);
+            let facts =
+                section.read.machine.iter().map(|(name, value)| vec![name.replace('_', " "), fact(value)]);
+            table(&mut page, vec!["machine".to_owned(), String::new()], facts);
+        }
+        for shown in &section.charts {
+            chart(&mut page, shown);
+        }
+        if !section.void.is_empty() {
+            let rows = section.void.iter().map(|(row, why)| vec![row.clone(), why.clone()]);
+            table(&mut page, vec!["row that does not count".to_owned(), "why".to_owned()], rows);
+        }
+    }
+    page
+}
+
+fn table(page: &mut String, header: Vec<String>, lines: impl Iterator<Item = Vec<String>>) {
+    let _ = writeln!(page, "{}", markdown(&std::iter::once(header).chain(lines).collect::<Vec<_>>()));
+}
+
+fn chart(page: &mut String, shown: &Shown) {
+    let _ = write!(page, "### {}\n\n", shown.chart.title());
+    if !shown.chart.figure.words.is_empty() {
+        let _ = write!(page, "{}\n\n", shown.chart.figure.words);
+    }
+    if let Some((worst, best)) = shown.ends() {
+        let _ = writeln!(page, "- {}", verdict(worst));
+        if worst != best {
+            let _ = writeln!(page, "- {}", verdict(best));
+        }
+        page.push('\n');
+    }
+    // A contender has a line: there are more of them than places.
+    let (header, lines) = shown.chart.table();
+    let places = lines.iter().map(|line| match header[0].as_str() {
+        "" => line[0].clone(),
+        name => format!("{name}: {}", line[0]),
+    });
+    let turned = std::iter::once(shown.chart.figure.up.title.to_owned()).chain(places);
+    let of_contender = |at: usize| {
+        std::iter::once(header[at].clone()).chain(lines.iter().map(|line| line[at].clone())).collect()
+    };
+    table(page, turned.collect(), (1..header.len()).map(of_contender));
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    let at = if verdict.at.is_empty() { String::new() } else { format!(" at {}", verdict.at) };
+    let ((ours, our_figure), (theirs, their_figure)) = (&verdict.ours, &verdict.theirs);
+    format!("**{}**{at}: {ours} {}, {theirs} {}", factor(verdict), number(*our_figure), number(*their_figure))
+}
