@@ -211,6 +211,31 @@ impl Reclaimer {
         freed
     }
 
+    /// As [`poll`](Reclaimer::poll), whatever the pace: adopts everything that was left to the domain, starts a grace period for
+    /// everything that has none yet, and issues its fence, at once. Never waits for a reader: what a reader holds up stays.
+    ///
+    /// For code that asks for what is ready *now*, and seldom: each call may issue a heavy fence, and takes as long as what was left.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// # let _reader = domain.reader();
+    /// let cell = domain.cell(1);
+    /// let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(3600)).build();
+    /// for number in 2..10 {
+    ///     drop(cell.replace(number)); // left to the domain
+    ///     assert_eq!(reclaimer.poll_at_once(), 1);
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`poll`](Reclaimer::poll).
+    pub fn poll_at_once(&mut self) -> usize {
+        self.list.adopt(usize::MAX);
+        self.list.close();
+        self.list.advance(NO_LIMIT)
+    }
+
     /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
     ///
     /// # Errors

@@ -1,0 +1,109 @@
+//! The default collector, and what each thread has in it.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+use stillpoint::rcu::{BuildError, DomainBuilder};
+
+use crate::collector::{Collector, LocalHandle};
+use crate::domain;
+use crate::guard::Guard;
+use crate::local::{Local, Shared};
+
+static DEFAULT: OnceLock<Collector> = OnceLock::new();
+
+thread_local! {
+    /// The thread's local, as long as [`OWNER`] has its handle. Without a destructor, so that it costs a load.
+    static LOCAL: Cell<*mut Local> = const { Cell::new(ptr::null_mut()) };
+    static OWNER: Owner = Owner::new();
+}
+
+struct Owner(LocalHandle);
+
+impl Owner {
+    fn new() -> Self {
+        let handle = default_collector().register();
+        LOCAL.set(handle.address().as_ptr());
+        Self(handle)
+    }
+}
+
+/// The handle goes after this.
+impl Drop for Owner {
+    fn drop(&mut self) {
+        LOCAL.set(ptr::null_mut());
+    }
+}
+
+/// The local of this thread, whose handle `OWNER` has: it is alive as long as nothing of others runs.
+#[inline]
+fn present() -> Option<NonNull<Local>> {
+    NonNull::new(LOCAL.get())
+}
+
+/// Pins the calling thread in the [default collector](default_collector). See [`Guard`].
+///
+/// The outermost guard of a thread is a sequentially consistent fence, and costs little more; nested ones cost a few instructions. The
+/// first call registers the thread. In destructors of thread-locals that run late, each call does.
+///
+/// ```
+/// use stillpoint_epoch as epoch;
+///
+/// let guard = epoch::pin();
+/// assert!(epoch::is_pinned());
+/// ```
+#[inline]
+pub fn pin() -> Guard {
+    match present() {
+        Some(local) => {
+            // SAFETY: it is alive.
+            unsafe { local.as_ref() }.pin();
+            // SAFETY: the guard was counted for it just now.
+            unsafe { Guard::of(local) }
+        }
+        None => pin_first(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn pin_first() -> Guard {
+    OWNER.try_with(|owner| owner.0.pin()).unwrap_or_else(|_| default_collector().register().pin())
+}
+
+/// Whether the calling thread is pinned in the [default collector](default_collector). Registers nothing.
+///
+/// ```
+/// assert!(!stillpoint_epoch::is_pinned());
+/// ```
+#[inline]
+pub fn is_pinned() -> bool {
+    // SAFETY: it is alive.
+    present().is_some_and(|local| unsafe { local.as_ref() }.is_pinned())
+}
+
+/// The collector that [`pin`] uses, of the whole process. It is made by its first use, and never ends.
+///
+/// ```
+/// use stillpoint_epoch as epoch;
+///
+/// let handle = epoch::default_collector().register();
+/// assert!(handle.pin().collector() == epoch::pin().collector());
+/// ```
+pub fn default_collector() -> &'static Collector {
+    DEFAULT.get_or_init(|| {
+        let builder = domain::builder().name("crossbeam-epoch");
+        Collector::of(Shared::new(builder.build().expect("nothing was chosen that may be refused")))
+    })
+}
+
+/// Makes the default collector over a domain of the caller's choice.
+pub(crate) fn build(builder: DomainBuilder) -> Result<&'static Collector, BuildError> {
+    if DEFAULT.get().is_some() {
+        return Err(BuildError::DefaultInUse);
+    }
+    let collector = Collector::of(Shared::new(builder.build()?));
+    DEFAULT.set(collector).map_err(|_| BuildError::DefaultInUse)?;
+    Ok(default_collector())
+}

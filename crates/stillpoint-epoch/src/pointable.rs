@@ -1,0 +1,200 @@
+use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
+
+/// Types that one word can point to.
+///
+/// Every sized type is one: the word is the address of a `Box`. So are slices of [`MaybeUninit`], whose length lies in front of
+/// their elements:
+///
+/// ```
+/// use std::mem::MaybeUninit;
+/// use stillpoint_epoch::Owned;
+///
+/// let mut squares = Owned::<[MaybeUninit<u32>]>::init(10);
+/// for (number, place) in (0..).zip(squares.iter_mut()) {
+///     place.write(number * number);
+/// }
+/// // SAFETY: all ten have been written.
+/// assert_eq!(unsafe { squares[9].assume_init() }, 81);
+/// ```
+///
+/// The elements of such a slice are not dropped with it. Other unsized types may implement the trait.
+pub trait Pointable {
+    /// A power of two that divides each address: the tag is in the bits below it.
+    const ALIGN: usize;
+
+    /// What a new object is made from.
+    type Init;
+
+    /// Makes an object, and returns its address.
+    ///
+    /// # Safety
+    /// The caller destroys the object by [`drop`](Pointable::drop), or leaks it. An implementation returns a multiple of
+    /// [`ALIGN`](Pointable::ALIGN) that is not 0.
+    unsafe fn init(init: Self::Init) -> usize;
+
+    /// The object at this address.
+    ///
+    /// # Safety
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has a mutable reference to it as
+    /// long as the reference is used.
+    unsafe fn deref<'a>(ptr: usize) -> &'a Self;
+
+    /// The object at this address, to be changed.
+    ///
+    /// # Safety
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has another reference to it as
+    /// long as the reference is used.
+    unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self;
+
+    /// Destroys the object at this address.
+    ///
+    /// # Safety
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has a reference to it.
+    unsafe fn drop(ptr: usize);
+
+    /// How many bytes the object takes up, for statistics: 0 if that is not known.
+    ///
+    /// # Safety
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed.
+    #[doc(hidden)]
+    unsafe fn stillpoint_bytes(ptr: usize) -> usize {
+        let _ = ptr;
+        0
+    }
+}
+
+impl<T> Pointable for T {
+    const ALIGN: usize = align_of::<T>();
+
+    type Init = T;
+
+    unsafe fn init(init: Self::Init) -> usize {
+        Box::into_raw(Box::new(init)).expose_provenance()
+    }
+
+    unsafe fn deref<'a>(ptr: usize) -> &'a Self {
+        // SAFETY: the caller's promise; `init` has exposed the pointer.
+        unsafe { &*ptr::with_exposed_provenance(ptr) }
+    }
+
+    unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *ptr::with_exposed_provenance_mut(ptr) }
+    }
+
+    unsafe fn drop(ptr: usize) {
+        // SAFETY: it came from `Box::into_raw` in `init`, and the caller gives it up.
+        drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<T>(ptr)) });
+    }
+
+    unsafe fn stillpoint_bytes(_: usize) -> usize {
+        size_of::<T>()
+    }
+}
+
+/// What lies in front of the elements of a slice. Aligned for both, so that the elements follow without a gap that depends on
+/// their number.
+#[repr(C)]
+struct Head<T> {
+    len: usize,
+    elements: [MaybeUninit<T>; 0],
+}
+
+impl<T> Head<T> {
+    /// The layout of a slice with its head; `None` if it is larger than any memory.
+    fn layout(len: usize) -> Option<Layout> {
+        let (layout, _) = Layout::new::<Self>().extend(Layout::array::<T>(len).ok()?).ok()?;
+        Some(layout.pad_to_align())
+    }
+
+    /// The slice behind a head.
+    ///
+    /// # Safety
+    /// The slice at this address is alive.
+    unsafe fn slice(ptr: usize) -> *mut [MaybeUninit<T>] {
+        let head = ptr::with_exposed_provenance_mut::<Self>(ptr);
+        // SAFETY: the caller's promise. The head is only pointed to: a reference to it would not reach the elements.
+        let (len, first) = unsafe { ((*head).len, (&raw mut (*head).elements).cast()) };
+        ptr::slice_from_raw_parts_mut(first, len)
+    }
+}
+
+impl<T> Pointable for [MaybeUninit<T>] {
+    const ALIGN: usize = align_of::<Head<T>>();
+
+    type Init = usize;
+
+    /// # Panics
+    /// If that many elements are larger than any memory.
+    unsafe fn init(len: Self::Init) -> usize {
+        let layout = Head::<T>::layout(len).expect("that many elements are larger than any memory");
+        // SAFETY: the layout has room for the length at least.
+        let head = unsafe { alloc(layout) }.cast::<Head<T>>();
+        if head.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: it was allocated just now.
+        unsafe { (&raw mut (*head).len).write(len) };
+        head.expose_provenance()
+    }
+
+    unsafe fn deref<'a>(ptr: usize) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let slice = Head::<T>::slice(ptr);
+            slice::from_raw_parts(slice.cast(), slice.len())
+        }
+    }
+
+    unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *Head::<T>::slice(ptr) }
+    }
+
+    unsafe fn drop(ptr: usize) {
+        // SAFETY: `init` has allocated it with this layout, and the caller gives it up.
+        unsafe { dealloc(ptr::with_exposed_provenance_mut(ptr), layout_at::<T>(ptr)) };
+    }
+
+    unsafe fn stillpoint_bytes(ptr: usize) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { layout_at::<T>(ptr) }.size()
+    }
+}
+
+/// The layout of the slice at this address.
+///
+/// # Safety
+/// The slice is alive.
+unsafe fn layout_at<T>(ptr: usize) -> Layout {
+    // SAFETY: the caller's promise.
+    let len = unsafe { Head::<T>::slice(ptr) }.len();
+    Head::<T>::layout(len).expect("it was allocated with this layout")
+}
+
+/// An [`Owned`](crate::Owned) or a [`Shared`](crate::Shared): what can be put into an [`Atomic`](crate::Atomic).
+///
+/// ```
+/// use std::sync::atomic::Ordering::Release;
+/// use stillpoint_epoch::{Atomic, Owned, Pointer};
+///
+/// fn publish(link: &Atomic<u64>, new: impl Pointer<u64>) {
+///     link.store(new, Release);
+/// }
+/// let link = Atomic::null();
+/// publish(&link, Owned::new(7));
+/// # drop(unsafe { link.into_owned() });
+/// ```
+pub trait Pointer<T: ?Sized + Pointable> {
+    /// The word: an address with a tag. An `Owned` gives its object up.
+    fn into_usize(self) -> usize;
+
+    /// The pointer that a word stands for.
+    ///
+    /// # Safety
+    /// The word came from [`into_usize`](Pointer::into_usize) of a pointer of this type, and comes back once, if that
+    /// owned its object.
+    unsafe fn from_usize(data: usize) -> Self;
+}

@@ -1,0 +1,277 @@
+use std::cmp;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::owned::Owned;
+use crate::pointable::{Pointable, Pointer};
+use crate::word;
+
+/// What was loaded from an [`Atomic`](crate::Atomic) under a guard: a pointer with a tag, null or to an object that the guard
+/// keeps from being destroyed.
+///
+/// ```
+/// use std::sync::atomic::Ordering::Acquire;
+/// use stillpoint_epoch::{self as epoch, Atomic};
+///
+/// let link = Atomic::new(7);
+/// let guard = &epoch::pin();
+/// let shared = link.load(Acquire, guard);
+/// // SAFETY: the object is not destroyed before the guard is dropped.
+/// assert_eq!(unsafe { shared.as_ref() }, Some(&7));
+/// # drop(unsafe { link.into_owned() });
+/// ```
+///
+/// It may be used as long as `'g`, the borrow of the guard. Two are equal if both address and tag are.
+pub struct Shared<'g, T: 'g + ?Sized + Pointable> {
+    word: usize,
+    _object: PhantomData<(&'g (), *const T)>,
+}
+
+impl<T: ?Sized + Pointable> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized + Pointable> Copy for Shared<'_, T> {}
+
+impl<T: ?Sized + Pointable> Pointer<T> for Shared<'_, T> {
+    #[inline]
+    fn into_usize(self) -> usize {
+        self.word
+    }
+
+    #[inline]
+    unsafe fn from_usize(data: usize) -> Self {
+        Self { word: data, _object: PhantomData }
+    }
+}
+
+impl<T> Shared<'_, T> {
+    /// The raw pointer, without the tag.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::Acquire;
+    /// use stillpoint_epoch::{self as epoch, Atomic, Owned};
+    ///
+    /// let owned = Owned::new(7_u64).with_tag(1);
+    /// let raw: *const u64 = &*owned;
+    /// let link = Atomic::from(owned);
+    /// assert_eq!(link.load(Acquire, &epoch::pin()).as_raw(), raw);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    pub fn as_raw(&self) -> *const T {
+        word::pointer(self.word)
+    }
+}
+
+impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
+    /// The null pointer, with the tag 0.
+    ///
+    /// ```
+    /// use stillpoint_epoch::Shared;
+    ///
+    /// const NULL: Shared<'static, u64> = Shared::null();
+    /// assert!(NULL.is_null());
+    /// ```
+    pub const fn null() -> Shared<'g, T> {
+        Shared { word: 0, _object: PhantomData }
+    }
+
+    /// Whether the address is null, whatever the tag is.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::{Acquire, Release};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Owned};
+    ///
+    /// let link = Atomic::null();
+    /// let guard = &epoch::pin();
+    /// assert!(link.load(Acquire, guard).with_tag(1).is_null());
+    /// link.store(Owned::new(7_u64), Release);
+    /// assert!(!link.load(Acquire, guard).is_null());
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    pub fn is_null(&self) -> bool {
+        word::address::<T>(self.word) == 0
+    }
+
+    /// The object.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::Acquire;
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
+    /// let link = Atomic::new(7);
+    /// let guard = &epoch::pin();
+    /// // SAFETY: the link is never null, and the object is not destroyed before the guard is dropped.
+    /// assert_eq!(unsafe { link.load(Acquire, guard).deref() }, &7);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    ///
+    /// # Safety
+    /// - The pointer is not null, and its object is one that the guard keeps: it is destroyed by
+    ///   [`defer_destroy`](crate::Guard::defer_destroy), or in another way that the caller knows to come later.
+    /// - What the writer did to the object comes before this. A relaxed load of a link, or of a word that was stored with
+    ///   `Relaxed`, does not see to that: load with `Acquire` what was stored with `Release`.
+    /// - Nobody has a mutable reference to the object as long as the reference is used.
+    pub unsafe fn deref(&self) -> &'g T {
+        // SAFETY: the caller's promise.
+        unsafe { T::deref(word::address::<T>(self.word)) }
+    }
+
+    /// The object, to be changed.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::Acquire;
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
+    /// let link = Atomic::new(vec![1]);
+    /// let guard = &epoch::pin();
+    /// let mut shared = link.load(Acquire, guard);
+    /// // SAFETY: no other thread knows the link.
+    /// unsafe { shared.deref_mut() }.push(2);
+    /// assert_eq!(unsafe { shared.deref() }, &[1, 2]);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`deref`](Shared::deref), and nobody has another reference to the object as long as the reference is used. A guard
+    /// does not see to that.
+    pub unsafe fn deref_mut(&mut self) -> &'g mut T {
+        // SAFETY: the caller's promise.
+        unsafe { T::deref_mut(word::address::<T>(self.word)) }
+    }
+
+    /// The object, or `None` if the pointer is null.
+    ///
+    /// ```
+    /// # use stillpoint_epoch::Shared;
+    /// // SAFETY: it is null.
+    /// assert_eq!(unsafe { Shared::<u64>::null().as_ref() }, None);
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`deref`](Shared::deref), if the pointer is not null.
+    pub unsafe fn as_ref(&self) -> Option<&'g T> {
+        // SAFETY: the caller's promise.
+        (!self.is_null()).then(|| unsafe { self.deref() })
+    }
+
+    /// Owns the object, with the tag.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::Relaxed;
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
+    /// let link = Atomic::new(7);
+    /// // SAFETY: no other thread knows the link.
+    /// let owned = unsafe { link.load(Relaxed, epoch::unprotected()).into_owned() };
+    /// assert_eq!(*owned, 7);
+    /// ```
+    ///
+    /// # Panics
+    /// With debug assertions, if the pointer is null.
+    ///
+    /// # Safety
+    /// The pointer is not null, its object is alive, and nobody else owns it, has a reference to it, or will get one.
+    pub unsafe fn into_owned(self) -> Owned<T> {
+        debug_assert!(!self.is_null(), "nobody owns what a null pointer points to");
+        // SAFETY: the caller's promise.
+        unsafe { Owned::from_usize(self.word) }
+    }
+
+    /// As [`into_owned`](Shared::into_owned), or `None` if the pointer is null.
+    ///
+    /// ```
+    /// # use stillpoint_epoch::Shared;
+    /// // SAFETY: it is null.
+    /// assert!(unsafe { Shared::<u64>::null().try_into_owned() }.is_none());
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`into_owned`](Shared::into_owned), if the pointer is not null.
+    pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
+        // SAFETY: the caller's promise.
+        (!self.is_null()).then(|| unsafe { self.into_owned() })
+    }
+
+    /// The tag.
+    ///
+    /// ```
+    /// # use stillpoint_epoch::Shared;
+    /// assert_eq!(Shared::<u64>::null().with_tag(2).tag(), 2);
+    /// ```
+    pub fn tag(&self) -> usize {
+        word::tag::<T>(self.word)
+    }
+
+    /// The same pointer with another tag. Bits for which the alignment leaves no room are dropped.
+    ///
+    /// ```
+    /// # use stillpoint_epoch::Shared;
+    /// let marked = Shared::<u64>::null().with_tag(1);
+    /// assert!(marked.is_null() && marked != Shared::null());
+    /// assert_eq!(marked.with_tag(8), Shared::null());
+    /// ```
+    pub fn with_tag(&self, tag: usize) -> Shared<'g, T> {
+        Shared { word: word::with_tag::<T>(self.word, tag), _object: PhantomData }
+    }
+}
+
+impl<T> From<*const T> for Shared<'_, T> {
+    /// The pointer with the tag 0.
+    ///
+    /// ```
+    /// use stillpoint_epoch::Shared;
+    ///
+    /// let number = 7;
+    /// assert_eq!(Shared::from(&raw const number).as_raw(), &raw const number);
+    /// ```
+    ///
+    /// # Panics
+    /// If the pointer is not aligned.
+    fn from(raw: *const T) -> Self {
+        Self { word: word::of_pointer(raw), _object: PhantomData }
+    }
+}
+
+impl<'g, T: ?Sized + Pointable> PartialEq<Shared<'g, T>> for Shared<'g, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl<T: ?Sized + Pointable> Eq for Shared<'_, T> {}
+
+impl<'g, T: ?Sized + Pointable> PartialOrd<Shared<'g, T>> for Shared<'g, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By address, then by tag.
+impl<T: ?Sized + Pointable> Ord for Shared<'_, T> {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.word.cmp(&other.word)
+    }
+}
+
+/// Null.
+impl<T: ?Sized + Pointable> Default for Shared<'_, T> {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Debug for Shared<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        word::debug::<T>("Shared", self.word, f)
+    }
+}
+
+/// The address, without the tag.
+impl<T: ?Sized + Pointable> fmt::Pointer for Shared<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        word::show_address::<T>(self.word, f)
+    }
+}
