@@ -422,7 +422,9 @@ unsafe fn answer<'g, T: ?Sized + Pointable, P: Pointer<T>>(
     match exchanged {
         Ok(_) => Ok(shared(new)),
         // SAFETY: the caller's promise; it was not stored.
-        Err(found) => Err(CompareExchangeError { current: shared(found), new: unsafe { P::from_usize(new) } }),
+        Err(found) => {
+            Err(CompareExchangeError { current: shared(found), new: unsafe { P::from_usize(new) } })
+        }
     }
 }
 
@@ -446,7 +448,7 @@ impl<T: ?Sized + Pointable> From<Owned<T>> for Atomic<T> {
     ///
     /// ```
     /// # use stillpoint_epoch::{Atomic, Owned};
-    /// let link = Atomic::from(Owned::new(7_u64).with_tag(1));
+    /// let link: Atomic<u64> = Atomic::from(Owned::new(7).with_tag(1));
     /// # drop(unsafe { link.into_owned() });
     /// ```
     fn from(owned: Owned<T>) -> Self {
@@ -519,7 +521,10 @@ pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
 
 impl<T, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompareExchangeError").field("current", &self.current).field("new", &self.new).finish()
+        f.debug_struct("CompareExchangeError")
+            .field("current", &self.current)
+            .field("new", &self.new)
+            .finish()
     }
 }
 

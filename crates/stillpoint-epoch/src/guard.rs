@@ -102,7 +102,7 @@ impl Guard {
     /// let guard = &epoch::pin();
     /// let old = link.swap(Owned::new(String::from("second")), AcqRel, guard);
     /// // SAFETY: unlinked just now, so nobody can reach it when all guards have gone.
-    /// unsafe { guard.defer_unchecked(move || println!("{} goes", old.into_owned())) };
+    /// unsafe { guard.defer_unchecked(move || println!("{} goes", *old.into_owned())) };
     /// # drop(unsafe { link.into_owned() });
     /// ```
     ///

@@ -38,9 +38,9 @@ mod pointable;
 mod shared;
 mod word;
 
+pub use atomic::{Atomic, CompareExchangeError};
 #[expect(deprecated, reason = "the original has them")]
 pub use atomic::{CompareAndSetError, CompareAndSetOrdering};
-pub use atomic::{Atomic, CompareExchangeError};
 pub use collector::{Collector, LocalHandle};
 pub use default::{default_collector, is_pinned, pin};
 pub use guard::{unprotected, Guard};

@@ -292,14 +292,14 @@ impl Local {
         impl Drop for Repin {
             fn drop(&mut self) {
                 // SAFETY: it is held.
-                unsafe { self.0.0.as_ref() }.pin();
+                unsafe { self.0 .0.as_ref() }.pin();
             }
         }
 
         // SAFETY: the caller's promise.
         let hold = Repin(unsafe { Hold::new(this) });
         // SAFETY: it is held, and gets its guard back when `hold` is dropped.
-        unsafe { Self::unpin(hold.0.0) };
+        unsafe { Self::unpin(hold.0 .0) };
         function()
     }
 

@@ -187,7 +187,8 @@ impl<T> From<Box<T>> for Owned<T> {
     /// ```
     /// use stillpoint_epoch::Owned;
     ///
-    /// assert_eq!(*Owned::from(Box::new(7)), 7);
+    /// let owned: Owned<u64> = Owned::from(Box::new(7));
+    /// assert_eq!(*owned, 7);
     /// ```
     fn from(b: Box<T>) -> Self {
         // SAFETY: the box has given it up.

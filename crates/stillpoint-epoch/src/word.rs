@@ -46,7 +46,11 @@ pub(crate) fn pointer<T>(word: usize) -> *mut T {
 }
 
 /// How a link or a pointer that has this word shows itself.
-pub(crate) fn debug<T: ?Sized + Pointable>(name: &str, word: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn debug<T: ?Sized + Pointable>(
+    name: &str,
+    word: usize,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     f.debug_struct(name).field("raw", &address::<T>(word)).field("tag", &tag::<T>(word)).finish()
 }
 

@@ -1,0 +1,236 @@
+//! Runs real programs on crates from the registry, and prints a line for each: its name, and how many functions it has deferred in the
+//! default collector of the stand-in. Two flushes after each program, nothing may be left.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_epoch::domain::{self, Stats};
+
+const THREADS: u64 = 4;
+
+fn stats() -> Stats {
+    domain::of(crossbeam_epoch::default_collector()).stats()
+}
+
+/// Counts those that are alive.
+struct Counted(Arc<AtomicUsize>, u64);
+
+impl Counted {
+    fn new(alive: &Arc<AtomicUsize>, number: u64) -> Self {
+        alive.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(alive), number)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs the function on several threads, which have ended when this returns: their thread-locals, too.
+fn threads(function: impl Fn(u64) + Send + Sync + 'static) {
+    let function = Arc::new(function);
+    let spawn = |number| {
+        let function = Arc::clone(&function);
+        thread::spawn(move || function(number))
+    };
+    let all: Vec<_> = (0..THREADS).map(spawn).collect();
+    all.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+}
+
+/// Work stealing: everything that was pushed is popped or stolen once, over buffers that grow.
+fn deque() {
+    use crossbeam_deque::{Injector, Steal, Worker};
+
+    let (alive, items) = (Arc::new(AtomicUsize::new(0)), 50_000);
+    let worker = Worker::new_lifo();
+    let injector = Arc::new(Injector::new());
+    let is_done = Arc::new(AtomicBool::new(false));
+    let thieves: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (stealer, injector, is_done) = (worker.stealer(), Arc::clone(&injector), Arc::clone(&is_done));
+            thread::spawn(move || {
+                let (own, mut sum) = (Worker::new_fifo(), 0);
+                loop {
+                    let found = own.pop().map(Steal::Success).unwrap_or_else(|| {
+                        injector.steal_batch_and_pop(&own).or_else(|| stealer.steal_batch_and_pop(&own))
+                    });
+                    match found {
+                        Steal::Success(Counted(_, ref number)) => sum += number,
+                        Steal::Retry => {}
+                        Steal::Empty if is_done.load(Ordering::Acquire) => return sum,
+                        Steal::Empty => thread::yield_now(),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut sum = 0;
+    for number in 0..items {
+        worker.push(Counted::new(&alive, number));
+        injector.push(Counted::new(&alive, number));
+        if number % 3 == 0 {
+            sum += worker.pop().map_or(0, |item| item.1);
+        }
+    }
+    is_done.store(true, Ordering::Release);
+    sum += thieves.into_iter().map(|thief| thief.join().expect("it does not panic")).sum::<u64>();
+    sum += std::iter::from_fn(|| worker.pop()).map(|item| item.1).sum::<u64>();
+    while let Steal::Success(item) = injector.steal() {
+        sum += item.1;
+    }
+    assert_eq!((sum, alive.load(Ordering::SeqCst)), (items * (items - 1), 0));
+}
+
+/// A map that threads fill and empty at the same places, and that is dropped with entries in it.
+fn skiplist() {
+    use crossbeam_skiplist::SkipMap;
+
+    let alive = Arc::new(AtomicUsize::new(0));
+    let map = Arc::new(SkipMap::new());
+    let (of_threads, of_map) = (Arc::clone(&alive), Arc::clone(&map));
+    threads(move |thread| {
+        for round in 0..10_000 {
+            let key = (round * (thread + 1)) % 500;
+            of_map.insert(key, Counted::new(&of_threads, key));
+            if let Some(entry) = of_map.get(&((key * 7) % 500)) {
+                assert_eq!(entry.value().1, *entry.key());
+            }
+            if round % 3 == 0 {
+                of_map.remove(&((key + 250) % 500));
+            }
+        }
+    });
+    assert!(map.iter().map(|entry| *entry.key()).is_sorted());
+    assert!(alive.load(Ordering::SeqCst) >= map.len());
+    drop(map);
+    // The two of which its own tests are made.
+    crossbeam_epoch::pin().flush();
+    crossbeam_epoch::pin().flush();
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// Fork and join, and a sort, in a pool of its own, so that its threads end.
+fn rayon() {
+    use ::rayon::prelude::*;
+
+    fn sum(numbers: &[u64]) -> u64 {
+        match numbers {
+            [] => 0,
+            [number] => *number,
+            _ => {
+                let (left, right) = numbers.split_at(numbers.len() / 2);
+                let (left, right) = ::rayon::join(|| sum(left), || sum(right));
+                left + right
+            }
+        }
+    }
+
+    let pool = ::rayon::ThreadPoolBuilder::new().num_threads(THREADS as usize).build().expect("there are threads");
+    pool.install(|| {
+        let numbers: Vec<u64> = (0..100_000).collect();
+        assert_eq!(sum(&numbers), 100_000 * 99_999 / 2);
+        let mut mixed: Vec<u64> = numbers.iter().map(|number| (number * 7919) % 100_003).collect();
+        mixed.par_sort();
+        assert!(mixed.is_sorted());
+        // A deep queue, whose buffer grows.
+        let total = AtomicUsize::new(0);
+        ::rayon::scope(|scope| (0..20_000).for_each(|_| scope.spawn(|_| _ = total.fetch_add(1, Ordering::Relaxed))));
+        assert_eq!(total.into_inner(), 20_000);
+    });
+}
+
+/// A cache that evicts, and that is dropped full.
+fn moka() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let cache = ::moka::sync::Cache::builder().max_capacity(1000).build();
+    let (of_threads, of_cache) = (Arc::clone(&alive), cache.clone());
+    threads(move |thread| {
+        for round in 0..20_000_u64 {
+            let key = (round * (2 * thread + 1)) % 5000;
+            let value = of_cache.get_with(key, || Arc::new(Counted::new(&of_threads, key)));
+            assert_eq!(value.1, key);
+            if round % 5 == 0 {
+                of_cache.insert(key, Arc::new(Counted::new(&of_threads, key)));
+                of_cache.invalidate(&((key + 17) % 5000));
+            }
+        }
+    });
+    cache.run_pending_tasks();
+    assert!(cache.entry_count() <= 1000);
+    drop(cache);
+    for _ in 0..2 {
+        crossbeam_epoch::pin().flush();
+    }
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// A radix tree whose values are counted.
+fn congee() {
+    use ::congee::CongeeArc;
+
+    let alive = Arc::new(AtomicUsize::new(0));
+    let tree = Arc::new(CongeeArc::<usize, Counted>::new());
+    let (of_threads, of_tree) = (Arc::clone(&alive), Arc::clone(&tree));
+    threads(move |thread| {
+        for round in 0..10_000 {
+            let guard = of_tree.pin();
+            let key = (round * (thread + 1)) % 3000;
+            let value = Arc::new(Counted::new(&of_threads, key));
+            drop(of_tree.insert(key as usize, value, &guard).expect("there is memory"));
+            if let Some(value) = of_tree.get(((key * 11) % 3000) as usize, &guard) {
+                assert_eq!(value.1, (key * 11) % 3000);
+            }
+            if round % 2 == 0 {
+                drop(of_tree.remove(((key + 1500) % 3000) as usize, &guard));
+            }
+        }
+    });
+    assert!(!tree.is_empty(&tree.pin()));
+    drop(tree);
+    crossbeam_epoch::pin().flush();
+    crossbeam_epoch::pin().flush();
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// A cuckoo hash map.
+fn cuckoohash() {
+    use lockfree_cuckoohash::{pin, LockFreeCuckooHash};
+
+    let map = Arc::new(LockFreeCuckooHash::with_capacity(64));
+    let of_threads = Arc::clone(&map);
+    threads(move |thread| {
+        for round in 0..5000_u64 {
+            let key = round * THREADS + thread;
+            of_threads.insert(key, vec![key; 3]);
+            let guard = pin();
+            assert_eq!(of_threads.get(&key, &guard), Some(&vec![key; 3]));
+            if round % 2 == 0 {
+                assert!(of_threads.remove(&key));
+            }
+        }
+    });
+    assert_eq!(map.size(), 2500 * THREADS as usize);
+}
+
+fn main() {
+    let programs: [(&str, fn()); 6] = [
+        ("crossbeam-deque", deque),
+        ("crossbeam-skiplist", skiplist),
+        ("rayon", rayon),
+        ("moka", moka),
+        ("congee", congee),
+        ("lockfree-cuckoohash", cuckoohash),
+    ];
+    for (name, program) in programs {
+        let before = stats();
+        program();
+        crossbeam_epoch::pin().flush();
+        crossbeam_epoch::pin().flush();
+        let after = stats();
+        assert_eq!(after.pending, 0, "{name} has left something");
+        println!("{name} {}", after.freed - before.freed);
+    }
+}

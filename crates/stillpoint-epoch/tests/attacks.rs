@@ -1,0 +1,430 @@
+//! What safe code may do to break it: guards that outlive everything, thread-locals in every order, functions that panic, pin, defer and
+//! drop what they run in.
+
+mod common;
+
+use std::cell::RefCell;
+use std::mem;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc;
+use std::sync::Mutex;
+use std::thread;
+
+use common::{defer_destroy, pending, rounds, Count, Dropped};
+use stillpoint_epoch::{self as epoch, domain, Collector, Guard, LocalHandle};
+
+/// Panics, and says that it was called.
+fn panicking(count: &Count) -> impl FnOnce() + Send + 'static {
+    let number = count.clone();
+    move || {
+        number.add();
+        panic!("a deferred function");
+    }
+}
+
+/// Whether a call panics.
+fn panics<R>(call: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(|| drop(call()))).is_err()
+}
+
+#[test]
+fn a_guard_outlives_its_handle_and_its_collector() {
+    let count = Count::default();
+    let (first, mut second);
+    {
+        let collector = Collector::new();
+        let handle = collector.register();
+        first = handle.pin();
+        second = handle.pin();
+    }
+    let number = count.clone();
+    first.defer(move || number.add());
+    assert!(first.collector().is_some() && first.collector() == second.collector());
+    drop(first);
+    assert_eq!(count.get(), 0);
+    second.repin();
+    second.flush();
+    let number = count.clone();
+    second.repin_after(|| number.add());
+    assert!(count.get() >= 1);
+    let last = Dropped(count.clone());
+    second.defer(move || drop(last));
+    drop(second);
+    assert_eq!(count.get(), 3);
+}
+
+/// The function drops the last handle while the guard is given back.
+#[test]
+fn a_handle_may_go_within_repin_after() {
+    let count = Count::default();
+    let handle = Collector::new().register();
+    let mut guard = handle.pin();
+    let number = count.clone();
+    guard.defer(move || number.add());
+    guard.repin_after(|| drop(handle));
+    assert!(guard.collector().is_some());
+    drop(guard);
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn repin_after_pins_again_when_its_function_panics() {
+    let handle = Collector::new().register();
+    let mut guard = handle.pin();
+    assert!(panics(|| guard.repin_after(|| panic!("a function"))));
+    assert!(handle.is_pinned());
+    let other = handle.collector().register();
+    let count = Count::default();
+    defer_destroy(&other, &count);
+    other.pin().flush();
+    assert_eq!(count.get(), 0, "the region is there");
+    drop(guard);
+    assert!(!handle.is_pinned());
+}
+
+/// Guards of the inner calls may outlive the outer one, and other calls of `repin_after`.
+#[test]
+fn repin_after_nests() {
+    let handle = Collector::new().register();
+    let mut outer = handle.pin();
+    let inner = outer.repin_after(|| {
+        let mut inner = handle.pin();
+        inner.repin_after(|| assert!(!handle.is_pinned()));
+        inner
+    });
+    drop(outer);
+    assert!(handle.is_pinned());
+    drop(inner);
+    assert!(!handle.is_pinned());
+}
+
+/// What a function panics with comes out of the call that ran it, after the others have run.
+#[test]
+fn a_function_that_panics_keeps_no_other_one() {
+    let collector = Collector::new();
+    let handle = collector.register();
+    let count = Count::default();
+    for round in 0..2 {
+        let mut guard = handle.pin();
+        for _ in 0..10 {
+            let number = count.clone();
+            guard.defer(move || number.add());
+            guard.defer(panicking(&count));
+        }
+        guard.flush();
+        if round == 1 {
+            assert!(panics(|| guard.repin()));
+            assert!(handle.is_pinned());
+            drop(guard);
+        } else {
+            assert!(panics(|| drop(guard)));
+        }
+        assert!(!handle.is_pinned());
+        assert_eq!((count.get(), pending(&collector)), (20 * (round + 1), 0));
+    }
+    // Usable as before.
+    defer_destroy(&handle, &count);
+    handle.pin().flush();
+    assert_eq!(count.get(), 41);
+}
+
+/// A guard that ends its local runs a function that panics: the local has gone.
+#[test]
+fn a_panic_of_the_last_guard_ends_its_local() {
+    let collector = Collector::new();
+    let count = Count::default();
+    let guard = collector.register().pin();
+    guard.defer(panicking(&count));
+    guard.flush();
+    assert!(panics(|| drop(guard)));
+    assert_eq!((count.get(), domain::of(&collector).stats().readers), (1, 0));
+}
+
+/// The end of the last handle runs functions that panic: all run, and one panic comes out.
+#[test]
+fn a_panic_of_the_last_handle() {
+    let count = Count::default();
+    let handle = Collector::new().register();
+    let guard = handle.pin();
+    (0..3).for_each(|_| guard.defer(panicking(&count)));
+    drop(guard);
+    assert!(panics(|| drop(handle)));
+    assert_eq!(count.get(), 3);
+}
+
+/// While a thread unwinds nothing runs: a second panic would abort.
+#[test]
+fn nothing_runs_while_a_thread_unwinds() {
+    let collector = Collector::new();
+    let (handle, count) = (collector.register(), Count::default());
+    assert!(panics(|| {
+        let guard = handle.pin();
+        guard.defer(panicking(&count));
+        guard.flush();
+        panic!("the caller");
+    }));
+    assert_eq!(count.get(), 0);
+    assert!(panics(|| handle.pin().flush()));
+    assert_eq!(count.get(), 1);
+}
+
+/// Functions pin, defer, flush and repin, through the handle that runs them, through others, and in other collectors.
+#[test]
+fn functions_do_everything() {
+    thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
+
+    fn pin() -> Guard {
+        HANDLE.with_borrow(|handle| handle.as_ref().expect("it is there").pin())
+    }
+
+    fn deeper(collector: Collector, count: Count, depth: usize) {
+        count.add();
+        let mut guard = pin();
+        for nested in [pin(), collector.register().pin(), Collector::new().register().pin(), epoch::pin()] {
+            if depth > 0 {
+                let (collector, count) = (collector.clone(), count.clone());
+                nested.defer(move || deeper(collector, count, depth - 1));
+                nested.flush();
+            }
+        }
+        guard.repin();
+        guard.repin_after(|| pin().flush());
+    }
+
+    let collector = Collector::new();
+    HANDLE.set(Some(collector.register()));
+    let count = Count::default();
+    let (of_function, number) = (collector.clone(), count.clone());
+    pin().defer(move || deeper(of_function, number, 2));
+    // 1, 4 and 16 of them; those in the collectors of their own run first.
+    while count.get() < 21 {
+        pin().flush();
+        epoch::pin().flush();
+    }
+    pin().flush();
+    assert_eq!((count.get(), pending(&collector)), (21, 0));
+    HANDLE.set(None);
+}
+
+/// A function drops the handle whose guard has run it, and, in the end, the collector.
+#[test]
+fn a_function_drops_the_handle_that_runs_it() {
+    thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
+
+    for flushes in [true, false] {
+        let count = Count::default();
+        HANDLE.set(Some(Collector::new().register()));
+        let guard = HANDLE.with_borrow(|handle| handle.as_ref().expect("it is there").pin());
+        for _ in 0..100 {
+            let number = count.clone();
+            guard.defer(move || {
+                number.add();
+                drop(HANDLE.take());
+            });
+        }
+        if flushes {
+            guard.flush();
+        }
+        drop(guard);
+        assert_eq!(count.get(), 100);
+        assert!(HANDLE.take().is_none());
+    }
+}
+
+/// Each function defers the next one: no stack overflows.
+#[test]
+fn a_long_chain_of_functions_does_not_recurse() {
+    struct Next(Collector, usize, Count);
+
+    impl Drop for Next {
+        fn drop(&mut self) {
+            self.2.add();
+            if self.1 > 0 {
+                let next = Next(self.0.clone(), self.1 - 1, self.2.clone());
+                let guard = self.0.register().pin();
+                guard.defer(move || drop(next));
+                guard.flush();
+            }
+        }
+    }
+
+    let (collector, count, length) = (Collector::new(), Count::default(), rounds(50_000, 40));
+    let handle = collector.register();
+    let first = Next(collector.clone(), length, count.clone());
+    handle.pin().defer(move || drop(first));
+    let mut flushes = 0;
+    while count.get() <= length {
+        handle.pin().flush();
+        flushes += 1;
+    }
+    assert!(flushes <= length + 1);
+}
+
+/// A function that defers itself again does not keep a flush from returning.
+#[test]
+fn a_function_that_defers_itself_ends_no_flush() {
+    fn again(collector: Collector, count: Count) {
+        count.add();
+        let guard = collector.register().pin();
+        let (of_next, number) = (collector.clone(), count.clone());
+        // No cycle: the test takes it out in the end.
+        if count.get() < 1000 {
+            guard.defer(move || again(of_next, number));
+        }
+    }
+
+    let (collector, count) = (Collector::new(), Count::default());
+    let handle = collector.register();
+    let (of_function, number) = (collector.clone(), count.clone());
+    handle.pin().defer(move || again(of_function, number));
+    handle.pin().flush();
+    assert!((1..10).contains(&count.get()));
+    while count.get() < 1000 {
+        handle.pin().flush();
+    }
+}
+
+/// Pins, and asks, when it is dropped.
+struct PinsAtTheEnd(Count);
+
+impl Drop for PinsAtTheEnd {
+    fn drop(&mut self) {
+        let (guard, nested) = (epoch::pin(), epoch::pin());
+        let number = self.0.clone();
+        guard.defer(move || number.add());
+        nested.flush();
+        assert!(guard.collector() == Some(epoch::default_collector()));
+        let _ = epoch::is_pinned();
+    }
+}
+
+/// Thread-locals that were made before the thread's local, and after it, pin in their destructors.
+#[test]
+fn pin_works_after_the_thread_local_is_destroyed() {
+    thread_local! {
+        static BEFORE: PinsAtTheEnd = PinsAtTheEnd(COUNTS.lock().unwrap().clone().expect("it is set"));
+        static AFTER: PinsAtTheEnd = PinsAtTheEnd(COUNTS.lock().unwrap().clone().expect("it is set"));
+    }
+    static COUNTS: Mutex<Option<Count>> = Mutex::new(None);
+
+    let count = Count::default();
+    *COUNTS.lock().unwrap() = Some(count.clone());
+    thread::spawn(|| {
+        BEFORE.with(|_| ());
+        drop(epoch::pin());
+        AFTER.with(|_| ());
+    })
+    .join()
+    .unwrap();
+    while count.get() < 2 {
+        epoch::pin().flush();
+        thread::yield_now();
+    }
+}
+
+/// A guard in a thread-local outlives the thread's handle, and pins until it goes.
+#[test]
+fn a_guard_may_lie_in_a_thread_local() {
+    thread_local! {
+        static BEFORE: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
+        static AFTER: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
+    }
+
+    let count = Count::default();
+    let number = count.clone();
+    thread::spawn(move || {
+        BEFORE.with_borrow_mut(|_| ());
+        let guard = epoch::pin();
+        guard.defer(move || number.add());
+        AFTER.with_borrow_mut(|guards| guards.push(epoch::pin()));
+        BEFORE.with_borrow_mut(|guards| guards.extend([guard, epoch::pin()]));
+    })
+    .join()
+    .unwrap();
+    while count.get() < 1 {
+        epoch::pin().flush();
+        thread::yield_now();
+    }
+}
+
+/// A guard that is forgotten pins for ever, and nothing worse.
+#[test]
+fn a_forgotten_guard_holds_everything_up() {
+    let collector = Collector::new();
+    let count = Count::default();
+    let of_thread = collector.clone();
+    thread::spawn(move || mem::forget(of_thread.register().pin())).join().unwrap();
+    let handle = collector.register();
+    defer_destroy(&handle, &count);
+    (0..10).for_each(|_| handle.pin().flush());
+    assert_eq!((count.get(), pending(&collector)), (0, 1));
+    assert!(domain::of(&collector).stall().is_some());
+}
+
+/// The orders in which guards, handles and clones go.
+#[test]
+fn drop_orders() {
+    enum One {
+        Collector(#[expect(dead_code, reason = "dropped")] Collector),
+        Handle(#[expect(dead_code, reason = "dropped")] LocalHandle),
+        Guard(#[expect(dead_code, reason = "dropped")] Guard),
+    }
+
+    for order in 0..120 {
+        let collector = Collector::new();
+        let (handle, other) = (collector.register(), collector.register());
+        let count = Count::default();
+        let guards = [handle.pin(), other.pin()];
+        for guard in &guards {
+            let number = count.clone();
+            guard.defer(move || number.add());
+        }
+        let mut all = vec![One::Collector(collector), One::Handle(handle), One::Handle(other)];
+        all.extend(guards.map(One::Guard));
+        // The digits of the order, in the number system of factorials.
+        let mut digits = order;
+        for choices in (1..=5).rev() {
+            drop(all.remove(digits % choices));
+            digits /= choices;
+        }
+        assert_eq!(count.get(), 2, "{order}");
+    }
+}
+
+/// Threads that join and leave, defer under guards of each other's making, and end in the middle.
+#[test]
+fn threads_come_and_go() {
+    let collector = Collector::new();
+    let (count, threads, functions) = (Count::default(), rounds(200, 6), rounds(300, 20));
+    let (pinned, is_pinned) = mpsc::channel();
+    let spawned: Vec<_> = (0..threads)
+        .map(|number| {
+            let (collector, count, pinned) = (collector.clone(), count.clone(), pinned.clone());
+            thread::spawn(move || {
+                let handle = collector.register();
+                let mut guard = handle.pin();
+                pinned.send(()).unwrap();
+                for function in 0..functions {
+                    let number = count.clone();
+                    guard.defer(move || number.add());
+                    match function % 7 {
+                        0 => guard.repin(),
+                        1 => guard.flush(),
+                        2 => drop(mem::replace(&mut guard, handle.pin())),
+                        _ => {}
+                    }
+                }
+                if number % 2 == 0 {
+                    drop(handle);
+                    guard.flush();
+                }
+            })
+        })
+        .collect();
+    (0..threads).for_each(|_| is_pinned.recv().unwrap());
+    spawned.into_iter().for_each(|thread| thread.join().unwrap());
+    let handle = collector.register();
+    handle.pin().flush();
+    handle.pin().flush();
+    assert_eq!((count.get(), pending(&collector)), (threads * functions, 0));
+}

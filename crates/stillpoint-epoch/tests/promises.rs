@@ -1,0 +1,580 @@
+//! What the original's documentation says, sentence by sentence, of collectors, handles, guards and deferred functions. What it says of
+//! pointers is in `pointers.rs`.
+
+mod common;
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use common::{defer_destroy, pending, rounds, Count, Dropped};
+use stillpoint_epoch::{self as epoch, domain, Atomic, Collector, Owned, Shared};
+
+/// A removed element is destructed when no thread can hold a reference to it any more: not before, under any guard.
+#[test]
+fn an_object_is_destroyed_after_the_guards_that_may_hold_it() {
+    let collector = Collector::new();
+    let count = Count::default();
+    let link = Atomic::new(Dropped(count.clone()));
+    let (pinned, is_pinned) = mpsc::channel();
+    let (unpin, may_unpin) = mpsc::channel();
+    let reader = {
+        let (collector, link, count) = (collector.clone(), link.clone(), count.clone());
+        thread::spawn(move || {
+            let handle = collector.register();
+            let guard = handle.pin();
+            let found = link.load(Acquire, &guard);
+            pinned.send(()).unwrap();
+            may_unpin.recv().unwrap();
+            assert_eq!(count.get(), 0);
+            // SAFETY: it was linked when the guard was made.
+            assert_eq!(unsafe { found.deref() }.0.get(), 0, "it is alive");
+        })
+    };
+    is_pinned.recv().unwrap();
+    let handle = collector.register();
+    let guard = handle.pin();
+    let old = link.swap(Shared::null(), AcqRel, &guard);
+    // SAFETY: unlinked just now.
+    unsafe { guard.defer_destroy(old) };
+    drop(guard);
+    for _ in 0..rounds(1000, 150) {
+        handle.pin().flush();
+    }
+    assert_eq!(count.get(), 0, "the reader may hold it");
+    unpin.send(()).unwrap();
+    reader.join().unwrap();
+    handle.pin().flush();
+    assert_eq!(count.get(), 1);
+}
+
+/// Only those that are pinned now are waited for, not those that pin themselves later.
+#[test]
+fn a_guard_that_came_later_is_not_waited_for() {
+    let collector = Collector::new();
+    let count = Count::default();
+    let (handle, later) = (collector.register(), collector.register());
+    defer_destroy(&handle, &count);
+    handle.pin().flush(); // a grace period has begun
+    let count = Count::default();
+    let guard = handle.pin();
+    let number = count.clone();
+    guard.defer(move || number.add());
+    guard.flush();
+    let _later = later.pin();
+    drop(guard);
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn a_handle_works_without_its_collector() {
+    let collector = Collector::new();
+    let handle = collector.register();
+    drop(collector);
+    handle.pin().flush();
+    assert!(!handle.is_pinned());
+}
+
+#[test]
+fn clones_are_the_same_collector() {
+    let (one, another) = (Collector::new(), Collector::default());
+    assert!(one == one.clone() && one != another);
+    let handle = one.clone().register();
+    assert!(handle.collector() == &one && handle.pin().collector() == Some(&one));
+    assert!(epoch::pin().collector() == Some(epoch::default_collector()));
+}
+
+/// Pinning is reentrant; a thread is pinned from the first guard to the last one, in whichever order they go.
+#[test]
+fn guards_nest() {
+    let handle = Collector::new().register();
+    assert!(!handle.is_pinned());
+    let (first, second, third) = (handle.pin(), handle.pin(), handle.pin());
+    drop(second);
+    assert!(handle.is_pinned());
+    drop(first);
+    assert!(handle.is_pinned());
+    drop(third);
+    assert!(!handle.is_pinned());
+
+    assert!(!epoch::is_pinned());
+    let (first, second) = (epoch::pin(), epoch::pin());
+    drop(first);
+    assert!(epoch::is_pinned());
+    drop(second);
+    assert!(!epoch::is_pinned());
+}
+
+#[test]
+fn handles_of_a_thread_are_pinned_one_by_one() {
+    let collector = Collector::new();
+    let (one, another) = (collector.register(), collector.register());
+    let _guard = one.pin();
+    assert!(one.is_pinned() && !another.is_pinned() && !epoch::is_pinned());
+}
+
+/// A function is not executed until all currently pinned threads get unpinned: that of the guard itself, too.
+#[test]
+fn a_function_does_not_run_before_its_own_guard_is_dropped() {
+    let handle = Collector::new().register();
+    let (guard, nested) = (handle.pin(), handle.pin());
+    let count = Count::default();
+    for _ in 0..rounds(1000, 200) {
+        let number = count.clone();
+        guard.defer(move || number.add());
+        guard.flush();
+    }
+    drop(guard);
+    assert_eq!(count.get(), 0);
+    drop(nested);
+    assert_eq!(count.get(), rounds(1000, 200));
+}
+
+/// An effort is made to execute it reasonably soon: without a flush, after a bounded number of regions.
+#[test]
+fn functions_run_without_a_flush() {
+    let handle = Collector::new().register();
+    let count = Count::default();
+    defer_destroy(&handle, &count);
+    let mut regions = 0;
+    while count.get() == 0 {
+        drop(handle.pin());
+        regions += 1;
+        assert!(regions <= 128);
+    }
+    // And many functions do not wait for many regions.
+    let guard = handle.pin();
+    for _ in 0..64 {
+        let number = count.clone();
+        guard.defer(move || number.add());
+    }
+    drop(guard);
+    assert_eq!(count.get(), 65);
+}
+
+/// By any thread: one that has only read runs what another one, which has ended, has deferred.
+#[test]
+fn functions_of_a_thread_that_has_ended_are_run_by_others() {
+    let collector = Collector::new();
+    let (handle, count) = (collector.register(), Count::default());
+    let functions = rounds(1000, 100);
+    let pinned = handle.pin();
+    {
+        let (collector, count) = (collector.clone(), count.clone());
+        thread::spawn(move || {
+            let guard = collector.register().pin();
+            for _ in 0..functions {
+                let number = count.clone();
+                guard.defer(move || number.add());
+            }
+        })
+        .join()
+        .unwrap();
+    }
+    drop(pinned);
+    assert_eq!(count.get(), 0);
+    for _ in 0..128 * (1 + functions / 512) {
+        drop(handle.pin());
+    }
+    assert_eq!(count.get(), functions);
+}
+
+/// After a flush, any thread has a chance of executing what this one has deferred: this one may sleep for ever.
+#[test]
+fn what_was_flushed_is_run_by_others() {
+    let collector = Collector::new();
+    let count = Count::default();
+    let (handle, other) = (collector.register(), collector.register());
+    let pinned = other.pin();
+    defer_destroy(&handle, &count);
+    handle.pin().flush();
+    drop(pinned);
+    assert_eq!(count.get(), 0);
+    // `handle` is not used any more.
+    other.pin().flush();
+    assert_eq!(count.get(), 1);
+}
+
+/// What the skip list of crossbeam relies on: two flushes in a row, with nobody else pinned, and everything has run that was deferred
+/// before; by handles and threads that have ended as well.
+#[test]
+fn two_flushes_run_everything() {
+    let collector = Collector::new();
+    let (count, per_thread) = (Count::default(), rounds(3000, 70));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let (collector, count) = (collector.clone(), count.clone());
+            thread::spawn(move || {
+                let handle = collector.register();
+                (0..per_thread).for_each(|_| defer_destroy(&handle, &count));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let handle = collector.register();
+    for _ in 0..per_thread {
+        defer_destroy(&handle, &count);
+    }
+    // What a function defers counts as deferred when it has run.
+    let (nested, number) = (collector.clone(), count.clone());
+    handle.pin().defer(move || defer_destroy(&nested.register(), &number));
+    handle.pin().flush();
+    handle.pin().flush();
+    assert_eq!(count.get(), 4 * per_thread + 1);
+    assert_eq!(pending(&collector), 0);
+}
+
+/// The pace of heavy fences has no part in that.
+#[test]
+fn two_flushes_run_everything_in_an_asymmetric_domain() {
+    let collector = domain::collector(domain::Domain::new());
+    let count = Count::default();
+    let handle = collector.register();
+    for round in 1..=20 {
+        (0..10).for_each(|_| defer_destroy(&handle, &count));
+        handle.pin().flush();
+        handle.pin().flush();
+        assert_eq!(count.get(), round * 10);
+    }
+}
+
+/// A thread that only ever flushes frees what it has deferred, without a pin of another one (moka#383).
+#[test]
+fn a_thread_that_only_flushes_leaves_nothing() {
+    let collector = Collector::new();
+    let handle = collector.register();
+    let _idle = collector.register();
+    let count = Count::default();
+    for round in 1..=rounds(1000, 50) {
+        let guard = handle.pin();
+        let number = count.clone();
+        guard.defer(move || number.add());
+        guard.flush();
+        drop(guard);
+        assert_eq!(count.get(), round);
+    }
+}
+
+/// So does whoever drops a map under one guard (congee#20).
+#[test]
+fn a_map_that_is_dropped_leaves_nothing() {
+    let collector = Collector::new();
+    let handle = collector.register();
+    let _idle = collector.register();
+    let (count, nodes) = (Count::default(), rounds(10_000, 300));
+    let guard = handle.pin();
+    for _ in 0..nodes {
+        let node = Owned::new(Dropped(count.clone())).into_shared(&guard);
+        // SAFETY: nobody else knows it.
+        unsafe { guard.defer_destroy(node) };
+    }
+    guard.flush();
+    drop(guard);
+    assert_eq!((count.get(), pending(&collector)), (nodes, 0));
+}
+
+/// Dropping the last handle, guard and collector runs everything that is left, whichever of them is the last.
+#[test]
+fn the_last_one_runs_what_is_left() {
+    for last in 0..3 {
+        let count = Count::default();
+        let collector = Collector::new();
+        let handle = collector.register();
+        for _ in 0..10 {
+            defer_destroy(&handle, &count);
+        }
+        let guard = handle.pin();
+        let number = count.clone();
+        guard.defer(move || number.add());
+        match last {
+            0 => {
+                drop(handle);
+                drop(guard);
+                assert_eq!(count.get(), 0);
+                drop(collector);
+            }
+            1 => {
+                drop(collector);
+                drop(handle);
+                assert_eq!(count.get(), 0);
+                drop(guard);
+            }
+            _ => {
+                drop(collector);
+                drop(guard);
+                drop(handle);
+            }
+        }
+        assert_eq!(count.get(), 11, "{last}");
+    }
+}
+
+#[test]
+fn a_function_may_return_anything_and_own_what_it_likes() {
+    let handle = Collector::new().register();
+    let count = Count::default();
+    let guard = handle.pin();
+    let result = Dropped(count.clone());
+    guard.defer(move || result);
+    let number = count.clone();
+    guard.defer(move || {
+        number.add();
+        vec![1, 2, 3]
+    });
+    guard.flush();
+    drop(guard);
+    assert_eq!(count.get(), 2);
+}
+
+/// Closures of each size and alignment come to where they are called as they were.
+#[test]
+fn closures_of_all_sizes_are_called() {
+    #[repr(align(64))]
+    #[derive(Clone, Copy)]
+    struct Wide([u8; 64]);
+
+    fn defer<const WORDS: usize>(guard: &epoch::Guard, count: &Count) {
+        let (words, number) = ([WORDS; WORDS], count.clone());
+        guard.defer(move || {
+            assert!(words.iter().all(|&word| word == WORDS));
+            number.add();
+        });
+    }
+
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    let handle = Collector::new().register();
+    let count = Count::default();
+    let guard = handle.pin();
+    guard.defer(|| CALLED.fetch_add(1, Ordering::SeqCst)); // of no size
+    defer::<0>(&guard, &count);
+    defer::<1>(&guard, &count);
+    defer::<2>(&guard, &count);
+    defer::<3>(&guard, &count);
+    defer::<100>(&guard, &count);
+    let (wide, number) = (Wide([7; 64]), count.clone());
+    guard.defer(move || {
+        assert_eq!(wide.0, [7; 64]);
+        assert!((&raw const wide).is_aligned());
+        number.add();
+    });
+    let (byte, number) = (7_u8, count.clone());
+    guard.defer(move || {
+        assert_eq!(byte, 7);
+        number.add();
+    });
+    guard.flush();
+    drop(guard);
+    assert_eq!((count.get(), CALLED.load(Ordering::SeqCst)), (7, 1));
+}
+
+#[test]
+fn repin_lets_others_go_on() {
+    let collector = Collector::new();
+    let (count, other) = (Count::default(), collector.register());
+    let handle = collector.register();
+    let mut guard = handle.pin();
+    defer_destroy(&other, &count);
+    other.pin().flush();
+    assert_eq!(count.get(), 0);
+    guard.repin();
+    other.pin().flush();
+    assert_eq!(count.get(), 1, "it did not wait for the guard");
+    assert!(handle.is_pinned());
+}
+
+/// The thread is only repinned if this is its only active guard.
+#[test]
+fn repin_does_nothing_beside_another_guard() {
+    let collector = Collector::new();
+    let (count, other) = (Count::default(), collector.register());
+    let handle = collector.register();
+    let (mut guard, second) = (handle.pin(), handle.pin());
+    defer_destroy(&other, &count);
+    guard.repin();
+    guard.repin_after(|| assert!(handle.is_pinned()));
+    (0..3).for_each(|_| other.pin().flush());
+    assert_eq!(count.get(), 0);
+    drop(second);
+    guard.repin();
+    other.pin().flush();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn repin_after_unpins_for_the_time_of_a_call() {
+    let collector = Collector::new();
+    let (count, other) = (Count::default(), collector.register());
+    let handle = collector.register();
+    let mut guard = handle.pin();
+    defer_destroy(&other, &count);
+    let answer = guard.repin_after(|| {
+        assert!(!handle.is_pinned());
+        other.pin().flush();
+        assert_eq!(count.get(), 1);
+        7
+    });
+    assert!(answer == 7 && handle.is_pinned());
+    drop(guard);
+    assert!(!handle.is_pinned());
+}
+
+/// With the guard of `unprotected`: functions run at once, nothing else happens.
+#[test]
+fn an_unprotected_guard_does_everything_at_once() {
+    // SAFETY: no other thread knows the link.
+    let guard = unsafe { epoch::unprotected() };
+    let count = Count::default();
+    let number = count.clone();
+    guard.defer(move || number.add());
+    assert_eq!(count.get(), 1);
+    let number = count.clone();
+    // SAFETY: it is called at once.
+    unsafe { guard.defer_unchecked(|| number.add()) };
+    assert_eq!(count.get(), 2);
+    let link = Atomic::new(Dropped(count.clone()));
+    // SAFETY: unlinked, and nobody else knows it.
+    unsafe { guard.defer_destroy(link.swap(Shared::null(), AcqRel, guard)) };
+    assert_eq!(count.get(), 3);
+    guard.flush();
+    assert!(guard.collector().is_none() && !epoch::is_pinned());
+    assert_eq!(format!("{guard:?}"), "Guard { .. }");
+}
+
+/// crossbeam-deque leaves a fence of its own out where it pins. Of two threads that each store, pin, and load what the other stores,
+/// one sees the other's.
+#[test]
+fn the_outermost_pin_is_a_sequentially_consistent_fence() {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::Barrier;
+
+    let (stored, seen) = ([const { AtomicBool::new(false) }; 2], [const { AtomicBool::new(false) }; 2]);
+    let barrier = Barrier::new(2);
+    thread::scope(|scope| {
+        for own in 0..2 {
+            let (stored, seen, barrier) = (&stored, &seen, &barrier);
+            scope.spawn(move || {
+                drop(epoch::pin());
+                for _ in 0..rounds(20_000, 200) {
+                    barrier.wait();
+                    stored[own].store(true, Ordering::Relaxed);
+                    let guard = epoch::pin();
+                    seen[own].store(stored[1 - own].load(Ordering::Relaxed), Ordering::Relaxed);
+                    drop(guard);
+                    if barrier.wait().is_leader() {
+                        assert!(
+                            seen.iter().any(|seen| seen.load(Ordering::Relaxed)),
+                            "both have missed the other"
+                        );
+                        stored.iter().for_each(|stored| stored.store(false, Ordering::Relaxed));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The stack of the original's documentation, by many threads.
+#[test]
+fn a_stack() {
+    struct Node {
+        value: Dropped,
+        next: Atomic<Node>,
+    }
+
+    let (count, link) = (Count::default(), Atomic::<Node>::null());
+    let (threads, pushes) = (4, rounds(20_000, 60));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let (count, link) = (&count, &link);
+            scope.spawn(move || {
+                for _ in 0..pushes {
+                    let guard = epoch::pin();
+                    let mut node = Owned::new(Node { value: Dropped(count.clone()), next: Atomic::null() });
+                    loop {
+                        let top = link.load(Ordering::Relaxed, &guard);
+                        node.next.store(top, Ordering::Relaxed);
+                        match link.compare_exchange(top, node, Ordering::Release, Ordering::Relaxed, &guard) {
+                            Ok(_) => break,
+                            Err(error) => node = error.new,
+                        }
+                    }
+                    loop {
+                        let top = link.load(Acquire, &guard);
+                        // SAFETY: it was linked under the guard.
+                        let Some(node) = (unsafe { top.as_ref() }) else { break };
+                        assert!(node.value.0.get() < threads * pushes);
+                        let next = node.next.load(Ordering::Relaxed, &guard);
+                        if link
+                            .compare_exchange(top, next, Ordering::Relaxed, Ordering::Relaxed, &guard)
+                            .is_ok()
+                        {
+                            // SAFETY: unlinked just now.
+                            unsafe { guard.defer_destroy(top) };
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    // SAFETY: no other thread has the link.
+    unsafe {
+        let guard = epoch::unprotected();
+        let mut top = link.load(Ordering::Relaxed, guard);
+        while let Some(node) = top.try_into_owned() {
+            top = node.next.load(Ordering::Relaxed, guard);
+        }
+    }
+    // Threads of a scope may not have ended yet, so what they have deferred may not have been passed on yet.
+    while count.get() < threads * pushes {
+        epoch::pin().flush();
+        thread::yield_now();
+    }
+}
+
+/// Counted garbage, and who holds it up.
+#[test]
+fn the_domain_tells_what_waits_and_for_whom() {
+    let collector = Collector::new();
+    let domain = domain::of(&collector);
+    let (handle, count) = (collector.register(), Count::default());
+    let guard = handle.pin();
+    let object = Owned::new([0_u64; 10]).into_shared(&guard);
+    // SAFETY: nobody else knows it.
+    unsafe { guard.defer_destroy(object) };
+    let number = count.clone();
+    guard.defer(move || number.add());
+    let array = Owned::<[std::mem::MaybeUninit<u64>]>::init(20).into_shared(&guard);
+    // SAFETY: nobody else knows it.
+    unsafe { guard.defer_destroy(array) };
+    let stats = domain.stats();
+    assert_eq!((stats.retired, stats.pending, stats.freed, stats.readers), (3, 3, 0, 1));
+    assert_eq!(stats.pending_bytes, 80 + size_of::<Count>() as u64 + 168);
+    guard.flush();
+    let stall = domain.stall().expect("the guard is in the way");
+    assert_eq!(stall.others, 0);
+    drop(guard);
+    let stats = domain.stats();
+    assert_eq!((stats.pending, stats.pending_bytes, stats.freed), (0, 0, 3));
+    assert_eq!(domain.stall(), None);
+    assert_eq!(stats.heavy_fences, 0, "collectors are symmetric");
+}
+
+/// Limits never refuse a function.
+#[test]
+fn a_full_domain_takes_functions_in() {
+    let collector = domain::collector(domain::builder().max_pending(10).build().unwrap());
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    let pinned = other.pin();
+    for _ in 0..100 {
+        defer_destroy(&handle, &count);
+    }
+    let stats = domain::of(&collector).stats();
+    assert_eq!((stats.pending, count.get()), (100, 0));
+    assert_eq!(stats.beyond_limits, 90);
+    drop(pinned);
+    handle.pin().flush();
+    handle.pin().flush();
+    assert_eq!((pending(&collector), count.get()), (0, 100));
+}
