@@ -419,13 +419,11 @@ unsafe fn answer<'g, T: ?Sized + Pointable, P: Pointer<T>>(
     new: usize,
     exchanged: Result<usize, usize>,
 ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
-    match exchanged {
-        Ok(_) => Ok(shared(new)),
+    exchanged.map(|_| shared(new)).map_err(|found| {
         // SAFETY: the caller's promise; it was not stored.
-        Err(found) => {
-            Err(CompareExchangeError { current: shared(found), new: unsafe { P::from_usize(new) } })
-        }
-    }
+        let new = unsafe { P::from_usize(new) };
+        CompareExchangeError { current: shared(found), new }
+    })
 }
 
 /// A copy of the link, by a relaxed load: it owns the object no more than the link does.

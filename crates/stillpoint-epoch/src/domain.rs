@@ -15,7 +15,7 @@
 //! assert_eq!(domain::of(&collector).stats().freed, 1);
 //! ```
 //!
-//! What the numbers mean in terms of guards and deferred functions is told in `docs/design/epoch.md` of the repository.
+//! What the numbers mean in terms of guards and deferred functions is told in `docs/guide/epoch.md` of the repository.
 
 use stillpoint::fence::Mode;
 pub use stillpoint::rcu::{Activity, Boost, BuildError, Domain, DomainBuilder, Stall, Stats};

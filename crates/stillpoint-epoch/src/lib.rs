@@ -24,7 +24,7 @@
 //! What the original does not have is in the module [`domain`]: how much waits to be destroyed, who holds it up, and boosting of
 //! guards whose threads were preempted.
 //!
-//! The argument, and a table of what differs, is in `docs/design/epoch.md` of the repository.
+//! The argument is in `docs/design/epoch.md` of the repository, and a table of what differs in `docs/guide/epoch.md`.
 
 mod atomic;
 mod cells;
@@ -48,7 +48,7 @@ pub use owned::Owned;
 pub use pointable::{Pointable, Pointer};
 pub use shared::Shared;
 
-/// The programs of the argument.
+/// The programs of the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/design/epoch.md")]
-mod argument {}
+#[doc = include_str!("../../../docs/guide/epoch.md")]
+mod guide {}

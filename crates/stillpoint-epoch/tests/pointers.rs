@@ -299,6 +299,7 @@ fn anybody_may_implement_pointable() {
         guard.defer_destroy(old);
         assert_eq!((&old.deref().0, &link.load(Acquire, &guard).deref().0), ("first", "second"));
     }
+    // SAFETY: no other thread knows it.
     let mut owned = unsafe { link.into_owned() };
     owned.0.make_ascii_uppercase();
     assert_eq!((&owned.0, owned.tag()), ("SECOND", 3));

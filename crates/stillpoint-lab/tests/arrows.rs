@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Each crate, and those that it imports.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("stillpoint-sys", &[]),
     ("stillpoint", &["stillpoint-sys"]),
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
+    ("stillpoint-epoch", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-c", &["stillpoint", "stillpoint-sys"]),
     ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-peers", &["stillpoint-c"]),
