@@ -1,0 +1,122 @@
+//! Prints a line for each measure: its name, and the nanoseconds of one operation, the best of several repetitions in this process.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_deque::{Steal, Worker};
+use crossbeam_epoch::{self as epoch, Owned};
+use crossbeam_skiplist::SkipMap;
+
+const REPETITIONS: usize = 5;
+
+/// Nanoseconds of one of `operations` in a call.
+fn measure(name: &str, operations: u64, mut call: impl FnMut()) {
+    let mut repetition = || {
+        let begun = Instant::now();
+        call();
+        begun.elapsed().as_nanos() as f64 / operations as f64
+    };
+    repetition();
+    let best = (0..REPETITIONS).map(|_| repetition()).fold(f64::INFINITY, f64::min);
+    println!("{name} {best:.2}");
+}
+
+fn sum(numbers: &[u64]) -> u64 {
+    match numbers {
+        [] => 0,
+        [number] => *number,
+        _ => {
+            let (left, right) = numbers.split_at(numbers.len() / 2);
+            let (left, right) = rayon::join(|| sum(left), || sum(right));
+            left + right
+        }
+    }
+}
+
+fn main() {
+    drop(epoch::pin());
+    measure("pin", 2_000_000, || (0..2_000_000).for_each(|_| drop(black_box(epoch::pin()))));
+    let guard = epoch::pin();
+    measure("nested", 2_000_000, || (0..2_000_000).for_each(|_| drop(black_box(epoch::pin()))));
+    drop(guard);
+    measure("is_pinned", 2_000_000, || (0..2_000_000).for_each(|_| assert!(!black_box(epoch::is_pinned()))));
+    measure("defer_destroy", 500_000, || {
+        for number in 0..500_000_u64 {
+            let guard = epoch::pin();
+            let object = Owned::new([number; 4]).into_shared(&guard);
+            // SAFETY: nobody else knows it.
+            unsafe { guard.defer_destroy(object) };
+        }
+    });
+    measure("defer_destroy-threads", 500_000, || {
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for number in 0..250_000_u64 {
+                        let guard = epoch::pin();
+                        let object = Owned::new([number; 4]).into_shared(&guard);
+                        // SAFETY: nobody else knows it.
+                        unsafe { guard.defer_destroy(object) };
+                    }
+                });
+            }
+        });
+    });
+    let worker = Worker::new_lifo();
+    measure("deque-push-pop", 2_000_000, || {
+        for number in 0..2_000_000_u64 {
+            worker.push(number);
+            black_box(worker.pop());
+        }
+    });
+    let stealer = worker.stealer();
+    measure("deque-steal", 1_000_000, || {
+        (0..1_000_000).for_each(|number| worker.push(number));
+        (0..1_000_000).for_each(|_| assert!(matches!(stealer.steal(), Steal::Success(_))));
+    });
+    let is_done = Arc::new(AtomicBool::new(false));
+    measure("deque-steal-beside", 500_000, || {
+        is_done.store(false, Ordering::SeqCst);
+        let (stealer, done) = (worker.stealer(), Arc::clone(&is_done));
+        let thief = thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                let _ = black_box(stealer.steal());
+            }
+        });
+        for number in 0..500_000 {
+            worker.push(number);
+            worker.push(number);
+            black_box(worker.pop());
+        }
+        is_done.store(true, Ordering::SeqCst);
+        thief.join().unwrap();
+        while worker.pop().is_some() {}
+    });
+    let keys: Vec<u64> = (0..100_000_u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+    measure("skiplist-insert", 100_000, || {
+        let map = SkipMap::new();
+        keys.iter().for_each(|&key| drop(map.insert(key, key)));
+    });
+    measure("skiplist-churn", 200_000, || {
+        let map = SkipMap::new();
+        for window in keys.windows(100) {
+            map.insert(window[99], window[99]);
+            map.remove(&window[0]);
+        }
+    });
+    let map: SkipMap<u64, u64> = keys.iter().map(|&key| (key, key)).collect();
+    measure("skiplist-get", 100_000, || {
+        keys.iter().for_each(|key| assert_eq!(map.get(key).map(|entry| *entry.value()), Some(*key)));
+    });
+    let numbers: Vec<u64> = (0..1_000_000).collect();
+    measure("rayon-sum", 1_000_000, || assert_eq!(sum(&numbers), 1_000_000 * 999_999 / 2));
+    use rayon::slice::ParallelSliceMut;
+    measure("rayon-sort", 100_000, || {
+        let mut mixed = keys.clone();
+        mixed.par_sort();
+        black_box(mixed);
+    });
+}
