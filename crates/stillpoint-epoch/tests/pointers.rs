@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use stillpoint_epoch::{self as epoch, Atomic, Guard, Owned, Pointable, Pointer, Shared};
+use stillpoint_epoch::{self as epoch, Atomic, Collector, Guard, Owned, Pointable, Pointer, Shared};
 
 /// Frees what a link points to.
 fn free<T: ?Sized + Pointable>(link: Atomic<T>) {
@@ -291,7 +291,7 @@ fn anybody_may_implement_pointable() {
         }
     }
 
-    let guard = epoch::pin();
+    let guard = Collector::new().register().pin();
     let link = Atomic::<Text>::init("first");
     let old = link.swap(Owned::<Text>::init("second").with_tag(3), AcqRel, &guard);
     // SAFETY: unlinked just now, and not destroyed before the guard is dropped.

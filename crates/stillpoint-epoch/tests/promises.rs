@@ -158,7 +158,7 @@ fn functions_run_without_a_flush() {
 fn functions_of_a_thread_that_has_ended_are_run_by_others() {
     let collector = Collector::new();
     let (handle, count) = (collector.register(), Count::default());
-    let functions = rounds(1000, 100);
+    let functions = rounds(400, 100);
     let pinned = handle.pin();
     {
         let (collector, count) = (collector.clone(), count.clone());
@@ -174,7 +174,7 @@ fn functions_of_a_thread_that_has_ended_are_run_by_others() {
     }
     drop(pinned);
     assert_eq!(count.get(), 0);
-    for _ in 0..128 * (1 + functions / 512) {
+    for _ in 0..128 {
         drop(handle.pin());
     }
     assert_eq!(count.get(), functions);
@@ -445,29 +445,36 @@ fn an_unprotected_guard_does_everything_at_once() {
 /// one sees the other's.
 #[test]
 fn the_outermost_pin_is_a_sequentially_consistent_fence() {
-    use std::sync::atomic::AtomicBool;
-    use std::sync::Barrier;
+    /// Waits until both threads have arrived so many times. They go on within nanoseconds of each other.
+    fn meet(arrived: &AtomicUsize, times: usize) {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        let mut looks = 0;
+        while arrived.load(Acquire) < 2 * times {
+            looks += 1;
+            if looks % 1000 == 0 {
+                thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
 
-    let (stored, seen) = ([const { AtomicBool::new(false) }; 2], [const { AtomicBool::new(false) }; 2]);
-    let barrier = Barrier::new(2);
+    let (stored, seen) = ([const { AtomicUsize::new(0) }; 2], [const { AtomicUsize::new(0) }; 2]);
+    let arrived = AtomicUsize::new(0);
     thread::scope(|scope| {
         for own in 0..2 {
-            let (stored, seen, barrier) = (&stored, &seen, &barrier);
+            let (stored, seen, arrived) = (&stored, &seen, &arrived);
             scope.spawn(move || {
                 drop(epoch::pin());
-                for _ in 0..rounds(20_000, 200) {
-                    barrier.wait();
-                    stored[own].store(true, Ordering::Relaxed);
+                for round in 1..=rounds(200_000, 100) {
+                    meet(arrived, 2 * round - 1);
+                    stored[own].store(round, Ordering::Relaxed);
                     let guard = epoch::pin();
-                    seen[own].store(stored[1 - own].load(Ordering::Relaxed), Ordering::Relaxed);
+                    let found = stored[1 - own].load(Ordering::Relaxed);
                     drop(guard);
-                    if barrier.wait().is_leader() {
-                        assert!(
-                            seen.iter().any(|seen| seen.load(Ordering::Relaxed)),
-                            "both have missed the other"
-                        );
-                        stored.iter().for_each(|stored| stored.store(false, Ordering::Relaxed));
-                    }
+                    seen[own].store(found, Ordering::Relaxed);
+                    meet(arrived, 2 * round);
+                    let both = [0, 1].map(|index: usize| seen[index].load(Ordering::Relaxed));
+                    assert!(both.contains(&round), "in round {round} each has missed the other: {both:?}");
                 }
             });
         }

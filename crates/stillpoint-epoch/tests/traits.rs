@@ -1,6 +1,9 @@
 //! What a type promises beside its methods is what the original's promises: who may send and share it, whether it may be used after a
 //! panic, and which traits it has.
 
+// Miri has something to say about the original.
+#![cfg(not(miri))]
+
 use std::cell::Cell;
 use std::fmt::{Debug, Pointer as FmtPointer};
 use std::mem::MaybeUninit;
