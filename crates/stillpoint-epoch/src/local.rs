@@ -15,10 +15,8 @@ use stillpoint_sys::panics::{self, Panic};
 use crate::cells::Cells;
 use crate::collector::Collector;
 
-/// When a round is due: after that many regions, or half as many functions.
+/// When a round is due: after that many regions and functions together.
 const DUE: u32 = 128;
-/// What a function adds to what is due.
-const FUNCTION: u32 = 2;
 /// What is due after a `flush`.
 const FLUSHED: u32 = 1 << 30;
 /// Functions that one round runs, unless it is that of a `flush`.
@@ -320,9 +318,10 @@ impl Local {
     ///
     /// # Safety
     /// As for [`Reclaimer::retire_raw`].
-    #[inline]
+    // Inlined, so that the object is not written to memory by words and read back by halves, which stalls.
+    #[inline(always)]
     pub(crate) unsafe fn defer(&self, object: Object) {
-        self.due.set(self.due.get().saturating_add(FUNCTION));
+        self.due.set(self.due.get().saturating_add(1));
         let mut list = self.reclaimer.take().unwrap_or_else(|| self.collector.shared().list());
         // SAFETY: the caller's promise.
         let answer = unsafe { list.retire_raw(object) };

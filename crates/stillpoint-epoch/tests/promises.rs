@@ -145,12 +145,12 @@ fn functions_run_without_a_flush() {
     }
     // And many functions do not wait for many regions.
     let guard = handle.pin();
-    for _ in 0..64 {
+    for _ in 0..128 {
         let number = count.clone();
         guard.defer(move || number.add());
     }
     drop(guard);
-    assert_eq!(count.get(), 65);
+    assert_eq!(count.get(), 129);
 }
 
 /// By any thread: one that has only read runs what another one, which has ended, has deferred.
