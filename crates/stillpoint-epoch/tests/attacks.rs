@@ -215,7 +215,7 @@ fn a_function_drops_the_handle_that_runs_it() {
         let count = Count::default();
         HANDLE.set(Some(Collector::new().register()));
         let guard = HANDLE.with_borrow(|handle| handle.as_ref().expect("it is there").pin());
-        for _ in 0..100 {
+        for _ in 0..200 {
             let number = count.clone();
             guard.defer(move || {
                 number.add();
@@ -226,7 +226,7 @@ fn a_function_drops_the_handle_that_runs_it() {
             guard.flush();
         }
         drop(guard);
-        assert_eq!(count.get(), 100);
+        assert_eq!(count.get(), 200);
         assert!(HANDLE.take().is_none());
     }
 }
