@@ -1,10 +1,11 @@
-//! Prints a line for each measure, or each whose name contains the argument: its name, and the nanoseconds of one operation, the best of several repetitions in this process.
+//! Prints a line for each measure, or each whose name contains the argument: its name, and the nanoseconds of one operation, the best of several repetitions in this process. For
+//! `peak-garbage` it is objects, the most that waited at a time.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Worker};
 use crossbeam_epoch::{self as epoch, Owned};
@@ -12,9 +13,14 @@ use crossbeam_skiplist::SkipMap;
 
 const REPETITIONS: usize = 5;
 
+/// Whether the measure was asked for.
+fn is_chosen(name: &str) -> bool {
+    std::env::args().nth(1).is_none_or(|part| name.contains(&part))
+}
+
 /// Nanoseconds of one of `operations` in a call.
 fn measure(name: &str, operations: u64, mut call: impl FnMut()) {
-    if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
+    if !is_chosen(name) {
         return;
     }
     let mut repetition = || {
@@ -25,6 +31,66 @@ fn measure(name: &str, operations: u64, mut call: impl FnMut()) {
     repetition();
     let best = (0..REPETITIONS).map(|_| repetition()).fold(f64::INFINITY, f64::min);
     println!("{name} {best:.2}");
+}
+
+/// Counts those that wait to be dropped.
+struct Waiting;
+
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn run_on(cpu: usize) {
+    // SAFETY: a set of processors is plain data, and is read only.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0, "there is no processor {cpu}");
+    }
+}
+
+/// A thread that is pinned nearly always shares its processor with eight that are busy; on another one, a thread defers 100,000
+/// objects a second. Returns the most that waited in two seconds.
+fn peak_garbage() -> usize {
+    let is_done = AtomicBool::new(false);
+    let mut peak = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            run_on(0);
+            while !is_done.load(Ordering::Relaxed) {
+                let guard = epoch::pin();
+                (0..2000).for_each(|number: i32| _ = black_box(number));
+                drop(guard);
+            }
+        });
+        for _ in 0..8 {
+            scope.spawn(|| {
+                run_on(0);
+                while !is_done.load(Ordering::Relaxed) {}
+            });
+        }
+        run_on(1);
+        let begun = Instant::now();
+        let mut last = begun;
+        while begun.elapsed() < Duration::from_secs(2) {
+            // Nothing is made up for after a pause.
+            if last.elapsed() < Duration::from_micros(10) {
+                continue;
+            }
+            last = Instant::now();
+            let guard = epoch::pin();
+            let object = Owned::new([Waiting; 1]).into_shared(&guard);
+            peak = peak.max(WAITING.fetch_add(1, Ordering::Relaxed) + 1);
+            // SAFETY: nobody else knows it.
+            unsafe { guard.defer_destroy(object) };
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    peak
 }
 
 fn sum(numbers: &[u64]) -> u64 {
@@ -40,6 +106,18 @@ fn sum(numbers: &[u64]) -> u64 {
 }
 
 fn main() {
+    let name = "peak-garbage";
+    // In a process of its own, since the rest is measured without boosting.
+    if std::env::args().nth(1).as_deref() == Some(name) {
+        #[cfg(feature = "stand-in")]
+        {
+            use epoch::domain::{self, Boost};
+            if let Err(error) = domain::build_default(domain::builder().boost(Boost::Realtime)) {
+                return println!("skipped: {name}: {error}");
+            }
+        }
+        return println!("{name} {}", peak_garbage());
+    }
     drop(epoch::pin());
     measure("pin", 2_000_000, || (0..2_000_000).for_each(|_| drop(black_box(epoch::pin()))));
     let guard = epoch::pin();
