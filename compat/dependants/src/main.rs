@@ -59,7 +59,8 @@ fn deque() {
     let is_done = Arc::new(AtomicBool::new(false));
     let thieves: Vec<_> = (0..THREADS)
         .map(|_| {
-            let (stealer, injector, is_done) = (worker.stealer(), Arc::clone(&injector), Arc::clone(&is_done));
+            let (stealer, injector, is_done) =
+                (worker.stealer(), Arc::clone(&injector), Arc::clone(&is_done));
             thread::spawn(move || {
                 let (own, mut sum) = (Worker::new_fifo(), 0);
                 loop {
@@ -139,7 +140,8 @@ fn rayon() {
         }
     }
 
-    let pool = ::rayon::ThreadPoolBuilder::new().num_threads(THREADS as usize).build().expect("there are threads");
+    let pool =
+        ::rayon::ThreadPoolBuilder::new().num_threads(THREADS as usize).build().expect("there are threads");
     pool.install(|| {
         let numbers: Vec<u64> = (0..100_000).collect();
         assert_eq!(sum(&numbers), 100_000 * 99_999 / 2);
@@ -148,7 +150,9 @@ fn rayon() {
         assert!(mixed.is_sorted());
         // A deep queue, whose buffer grows.
         let total = AtomicUsize::new(0);
-        ::rayon::scope(|scope| (0..20_000).for_each(|_| scope.spawn(|_| _ = total.fetch_add(1, Ordering::Relaxed))));
+        ::rayon::scope(|scope| {
+            (0..20_000).for_each(|_| scope.spawn(|_| _ = total.fetch_add(1, Ordering::Relaxed)))
+        });
         assert_eq!(total.into_inner(), 20_000);
     });
 }
@@ -236,7 +240,9 @@ fn main() {
         ("lockfree-cuckoohash", cuckoohash),
     ];
     let chosen: Vec<String> = std::env::args().skip(1).collect();
-    for (name, program) in programs.into_iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|one| one == name)) {
+    for (name, program) in
+        programs.into_iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|one| one == name))
+    {
         let before = stats();
         program();
         crossbeam_epoch::pin().flush();

@@ -107,21 +107,22 @@ impl Way {
     }
 }
 
+/// What each pin and each deferred function uses comes first, in one line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Local {
     /// Guards that exist, but for one whose `repin_after` runs.
     guards: Cell<usize>,
     /// 1 until the handle is dropped, and 1 more for each call that needs the local.
     handles: Cell<usize>,
     due: Cell<u32>,
-    /// None before the first round or function, and during a round.
-    reclaimer: Cell<Option<List>>,
-    cells: Cells,
     token: NonNull<AtomicU64>,
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
-    reader: Reader,
-    // After the reader: the last one of a collector frees what is left.
+    /// None before the first round or function, and during a round.
+    reclaimer: Cell<Option<List>>,
     collector: Collector,
+    cells: Cells,
+    reader: Reader,
 }
 
 /// Owns one of a local's `handles`. The last one ends the local, unless there are guards.
@@ -372,7 +373,7 @@ impl Local {
     }
 }
 
-/// What is left is handed on. Then the reader ends; and the collector, if this was the last of all.
+/// What is left is handed on. Then the collector ends, and the reader: the last handle of the domain runs what is left.
 impl Drop for Local {
     fn drop(&mut self) {
         if let Some(list) = self.reclaimer.take().filter(|list| list.pending() > 0) {
