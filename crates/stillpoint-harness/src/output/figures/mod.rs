@@ -33,7 +33,7 @@ pub struct Figure {
     pub beside: &'static [&'static str],
     /// Parameters that belong to a contender's name: it is drawn once for each of their values.
     pub named: &'static [&'static str],
-    /// Whether each contender has a chart of its own, whose curves have the names of what is [named](Self::named).
+    /// Whether each contender has a chart of its own, whose curves have the names of what is `named`.
     pub apart: bool,
     /// Contenders that say nothing here.
     pub without: &'static [&'static str],
