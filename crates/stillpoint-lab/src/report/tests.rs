@@ -1,9 +1,10 @@
 use serde_json::json;
+use stillpoint_harness::output::figures::{self, Ground};
 use stillpoint_harness::output::json::Row;
 
 use super::*;
 use crate::experiment::Plan;
-use crate::micro;
+use crate::{micro, reclaim};
 
 fn read(rows: Vec<Row>) -> Read {
     let text = json!({
@@ -96,22 +97,37 @@ fn a_page_of_markdown_has_command_verdicts_and_every_number() {
     assert_eq!(page.matches("**4.00x**").count(), 1, "worst and best are the same");
 }
 
-/// `STILLPOINT_WRITE_PAGE=1` writes the page of the book.
-#[test]
-fn the_book_says_what_was_measured() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(docs.join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
-    let figures = crate::figures();
-    let page = markdown::text(&read, &figures);
-    let file = docs.join("guide/benchmarks.md");
+/// A file below `docs` has this text. `STILLPOINT_WRITE_PAGE=1` writes it.
+fn is_written(name: &str, text: &str) {
+    let file = docs().join(name);
     if std::env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
-        std::fs::write(&file, &page).unwrap();
+        std::fs::write(&file, text).unwrap();
     }
     assert!(
-        std::fs::read_to_string(&file).unwrap() == page,
-        "docs/guide/benchmarks.md is not what docs/results has: STILLPOINT_WRITE_PAGE=1 writes it"
+        std::fs::read_to_string(&file).unwrap() == text,
+        "docs/{name} does not agree with docs/results: STILLPOINT_WRITE_PAGE=1 writes it"
     );
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+#[test]
+fn the_book_says_what_was_measured() {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(docs().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
+    is_written("guide/benchmarks.md", &markdown::text(&read, &crate::figures()));
+}
+
+#[test]
+fn the_picture_of_the_readme_shows_what_was_measured() {
+    let read = Read::from(&docs().join("results/one-core.json")).unwrap();
+    let charts = figures::charts(reclaim::Plan::FIGURES, &read.rows);
+    let delays = charts.iter().find(|chart| chart.figure.name == "delay-one-core").unwrap();
+    for (ground, name) in [(Ground::Light, "delay.svg"), (Ground::Dark, "delay-dark.svg")] {
+        is_written(&format!("pictures/{name}"), &figures::svg(delays, ground).unwrap());
+    }
 }
