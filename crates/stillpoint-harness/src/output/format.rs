@@ -41,14 +41,14 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// By how many percent `value` lies below `base`; more digits the closer it comes to all of it.
+/// By how many percent `value` lies below `base`, with more digits near 100; above twice `base`, how many times as much it is.
 pub fn percent_below(value: f64, base: f64) -> String {
     let percent = (1.0 - value / base) * 100.0;
     match percent {
         p if p >= 99.9 => format!("{p:.3} %"),
         p if p >= 99.0 => format!("{p:.2} %"),
-        p if p >= -1_000.0 => format!("{p:.0} %"),
-        _ => format!("{}x slower", significant(value / base)),
+        p if p >= -100.0 => format!("{p:.0} %"),
+        _ => format!("{}x as much", significant(value / base)),
     }
 }
 
@@ -79,6 +79,7 @@ mod tests {
         assert_eq!(percent_below(13.4, 44_065.0), "99.970 %");
         assert_eq!(percent_below(1_500.0, 6_600.0), "77 %");
         assert_eq!(percent_below(12.0, 10.0), "-20 %");
-        assert_eq!(percent_below(300.0, 10.0), "30.0x slower");
+        assert_eq!(percent_below(300.0, 10.0), "30.0x as much");
+        assert_eq!(percent_below(21.0, 10.0), "2.10x as much");
     }
 }
